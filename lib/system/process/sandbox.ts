@@ -40,6 +40,12 @@ const FOR_NOW = /No space left|temporarily unavailable|Cannot allocate memory|To
 /** Options that take away what Deno tells each program that gets further descriptors. */
 const NO_DESCRIPTORS = ["--unsetenv", "DENO_EXTRA_STDIO_FDS"] as const;
 
+/**
+ * Variables that change what a program is before its first step: those of the loader and of bash. Bubblewrap and the shell before it run
+ * outside of the sandbox, so that they must not have them. A shell may lose names that are none of its own.
+ */
+const MAKES_PROGRAM = /^(?:LD_|GLIBC_TUNABLES$|BASH|SHELLOPTS$|ENV$|PS4$)|\W/;
+
 /** Returns the part of bubblewrap's options that every contained command has. */
 function baseOptions(): readonly string[] {
   return rootOptions(["--unshare-all", "--proc", "/proc", "--dev", "/dev"]);
@@ -261,6 +267,8 @@ export async function contain(
     ...writable.flatMap((path) => ["--bind", path, path]),
     ...relay?.mounts ?? [],
   ];
+  const variables = Object.entries(line.env);
+  const isInside = ([name]: readonly [string, string]) => MAKES_PROGRAM.test(name);
   const isRaced = options.isRaced === true && workspace !== undefined;
   const noLinks = isRaced && options.isGit === true && filter !== undefined && !isInner && bubblewrap.nests;
   // Made in a sandbox that has nothing but the workspace: no link leads bubblewrap out of it
@@ -278,6 +286,7 @@ export async function contain(
     args: [
       ...outer,
       ...baseOptions(),
+      ...variables.filter(isInside).flatMap((variable) => ["--setenv", ...variable]),
       ...noLinks ? LINKLESS_OPTIONS : walls,
       ...bounds === undefined ? [] : [OWN_NAMESPACE],
       ...network,
@@ -297,7 +306,11 @@ export async function contain(
       ...[line.file, ...line.args],
     ],
     cwd: workspace ?? line.cwd,
-    env: { ...line.env, ...relay?.env, HOME: "/tmp", ...("TMPDIR" in line.env ? { TMPDIR: "/tmp" } : {}) },
+    env: {
+      ...Object.fromEntries(variables.filter((variable) => !isInside(variable))),
+      ...relay?.env,
+      ...{ HOME: "/tmp", ...("TMPDIR" in line.env ? { TMPDIR: "/tmp" } : {}) },
+    },
     given: [...own, ...given, ...filter === undefined || isInner ? [] : [filter]],
     watchCovers: options.watchCovers,
   }, bounds?.memory);

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { mkdirSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { mkdirSync, readdirSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { networkInterfaces } from "node:os";
 import { join } from "node:path";
 import process from "node:process";
@@ -8,6 +8,7 @@ import type { McpConnection } from "../../../lib/extensions/mcp/mcp_connection.t
 import { fixtureServer, mcpConfig, NEVER, withMcp } from "../../support/mcp_bench.ts";
 import { configOf } from "../../support/running_gateway.ts";
 import { PROJECT_ROOT } from "../../support/source_files.ts";
+import { withTemporaryFolder } from "../../support/temporary_folder.ts";
 import { createToolBench } from "../../support/tool_bench.ts";
 
 const probe = await createToolBench({ root: process.cwd() }).processes.containment({ sandbox: "auto" });
@@ -103,6 +104,21 @@ describe("settings of a server's program", () => {
         }),
     );
   }
+
+  test(
+    "its variables count for no program outside of the sandbox",
+    { skip: uncontained },
+    () =>
+      withTemporaryFolder(async (folder) => {
+        // Each program that the loader of glibc starts writes a file then, if it can
+        const env = { LD_DEBUG: "files", LD_DEBUG_OUTPUT: join(folder, "loaded"), "a-b": "given" };
+        await withServer({ sandbox: "require", paths: [FIXTURE], env }, async (server) => {
+          const given = await ask(server);
+          for (const [name, value] of Object.entries(env)) assert.equal(given[name], value, name);
+        });
+        assert.deepEqual(readdirSync(folder), []);
+      }),
+  );
 
   test("paths let it read and write, and with :ro only read", { skip: uncontained }, async () => {
     const file = join(PROJECT_ROOT, "package.json");

@@ -88,9 +88,12 @@ test(
       const memory = { bytes: GIB, entry };
       const bounded = createWorkspaceProcesses(workspace.root, { bounds: { memory } });
       const plain = createWorkspaceProcesses(workspace.root);
-      // The shell that asks has variables of its own
-      const said = async (processes: typeof plain) => (await processes.run(request(workspace, "exec env"))).stdout.text;
+      const composed = { env: { "a-b": "given" }, network: false, writes: false };
+      const listing = { ...request(workspace, ""), words: ["env"], composed };
+      const said = async (processes: typeof plain) =>
+        (await processes.run(listing)).stdout.text.split("\n").sort().join("\n");
       const variables = await said(bounded);
+      assert.match(variables, /^a-b=given$/m);
       assert.equal(readFileSync(entry, "utf8"), "0\n");
       assert.equal(variables, await said(plain));
       const { text } = await bounded.containment({ sandbox: "require" });
