@@ -44,13 +44,16 @@ export async function setConfigValue(text: string, key: KeyPath, value: unknown)
 /**
  * Changes the text of a configuration file, checked as a whole before a byte is written; a missing file is made.
  * @returns the file's new text
- * @throws {ConfigError} the change or its result cannot be used; nothing was written
+ * @throws {ConfigError} the change or its result cannot be used, or something else wrote the file since it was read; nothing was written
  */
 export async function changeConfigFile(file: string, edit: (text: string) => Promise<string>): Promise<string> {
   const before = await readText(file);
   const text = await edit(before ?? "");
   await checkConfigText(text, file);
-  if (text !== before) await writeAtomically(file, text);
+  if (text === before) return text;
+  // An editor takes no lock, and neither does a gateway of another data directory
+  if (await readText(file) !== before) throw beingChanged(file);
+  await writeAtomically(file, text);
   return text;
 }
 
@@ -91,13 +94,15 @@ export async function editConfigInUse(
   const path = file?.path ?? userConfigFile(options);
   const text = await changeConfigFile(path, async (before) => {
     // A program of a tool may have written it since it was looked at: nobody accepts that along with the change
-    if (before !== (file?.text ?? "")) {
-      throw new ConfigError("config_edit", `Cannot change "${path}": it is being changed`);
-    }
+    if (before !== (file?.text ?? "")) throw beingChanged(path);
     return await edit(before);
   });
   if (file?.trusted === true) await acceptFile(trustDir, { path, text }, { now });
   return { path, isNew: file === undefined };
+}
+
+function beingChanged(file: string): ConfigError {
+  return new ConfigError("config_edit", `Cannot change "${file}": it is being changed; try again`);
 }
 
 /** Returns the ranges of the headers, keys and bodies of a table, the last one first. */

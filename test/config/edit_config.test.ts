@@ -179,6 +179,20 @@ test("a written file is checked first, keeps its mode, and is replaced whole", (
     assert.deepEqual(readdirSync(folder), ["postern.toml"]);
   }));
 
+test("a file that something else writes while a change is made stays as that wrote it", () =>
+  withTemporaryFolder(async (folder) => {
+    for (const name of ["there.toml", "new.toml"]) {
+      const file = join(folder, name);
+      if (name === "there.toml") writeFileSync(file, "[gateway]\nport = 1\n");
+      const changed = changeConfigFile(file, (text) => {
+        writeFileSync(file, "[gateway]\nport = 2\n");
+        return setConfigValue(text, ["enable_git"], true);
+      });
+      await assert.rejects(changed, { code: "config_edit", message: /is being changed; try again$/ }, name);
+      assert.equal(readFileSync(file, "utf8"), "[gateway]\nport = 2\n");
+    }
+  }));
+
 test("a file that is not there is made for its user alone", () =>
   withTemporaryFolder(async (folder) => {
     const file = join(folder, "deep/postern.toml");
