@@ -1,6 +1,7 @@
 import { access, constants, lstat, readdir, realpath, stat, statfs } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { listSome } from "../../lib/base/text.ts";
+import { isOwnDataDir } from "../../lib/config/folders.ts";
 import { DATABASE_NAME } from "../../lib/storage/back_up.ts";
 import { cutOffRestores } from "../../lib/storage/cut_off_restores.ts";
 import { daemonLogPath } from "../../lib/host/daemon/log_file.ts";
@@ -56,8 +57,7 @@ function checkMode(dataDir: string, mode: number, names: readonly string[]): rea
   if ((mode & 0o077) === 0 || process.platform === "win32") return [];
   const fix = `chmod 700 "${dataDir}"`;
   const shown = `${dataDir} is open to other users (mode ${(mode & 0o777).toString(8)})`;
-  const isOwn = names.length === 0 || names.includes("gateway.lock");
-  return [isOwn ? warning(NAME, `${shown}; the next start closes it`, fix) : failure(NAME, shown, fix)];
+  return [isOwnDataDir(names) ? warning(NAME, `${shown}; the next start closes it`, fix) : failure(NAME, shown, fix)];
 }
 
 async function checkFiles(dataDir: string, names: readonly string[]): Promise<readonly Finding[]> {

@@ -38,7 +38,7 @@ export async function prepareDataDir(path: string): Promise<void> {
     const { mode } = await stat(path);
     if ((mode & 0o077) === 0 || process.platform === "win32") return;
     const names = await readdir(path);
-    if (names.length === 0 || names.includes("gateway.lock")) return await chmod(path, 0o700);
+    if (isOwnDataDir(names)) return await chmod(path, 0o700);
   } catch (cause) {
     throw new ConfigError("data_dir", `Cannot use the data directory "${path}": ${(cause as Error).message}`, {
       cause,
@@ -46,6 +46,11 @@ export async function prepareDataDir(path: string): Promise<void> {
   }
   const reason = `others can read it; choose another with --data-dir, or close it with chmod 700 "${path}"`;
   throw new ConfigError("data_dir", `Cannot use the data directory "${path}": ${reason}`);
+}
+
+/** Tells by its names whether a folder is empty or a data directory, of a gateway or of a command that changed a configuration alone. */
+export function isOwnDataDir(names: readonly string[]): boolean {
+  return names.length === 0 || ["gateway.lock", "configuration.lock"].some((lock) => names.includes(lock));
 }
 
 /** Absolute paths that decide where the extensions of a gateway lie. */

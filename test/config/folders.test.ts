@@ -15,7 +15,13 @@ test("a new data directory is for its user alone", () =>
 
 test("an open directory is closed when it is empty or Postern's own, and refused when it is anything else", () =>
   withTemporaryFolder(async (folder) => {
-    for (const [name, file] of [["empty", undefined], ["own", "gateway.lock"]] as const) {
+    for (
+      const [name, file] of [
+        ["empty", undefined],
+        ["own", "gateway.lock"],
+        ["set", "configuration.lock"],
+      ] as const
+    ) {
       const path = join(folder, name);
       mkdirSync(path);
       chmodSync(path, 0o755);
