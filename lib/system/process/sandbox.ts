@@ -249,7 +249,7 @@ export async function contain(
     ? [...options.hidden, ...await socketsBut(localSockets, options.sockets ?? [], workspace)]
     : options.hidden;
   const own = line.given ?? [];
-  const { mounts, late, meant, given } = workspace === undefined
+  const { mounts, late, meant, given: copies } = workspace === undefined
     ? NOTHING_MOUNTED
     : await mountsOf(workspace, { ...options, hidden, firstGiven: FIRST_GIVEN + own.length });
   const filter = bubblewrap.filters
@@ -259,7 +259,7 @@ export async function contain(
   const isInner = filter !== undefined && relay !== undefined && !isOpen;
   const walls = isInner ? outerOptions() : [
     ...bubblewrap.endsNamespaces ? NO_NAMESPACES : [],
-    ...filter === undefined ? [] : ["--seccomp", String(FIRST_GIVEN + own.length + given.length)],
+    ...filter === undefined ? [] : ["--seccomp", String(FIRST_GIVEN + own.length + copies.length)],
   ];
   const granted = [
     ...shown.flatMap((path) => ["--ro-bind", path, path]),
@@ -268,7 +268,11 @@ export async function contain(
     ...relay?.mounts ?? [],
   ];
   const variables = Object.entries(line.env);
-  const isInside = ([name]: readonly [string, string]) => MAKES_PROGRAM.test(name);
+  // Attack: a zero byte would begin another option. As a variable it is refused
+  const isInside = (variable: readonly [string, string]) =>
+    MAKES_PROGRAM.test(variable[0]) && !variable.join("").includes("\0");
+  const set = variables.filter(isInside).flatMap((variable) => ["--setenv", ...variable]);
+  const given = [...copies, ...filter === undefined || isInner ? [] : [filter]];
   const isRaced = options.isRaced === true && workspace !== undefined;
   const noLinks = isRaced && options.isGit === true && filter !== undefined && !isInner && bubblewrap.nests;
   // Made in a sandbox that has nothing but the workspace: no link leads bubblewrap out of it
@@ -286,7 +290,8 @@ export async function contain(
     args: [
       ...outer,
       ...baseOptions(),
-      ...variables.filter(isInside).flatMap((variable) => ["--setenv", ...variable]),
+      // Others see the words of a command line, and a variable may hold a secret
+      ...set.length === 0 ? [] : ["--args", String(FIRST_GIVEN + own.length + given.length)],
       ...noLinks ? LINKLESS_OPTIONS : walls,
       ...bounds === undefined ? [] : [OWN_NAMESPACE],
       ...network,
@@ -297,7 +302,7 @@ export async function contain(
       ...noLinks
         ? [
           ...withoutLinks(meant.filter(({ shows }) => shows).map(({ path }) => path)),
-          ...[bubblewrap.file, ...innerOptions(FIRST_GIVEN + own.length + given.length)],
+          ...[bubblewrap.file, ...innerOptions(FIRST_GIVEN + own.length + copies.length)],
         ]
         : [],
       ...relay?.launcher(isInner ? Buffer.from(filter).toString("base64") : "") ?? [],
@@ -311,7 +316,7 @@ export async function contain(
       ...relay?.env,
       ...{ HOME: "/tmp", ...("TMPDIR" in line.env ? { TMPDIR: "/tmp" } : {}) },
     },
-    given: [...own, ...given, ...filter === undefined || isInner ? [] : [filter]],
+    given: [...own, ...given, ...set.length === 0 ? [] : [Buffer.from(`${set.join("\0")}\0`)]],
     watchCovers: options.watchCovers,
   }, bounds?.memory);
 }
