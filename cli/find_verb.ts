@@ -1,4 +1,5 @@
-import { type Verb, VERBS } from "./verbs.ts";
+import type { Verb } from "./command.ts";
+import { VERBS } from "./verbs.ts";
 
 /** Verb that a command line names. */
 export interface FoundVerb {
@@ -29,9 +30,6 @@ const OTHER_VERBS: ReadonlyMap<string, string> = new Map([
   ["resume", "enable"],
 ]);
 
-/** Nouns of the table that are not counted. */
-const UNCOUNTED: ReadonlySet<string> = new Set(["mcp", "policy", "taint"]);
-
 /** Finds the verb that a command line begins with: a noun in singular or plural and a verb, such as `runs list`, or one word. */
 export function findVerb([first = "", second]: readonly string[]): FoundVerb | undefined {
   for (const noun of nounForms(first)) {
@@ -53,12 +51,6 @@ export function findVerb([first = "", second]: readonly string[]): FoundVerb | u
 /** Returns the group that a word names in singular or plural, such as `tool` for `tools`. */
 export function findGroup(word: string): string | undefined {
   return nounForms(word).find((noun) => Object.keys(VERBS).some((name) => name.startsWith(`${noun} `)));
-}
-
-/** Returns the plural of a noun that stands in the table in singular. Undefined: it is none, or has no plural that somebody would say. */
-export function pluralOf(noun: string): string | undefined {
-  if (noun.endsWith("s") || UNCOUNTED.has(noun) || verbOf(`${noun} list`) === undefined) return undefined;
-  return noun.endsWith("y") ? `${noun.slice(0, -1)}ies` : `${noun}s`;
 }
 
 function verbOf(name: string): Verb | undefined {

@@ -1,6 +1,5 @@
 import type { ArgDef } from "citty";
-import { CommandError, defineCliCommand, EXIT, shownFlag } from "../command.ts";
-import { pluralOf } from "../find_verb.ts";
+import { type CommandContext, CommandError, defineCliCommand, EXIT, shownFlag } from "../command.ts";
 
 /** Shells that a script can be written for. */
 const SHELLS = ["bash", "zsh", "fish"] as const;
@@ -15,7 +14,7 @@ export const completionsCommand = defineCliCommand({
     if (known === undefined) {
       throw new CommandError(`Cannot write completions for "${shell}": the shells are ${SHELLS.join(", ")}`);
     }
-    const script = WRITERS[known](await readCommands());
+    const script = WRITERS[known](await readCommands(context));
     context.print({ shell: known, script }, script);
     return EXIT.ok;
   },
@@ -39,6 +38,9 @@ interface Place {
   readonly flags: readonly Flag[];
 }
 
+/** Nouns that are not counted. */
+const UNCOUNTED: ReadonlySet<string> = new Set(["mcp", "policy", "taint"]);
+
 const GLOBAL: readonly Flag[] = [
   { name: "config", about: "Use this configuration file", value: "file" },
   { name: "data-dir", about: "Keep records in this folder", value: "folder" },
@@ -48,12 +50,11 @@ const GLOBAL: readonly Flag[] = [
 ];
 
 /** Reads the tree of commands from the table of verbs. */
-async function readCommands(): Promise<readonly Place[]> {
-  const { VERBS } = await import("../verbs.ts");
-  const verbs = Object.entries(VERBS);
+async function readCommands({ verbs: table }: CommandContext): Promise<readonly Place[]> {
+  const verbs = Object.entries(table);
   const paths = new Set(["", ...verbs.map(([name]) => name.split(" ", 1)[0] ?? ""), ...verbs.map(([name]) => name)]);
   return await Promise.all([...paths].map(async (path) => {
-    const verb = Object.hasOwn(VERBS, path) ? VERBS[path] : undefined;
+    const verb = Object.hasOwn(table, path) ? table[path] : undefined;
     const args = verb === undefined ? {} : (await verb.load()).args;
     const own = Object.entries(args).filter(([, arg]) => arg.type !== "positional").map(([name, arg]) =>
       toFlag(name, arg)
@@ -63,21 +64,23 @@ async function readCommands(): Promise<readonly Place[]> {
     for (const [name, { summary }] of below) {
       const [word = "", ...rest] = name.slice(path === "" ? 0 : path.length + 1).split(" ");
       const about = rest.length === 0 ? summary : `${word} ...`;
-      for (const form of path === "" ? nounsOf(word) : [word]) {
+      for (const form of path === "" ? nounsOf(word, table) : [word]) {
         if (!next.has(form) || rest.length === 0) next.set(form, about);
       }
     }
     const [noun = "", ...rest] = path.split(" ");
     return {
-      paths: nounsOf(noun).map((form) => [form, ...rest].join(" ")),
+      paths: nounsOf(noun, table).map((form) => [form, ...rest].join(" ")),
       next: [...next],
       flags: [...own, ...GLOBAL],
     };
   }));
 }
 
-function nounsOf(noun: string): readonly string[] {
-  return [noun, pluralOf(noun) ?? []].flat();
+/** Returns a noun and its plural, if somebody would say one. */
+function nounsOf(noun: string, verbs: CommandContext["verbs"]): readonly string[] {
+  if (noun.endsWith("s") || UNCOUNTED.has(noun) || !Object.hasOwn(verbs, `${noun} list`)) return [noun];
+  return [noun, noun.endsWith("y") ? `${noun.slice(0, -1)}ies` : `${noun}s`];
 }
 
 function toFlag(name: string, arg: ArgDef): Flag {
