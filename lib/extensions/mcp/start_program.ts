@@ -23,7 +23,7 @@ export interface ProgramPlaces {
   readonly home: string;
   /** Absolute path of the folder that the agent works in */
   readonly workspaceRoot: string;
-  /** What is forbidden to commands is hidden from a server in the sandbox too, unless its own `paths` name it. */
+  /** Returns the newest configuration. Its forbidden paths are hidden from a server in the sandbox, unless its own `paths` name them */
   readonly config: () => Config;
   /** Returns a variable of the gateway's environment. */
   readonly environment: (name: string) => string | undefined;
