@@ -6,20 +6,11 @@ import process from "node:process";
 import type { Clock } from "../../base/clock.ts";
 import { ToolError } from "../../base/errors.ts";
 import { isWithin } from "../files/forbidden_paths.ts";
-import type { CommandLookup } from "./command_lookup.ts";
 import type { CommandRelay } from "./command_relay.ts";
-import {
-  boundedBy,
-  type Bounds,
-  boundsHere,
-  isNotBegun,
-  isNotEntered,
-  memoryBoundHere,
-  withinMemory,
-} from "./bounds.ts";
+import { boundedBy, boundsHere, isNotBegun, isNotEntered, memoryBoundHere, withinMemory } from "./bounds.ts";
 import { callFilter } from "./call_filter.ts";
 import type { WatchCovers } from "./cover_watch.ts";
-import { type Bubblewrap, type Containment, sandboxUnavailable } from "./containment.ts";
+import { type Bubblewrap, type BubblewrapTry, type Containment, sandboxUnavailable } from "./containment.ts";
 import { type CommandLine, FIRST_GIVEN } from "./process_group.ts";
 import { checkedMounts, type MeantMount, withoutLinks } from "./raced_mounts.ts";
 import { unlessGone } from "./remembered_folders.ts";
@@ -105,15 +96,10 @@ const outerOptions = () => process.getuid?.() === 0 ? ["--cap-add", "CAP_SETFCAP
 /**
  * Looks for bubblewrap and tries it with all its walls; where they do not work together, alone and with each: a container may forbid
  * what it needs.
- * @param options.bounds those that take the place of this machine's
  * @returns `none` when it is not there or says that it cannot work here; `unanswered` when it is there and said neither
  */
-export async function tryBubblewrap({ commands, clock, signal, bounds: changes }: {
-  readonly commands: Pick<CommandLookup, "find">;
-  readonly clock: Clock;
-  readonly signal: AbortSignal;
-  readonly bounds?: Partial<Bounds> | undefined;
-}): Promise<Containment> {
+export async function tryBubblewrap(options: BubblewrapTry): Promise<Containment> {
+  const { commands, clock, signal, bounds: changes } = options;
   if (process.platform !== "linux") return { kind: "none", reason: "bubblewrap is there on Linux alone" };
   const file = await commands.find("bwrap");
   if (file === undefined) return { kind: "none", reason: "bubblewrap is not installed" };
