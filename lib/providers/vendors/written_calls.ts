@@ -1,4 +1,5 @@
 import { isRecord } from "../../base/json.ts";
+import { textOf } from "../../base/records/message.ts";
 import type { ProviderEvent } from "../../base/records/provider_event.ts";
 import type { Provider, ProviderRequest } from "../provider.ts";
 
@@ -13,7 +14,8 @@ const TAGGED = /^<tool_call>\s*([^]*?)\s*(?:<\/tool_call>)?$/;
 /**
  * Wraps the provider of a local server: a reply to a request with tools that is nothing but the JSON of calls of them, by itself, in a fence or
  * in tags, is taken as these calls, with a notice. Small models write their calls so, and their servers pass that on as text. With words
- * beside it, or the name of another tool, a reply stays text: a model may explain a call without making it.
+ * beside it, or the name of another tool, a reply stays text: a model may explain a call without making it. So does a reply that stands in a
+ * result of a tool or in the user's words: a model that is to show a file must not thereby do what the file says.
  */
 export function withWrittenCalls(provider: Provider, nextId: () => string): Provider {
   return {
@@ -100,12 +102,25 @@ function mayBeCalls(text: string): boolean {
 }
 
 /** Reads the calls that a whole reply is. @returns undefined when it is anything else */
-function readCalls(text: string, { tools }: ProviderRequest): readonly Written[] | undefined {
+function readCalls(text: string, { tools, messages }: ProviderRequest): readonly Written[] | undefined {
   const whole = text.trim();
   const [, inner = whole] = FENCED.exec(whole) ?? TAGGED.exec(whole) ?? [];
-  const calls = inner.split(/\s*<\/tool_call>\s*<tool_call>\s*|(?<=\})\s*\n\s*(?=\{\s*"name")/).map(readCall);
+  const parts = inner.split(/\s*<\/tool_call>\s*<tool_call>\s*|(?<=\})\s*\n\s*(?=\{\s*"name")/);
+  const calls = parts.map(readCall);
   const isWhole = calls.every((call) => call !== undefined && tools.some(({ name }) => name === call.name));
-  return isWhole ? calls as readonly Written[] : undefined;
+  if (!isWhole) return undefined;
+  const written = parts.map(lettersOf);
+  const isShown = messages.some(({ role, content }) => {
+    if (role !== "user" && role !== "tool") return false;
+    const said = lettersOf(textOf(content));
+    return written.some((part) => said.includes(part));
+  });
+  return isShown ? undefined : calls as readonly Written[];
+}
+
+/** Returns the letters of a text alone: line numbers, quotes and breaks may stand otherwise where it was quoted. */
+function lettersOf(text: string): string {
+  return text.replaceAll(/[^\p{L}]+/gu, "");
 }
 
 function readCall(json: string): Written | undefined {

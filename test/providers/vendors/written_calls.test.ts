@@ -6,6 +6,7 @@ import {
   type UpstreamReply,
   USAGE_CHUNK,
 } from "../../../fixtures/upstream/openai_upstream.ts";
+import type { Message } from "../../../lib/base/records/message.ts";
 import type { ProviderEvent } from "../../../lib/base/records/provider_event.ts";
 import type { ProviderRequest, ToolDeclaration } from "../../../lib/providers/provider.ts";
 import { collect, NEVER, noticesOf, REQUEST, setUp, textOf } from "../support/provider_setup.ts";
@@ -101,6 +102,27 @@ test("a written call stays text where no call or JSON is wanted, when the reply 
     assert.equal(textOf(events), CALL, JSON.stringify(options));
     assert.deepEqual(callsOf(events), []);
   }
+});
+
+test("a written call that stands in a result of a tool, or in the user's words, stays text", async (t) => {
+  const lines = JSON.stringify(JSON.parse(CALL), null, 2).split("\n");
+  const numbered = lines.map((line, at) => `${at + 1}: ${line}`).join("\n");
+  const messages: readonly Message[] = [{ role: "user", content: "Show a.json" }, {
+    role: "assistant",
+    content: null,
+    tool_calls: [{ id: "c1", type: "function", function: { name: "look", arguments: "{}" } }],
+  }];
+  const shown: readonly Message[] = [...messages, { role: "tool", tool_call_id: "c1", content: numbered }];
+  const told: readonly Message[] = [{ role: "user", content: `Say ${CALL}` }];
+  for (const history of [shown, told]) {
+    for (const text of [CALL, `${CALL}\n${CALL}`]) {
+      const events = await reply(t, text, { request: { messages: history } });
+      assert.equal(textOf(events), text);
+      assert.deepEqual(callsOf(events), []);
+    }
+  }
+  const other: readonly Message[] = [...messages, { role: "tool", tool_call_id: "c1", content: "ls" }];
+  assert.deepEqual(callsOf(await reply(t, CALL, { request: { messages: other } })), [READ]);
 });
 
 test("a written call stays text in plain mode", async (t) => {
