@@ -1,12 +1,37 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { ERROR_CODES } from "../../handlers/wire/http_errors.ts";
+import { ERROR_CODES, type ErrorCode, httpError, toHttpError } from "../../handlers/wire/http_errors.ts";
+import { HttpError } from "../../lib/base/errors.ts";
+import { SILENT } from "../../lib/base/telemetry/log.ts";
 import { sourceFiles } from "../support/source_files.ts";
 import { ERROR_TABLE } from "./error_codes.ts";
 
 test("the codes are those of the error table, with its statuses and types", () => {
   const rows = Object.entries(ERROR_CODES).map(([code, [status, type]]) => `${code} ${status} ${type}`);
-  assert.deepEqual(rows.sort(), ERROR_TABLE.map((row) => row.join(" ")).sort());
+  assert.deepEqual(rows.sort(), ERROR_TABLE.map((row) => row.slice(0, 3).join(" ")).sort());
+});
+
+const mapping = { log: SILENT, requestId: "r" };
+
+test("each code is sent with its status, type and headers", () => {
+  for (const [code, status, type, headers = {}] of ERROR_TABLE) {
+    // The test above compares the codes
+    const sent = toHttpError(httpError(code as ErrorCode, "Cannot"), mapping);
+    assert.deepEqual([sent.code, sent.status, sent.type, sent.headers], [code, status, type, headers]);
+  }
+});
+
+test("a program's own code gets the headers of its status", () => {
+  const headersOf = (status: number) =>
+    toHttpError(new HttpError("of_a_program", "Cannot", { status, type: "api_error" }), mapping).headers;
+  assert.deepEqual([400, 401, 409, 500, 501, 503].map(headersOf), [
+    {},
+    { "www-authenticate": "Bearer" },
+    { "x-should-retry": "false" },
+    {},
+    { "x-should-retry": "false" },
+    { "retry-after": "5" },
+  ]);
 });
 
 test("every HttpError made in the source has a code of the table", () => {
