@@ -1,8 +1,8 @@
 import * as v from "valibot";
+import { type ErrorCode, refuse } from "../../lib/base/errors.ts";
 import type { PluginErrorCode } from "../../lib/extensions/plugins/plugin_error.ts";
 import { callerOf } from "../door.ts";
 import type { RequestContext, Route } from "../route.ts";
-import { type ErrorCode, httpError } from "../wire/http_errors.ts";
 import { listReply, listSchema, textQuery } from "../wire/lists.ts";
 import { readJson, strictRoute } from "../wire/read_json.ts";
 import { jsonReply } from "../wire/reply.ts";
@@ -105,7 +105,7 @@ export const installPluginRoute: Route = strictRoute({
       requireTar(request);
       const serve = context.query.get("serve");
       if (serve !== null && serve !== "true") {
-        throw httpError("invalid_request", 'Cannot accept "serve": it is "true", or left out', { param: "serve" });
+        throw refuse("invalid_request", 'Cannot accept "serve": it is "true", or left out', { param: "serve" });
       }
       const bytes = await context.body();
       const { plugins } = await context.services.plugins();
@@ -255,7 +255,7 @@ function idOf({ params }: RequestContext): string {
 
 function requireTar(request: Request): void {
   if (request.headers.get("content-type")?.split(";")[0]?.trim().toLowerCase() === TAR) return;
-  throw httpError("unsupported_media_type", `Cannot read the request body: send the package as ${TAR}`);
+  throw refuse("unsupported_media_type", `Cannot read the request body: send the package as ${TAR}`);
 }
 
 async function answer(context: RequestContext, work: () => Promise<unknown>, status = 200): Promise<Response> {
@@ -282,6 +282,6 @@ async function refusing<T>(work: () => Promise<T>): Promise<T> {
   } catch (error) {
     // The error is known by its name, because its module is not loaded at the start
     if (!(error instanceof Error) || error.name !== "PluginError" || !("code" in error)) throw error;
-    throw httpError(CODES[error.code as PluginErrorCode], error.message, { cause: error });
+    throw refuse(CODES[error.code as PluginErrorCode], error.message, { cause: error });
   }
 }
