@@ -1,8 +1,8 @@
 import * as v from "valibot";
-import { type ErrorCode, refuse } from "../../lib/base/errors.ts";
-import type { PluginErrorCode } from "../../lib/extensions/plugins/plugin_error.ts";
+import { refuse } from "../../lib/base/errors.ts";
 import { callerOf } from "../door.ts";
 import type { RequestContext, Route } from "../route.ts";
+import { refusing } from "../wire/http_errors.ts";
 import { listReply, listSchema, textQuery } from "../wire/lists.ts";
 import { readJson, strictRoute } from "../wire/read_json.ts";
 import { jsonReply } from "../wire/reply.ts";
@@ -260,28 +260,4 @@ function requireTar(request: Request): void {
 
 async function answer(context: RequestContext, work: () => Promise<unknown>, status = 200): Promise<Response> {
   return jsonReply(context, status, await refusing(work));
-}
-
-const CODES: Readonly<Record<PluginErrorCode, ErrorCode>> = {
-  manifest_invalid: "invalid_request",
-  tool_name_taken: "invalid_request",
-  package_invalid: "invalid_request",
-  package_too_large: "payload_too_large",
-  hash_mismatch: "invalid_request",
-  signature_invalid: "invalid_request",
-  registry_failed: "provider_error",
-  plugin_not_found: "not_found",
-  plugin_conflict: "conflict",
-  plugin_changed: "conflict",
-};
-
-/** Turns a refusal about a plugin into the reply of its kind. */
-async function refusing<T>(work: () => Promise<T>): Promise<T> {
-  try {
-    return await work();
-  } catch (error) {
-    // The error is known by its name, because its module is not loaded at the start
-    if (!(error instanceof Error) || error.name !== "PluginError" || !("code" in error)) throw error;
-    throw refuse(CODES[error.code as PluginErrorCode], error.message, { cause: error });
-  }
 }

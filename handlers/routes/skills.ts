@@ -1,8 +1,8 @@
 import * as v from "valibot";
-import { type ErrorCode, refuse } from "../../lib/base/errors.ts";
-import type { SkillErrorCode } from "../../lib/extensions/skills/skill_error.ts";
+import { refuse } from "../../lib/base/errors.ts";
 import { callerOf } from "../door.ts";
 import type { RequestContext, Route } from "../route.ts";
+import { refusing } from "../wire/http_errors.ts";
 import { listSchema, textQuery } from "../wire/lists.ts";
 import { readJson, strictRoute } from "../wire/read_json.ts";
 import { jsonReply } from "../wire/reply.ts";
@@ -250,24 +250,4 @@ function nameOf({ params }: RequestContext): string {
 
 async function answer(context: RequestContext, work: () => Promise<unknown>, status = 200): Promise<Response> {
   return jsonReply(context, status, await refusing(work));
-}
-
-const CODES: Readonly<Record<SkillErrorCode, ErrorCode>> = {
-  skill_invalid: "invalid_request",
-  skill_too_large: "payload_too_large",
-  skill_not_found: "not_found",
-  skill_conflict: "conflict",
-  skill_changed: "conflict",
-  skill_source_failed: "provider_error",
-};
-
-/** Turns a refusal about a skill into the reply of its kind. */
-async function refusing<T>(work: () => Promise<T>): Promise<T> {
-  try {
-    return await work();
-  } catch (error) {
-    // The error is known by its name, because its module is not loaded at the start
-    if (!(error instanceof Error) || error.name !== "SkillError" || !("code" in error)) throw error;
-    throw refuse(CODES[error.code as SkillErrorCode], error.message, { cause: error });
-  }
 }
