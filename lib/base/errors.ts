@@ -41,11 +41,7 @@ const RATE = "rate_limit_error";
 const API = "api_error";
 const ROWS = {
   invalid_request: { status: 400, type: INVALID, meaning: "the route takes no such request; `param` names the field" },
-  unsupported_parameter: {
-    status: 400,
-    type: INVALID,
-    meaning: "a field of the completion is not honoured",
-  },
+  unsupported_parameter: { status: 400, type: INVALID, meaning: "a field of the completion is not honoured" },
   auth_required: { status: 401, type: AUTHENTICATION, meaning: "the request has no token" },
   auth_invalid: { status: 401, type: AUTHENTICATION, meaning: "the token is unknown, revoked or has ended" },
   pairing_code_required: { status: 401, type: AUTHENTICATION, meaning: "a pairing without its code" },

@@ -1,10 +1,12 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { toHttpError } from "../../handlers/wire/http_errors.ts";
+import { refusing, toHttpError } from "../../handlers/wire/http_errors.ts";
 import { ERROR_CODES, type ErrorCode, HttpError, refuse } from "../../lib/base/errors.ts";
 import { SILENT } from "../../lib/base/telemetry/log.ts";
+import { PluginError, type PluginErrorCode } from "../../lib/extensions/plugins/plugin_error.ts";
+import { SkillError, type SkillErrorCode } from "../../lib/extensions/skills/skill_error.ts";
 import { sourceFiles } from "../support/source_files.ts";
-import { ERROR_TABLE } from "./error_codes.ts";
+import { ERROR_TABLE, TOLD_TABLE } from "./error_codes.ts";
 
 test("the codes are those of the error table, with its statuses and types", () => {
   const rows = Object.entries(ERROR_CODES).map(([code, { status, type }]) => `${code} ${status} ${type}`);
@@ -32,6 +34,21 @@ test("a program's own code gets the headers of its status", () => {
     { "x-should-retry": "false" },
     { "retry-after": "5" },
   ]);
+});
+
+test("a refusal about a plugin or a skill is told under a code of the catalogue, in its own words", async () => {
+  const errorOf = (code: PluginErrorCode | SkillErrorCode) =>
+    code.startsWith("skill")
+      ? new SkillError(code as SkillErrorCode, "Cannot")
+      : new PluginError(code as PluginErrorCode, "Cannot"); // the table has codes of the two alone
+  for (const [told, codes] of Object.entries(TOLD_TABLE)) {
+    for (const code of codes) {
+      const cause = errorOf(code);
+      await assert.rejects(refusing(() => Promise.reject(cause)), { code: told, message: "Cannot", cause }, code);
+    }
+  }
+  const other = new TypeError("Of another class");
+  await assert.rejects(refusing(() => Promise.reject(other)), (error) => error === other);
 });
 
 test("refuse alone makes errors of the gateway's codes, and takes no other code", () => {

@@ -44,3 +44,19 @@ export const ERROR_TABLE: readonly (readonly [
   ["overloaded", 503, "api_error", { "retry-after": "1" }],
   ["workspace_unavailable", 503, "api_error", { "retry-after": "5" }],
 ];
+
+/** Codes of refusals about plugins and skills, by the code that clients are told. */
+export const TOLD_TABLE = {
+  invalid_request: [
+    "manifest_invalid",
+    "tool_name_taken",
+    "package_invalid",
+    "hash_mismatch",
+    "signature_invalid",
+    "skill_invalid",
+  ],
+  payload_too_large: ["package_too_large", "skill_too_large"],
+  not_found: ["plugin_not_found", "skill_not_found"],
+  conflict: ["plugin_conflict", "plugin_changed", "skill_conflict", "skill_changed"],
+  provider_error: ["registry_failed", "skill_source_failed"],
+} as const;
