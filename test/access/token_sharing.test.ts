@@ -4,7 +4,7 @@ import { createPairing } from "../../lib/access/pairing.ts";
 import { createSharedTickets, WS_TICKETS } from "../../lib/access/shared_tickets.ts";
 import type { Identity } from "../../lib/access/identity.ts";
 import { TOKEN_CHANGES } from "../../lib/access/token_sharing.ts";
-import { createTokens, TOKENS } from "../../lib/access/tokens.ts";
+import { TOKENS, Tokens } from "../../lib/access/tokens.ts";
 import { HttpError } from "../../lib/base/errors.ts";
 import type { Actor } from "../../lib/base/records/caller.ts";
 import { createSharedDatabase } from "../support/clustered.ts";
@@ -27,7 +27,7 @@ function createGateways() {
     const link = database.link();
     const random = createSeededRandom(++seed);
     const gateway = `gw_${seed}`;
-    const tokens = await createTokens({
+    const tokens = await Tokens.open({
       ...{ store: link.store, clock, random, ...more },
       cluster: {
         gateway,
