@@ -1,12 +1,12 @@
 import * as v from "valibot";
 import type { Clock } from "../base/clock.ts";
-import { HttpError } from "../base/errors.ts";
+import { type HttpError, refuse } from "../base/errors.ts";
 import type { Random } from "../base/random.ts";
 import type { Actor } from "../base/records/caller.ts";
 import { storedObject, unknownFieldsOf } from "../base/records/stored_object.ts";
 import { readable } from "../storage/read_records.ts";
 import type { Store, Stored, Write } from "../storage/store.ts";
-import { type IssuedToken, type RecordAccess, storageAway, type TokenTerms } from "./identity.ts";
+import type { IssuedToken, RecordAccess, TokenTerms } from "./identity.ts";
 import { secretHash } from "./stored_token.ts";
 import type { Tokens } from "./tokens.ts";
 
@@ -183,7 +183,7 @@ class StoredPairing implements Pairing {
       if (taken !== undefined && this.#expiryOf(taken) > clock.now()) return { misses: guard.misses, hash, taken };
       if (await this.#countMiss(guard, address)) throw invalidCode();
     }
-    throw storageAway("Cannot pair: too many clients try to pair at the same time; try again");
+    throw refuse("storage_unavailable", "Cannot pair: too many clients try to pair at the same time; try again");
   }
 
   /** @returns `changed` when another gateway has counted a guess or taken the code meanwhile */
@@ -252,26 +252,21 @@ function putOver({ version }: PairingGuard, body: unknown): Write {
 }
 
 function codeRequired(): HttpError {
-  return new HttpError("pairing_code_required", "Cannot pair: send the pairing code in the header X-Pairing-Code", {
-    status: 401,
-    type: "authentication_error",
-    headers: { "www-authenticate": "Bearer" },
-  });
+  return refuse("pairing_code_required", "Cannot pair: send the pairing code in the header X-Pairing-Code");
 }
 
 function invalidCode(): HttpError {
-  return new HttpError(
+  return refuse(
     "pairing_code_invalid",
     'Cannot pair: the code is wrong, used or expired; "postern pair" prints a new one',
-    { status: 403, type: "permission_error" },
   );
 }
 
 function locked(waitMs: number): HttpError {
   const seconds = Math.ceil(waitMs / 1000);
-  return new HttpError(
+  return refuse(
     "pairing_locked",
     `Cannot pair: too many wrong codes; try again in ${seconds} s, or run "postern pair" for a new code`,
-    { status: 429, type: "rate_limit_error", headers: { "retry-after": String(seconds) } },
+    { headers: { "retry-after": String(seconds) } },
   );
 }

@@ -1,7 +1,7 @@
 import { hash } from "node:crypto";
 import * as v from "valibot";
 import { storedObject } from "../base/records/stored_object.ts";
-import { HttpError } from "../base/errors.ts";
+import { type HttpError, refuse } from "../base/errors.ts";
 import { type Scope, SCOPES } from "../base/records/caller.ts";
 import type { Identity, NewToken, TokenRecord } from "./identity.ts";
 
@@ -183,9 +183,5 @@ function checkSeconds(field: string, seconds: number | undefined): void {
 }
 
 function invalid(param: string, reason: string): HttpError {
-  return new HttpError("invalid_request", `Cannot create a token with this "${param}": ${reason}`, {
-    status: 400,
-    type: "invalid_request_error",
-    param,
-  });
+  return refuse("invalid_request", `Cannot create a token with this "${param}": ${reason}`, { param });
 }

@@ -1,13 +1,13 @@
 import * as v from "valibot";
 import { type Clock, type Timer, withTimeout } from "../base/clock.ts";
 import { unlessAborted } from "../base/cancel.ts";
-import { HttpError } from "../base/errors.ts";
+import { type HttpError, refuse } from "../base/errors.ts";
 import type { Random } from "../base/random.ts";
 import { nextTick } from "../base/tick.ts";
 import type { Logger } from "../base/telemetry/log.ts";
 import { readable } from "../storage/read_records.ts";
 import type { Store, Write } from "../storage/store.ts";
-import { SILENCE_MS, storageAway, type TokenPatience, type TokenStanding, unconfirmed } from "./identity.ts";
+import { SILENCE_MS, type TokenPatience, type TokenStanding, unconfirmed } from "./identity.ts";
 
 /** Ways of a gateway to the others of its cluster, as far as tokens need them. */
 export interface AccessCluster {
@@ -205,7 +205,7 @@ export class TokenSharing {
       }
       await this.requireNew();
     }
-    throw storageAway("Cannot change tokens: other gateways change them all the time; try again");
+    throw refuse("storage_unavailable", "Cannot change tokens: other gateways change them all the time; try again");
   }
 
   /**
@@ -341,8 +341,5 @@ function writesOver({ all, purge }: FoundChanges, change: string): readonly Writ
 
 const CONFIRMED: TokenStanding = { isConfirmed: true };
 function purging(): HttpError {
-  return new HttpError("conflict", "Cannot change who may call: all tokens are being revoked in this moment", {
-    status: 409,
-    type: "invalid_request_error",
-  });
+  return refuse("conflict", "Cannot change who may call: all tokens are being revoked in this moment");
 }

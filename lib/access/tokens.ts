@@ -1,6 +1,6 @@
 import { Buffer } from "node:buffer";
 import type { Clock } from "../base/clock.ts";
-import { ConfigError, HttpError } from "../base/errors.ts";
+import { ConfigError, type HttpError, refuse } from "../base/errors.ts";
 import type { Random } from "../base/random.ts";
 import { type Actor, isTokenScope, type Scope, SCOPES } from "../base/records/caller.ts";
 import { type Logger, SILENT } from "../base/telemetry/log.ts";
@@ -492,12 +492,9 @@ function toDelete({ id }: TokenBody): Write {
 }
 
 function notAnyMore(): HttpError {
-  return new HttpError("conflict", "Cannot change who may call: the token of this request was revoked in this moment", {
-    status: 409,
-    type: "invalid_request_error",
-  });
+  return refuse("conflict", "Cannot change who may call: the token of this request was revoked in this moment");
 }
 
 function conflict(reason: string): HttpError {
-  return new HttpError("conflict", `Cannot create a token: ${reason}`, { status: 409, type: "invalid_request_error" });
+  return refuse("conflict", `Cannot create a token: ${reason}`);
 }

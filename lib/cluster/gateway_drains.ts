@@ -1,4 +1,4 @@
-import { HttpError } from "../base/errors.ts";
+import { type HttpError, refuse } from "../base/errors.ts";
 import { type Actor, storedActor } from "../base/records/caller.ts";
 import { unknownFieldsOf } from "../base/records/stored_object.ts";
 import { readable } from "../storage/read_records.ts";
@@ -88,10 +88,7 @@ export class GatewayDrains {
         return { gateway, ...asked, isRepeated: false };
       }
     }
-    throw new HttpError("conflict", "Cannot drain the gateway: others drain gateways at the same time; try again", {
-      status: 409,
-      type: "invalid_request_error",
-    });
+    throw refuse("conflict", "Cannot drain the gateway: others drain gateways at the same time; try again");
   }
 
   async #read(): Promise<{
@@ -111,14 +108,11 @@ function unknownGateway(gateway: string, gateways: readonly GatewayView[]): Http
     ? "none has one"
     : `those that have one: ${gateways.map(({ id }) => id).join(", ")}`;
   const message = `Cannot find the gateway "${gateway}": it has no lease, so it has ended or is gone; ${known}`;
-  return new HttpError("not_found", message, { status: 404, type: "invalid_request_error", param: "id" });
+  return refuse("not_found", message, { param: "id" });
 }
 
 function lastGateway(gateway: string): HttpError {
   const reason = "no other gateway of the cluster takes work, so that all new requests would be refused";
   const wayOut = 'start another one first, or force it: postern cluster drain --force, or "force": true over HTTP';
-  return new HttpError("conflict", `Cannot drain the gateway "${gateway}": ${reason}; ${wayOut}`, {
-    status: 409,
-    type: "invalid_request_error",
-  });
+  return refuse("conflict", `Cannot drain the gateway "${gateway}": ${reason}; ${wayOut}`);
 }

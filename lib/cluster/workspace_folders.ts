@@ -1,4 +1,4 @@
-import { HttpError } from "../base/errors.ts";
+import { type HttpError, refuse } from "../base/errors.ts";
 import { type Actor, storedActor } from "../base/records/caller.ts";
 import { readable } from "../storage/read_records.ts";
 import type { Store, Write } from "../storage/store.ts";
@@ -80,7 +80,8 @@ export class WorkspaceFolders {
         return { workspace, ...asked, isForgotten: true };
       }
     }
-    throw refused(
+    throw refuse(
+      "conflict",
       `Cannot forget the folder of the workspace "${workspace}": gateways come in at the same time; try again`,
     );
   }
@@ -101,25 +102,23 @@ export class WorkspaceFolders {
     const names = page.map(({ key }) => key).filter((key) => !isOwnWorkspace(key)).slice(0, SHOWN);
     const known = names.length === 0 ? "there is none with a workspace_id" : `there are ${names.join(", ")}`;
     const message = `Cannot find the workspace "${workspace}": no gateway was let into it; ${known}`;
-    return new HttpError("not_found", message, { status: 404, type: "invalid_request_error", param: "id" });
+    return refuse("not_found", message, { param: "id" });
   }
 }
 
 function heldWorkspace(workspace: string, { id, about, leftMs }: GatewayView): HttpError {
   const left = (leftMs / 1_000).toFixed(1);
-  return refused(
+  return refuse(
+    "conflict",
     `Cannot forget the folder of the workspace "${workspace}": the gateway ${id} on ${about.host} works in it, with a lease for ${left} s; ` +
       "stop the gateways of the workspace first; the lease of one that was killed runs out by itself",
   );
 }
 
 function ownWorkspace(workspace: string): HttpError {
-  return refused(
+  return refuse(
+    "conflict",
     `Cannot forget the folder of the workspace "${workspace}": it is that of one gateway, and its id is made of the data directory and the ` +
       "folder; start the gateway with both, or cancel the runs that wait for it",
   );
-}
-
-function refused(message: string): HttpError {
-  return new HttpError("conflict", message, { status: 409, type: "invalid_request_error" });
 }

@@ -1,5 +1,5 @@
 import type { Clock } from "../base/clock.ts";
-import { HttpError } from "../base/errors.ts";
+import { HttpError, refuse } from "../base/errors.ts";
 import type { ScanOptions, Store, Stored, StreamRecord } from "./store.ts";
 
 /** Parses a stored body into a record of the wing that owns it. @throws for a body that no version wrote */
@@ -119,10 +119,10 @@ export function reasonOf(body: unknown, error: unknown): string {
 
 function unreadable(collection: string, key: string): HttpError {
   const place = `${JSON.stringify(key.slice(0, 200))} of ${JSON.stringify(collection.slice(0, 200))}`;
-  return new HttpError(
+  return refuse(
     "record_unreadable",
     `Cannot read record ${place}: it is damaged; "postern doctor --repair" removes it while no gateway runs`,
-    { status: 500, type: "api_error", headers: { "x-should-retry": "false" } },
+    { headers: { "x-should-retry": "false" } },
   );
 }
 

@@ -1,5 +1,5 @@
 import { CancelError } from "../../base/cancel.ts";
-import { HttpError } from "../../base/errors.ts";
+import { HttpError, refuse } from "../../base/errors.ts";
 import { createKeyedSemaphore } from "../../base/keyed_queues.ts";
 import type { Cluster } from "../../cluster/join_cluster.ts";
 import type { OwnedWork } from "../../cluster/owned_work.ts";
@@ -218,7 +218,7 @@ class DeliveryService implements Deliveries {
     const { store, targetOf } = this.#options;
     const { run_id: runId, channel } = record;
     if (targetOf(channel) === undefined) {
-      throw refused("conflict", `Cannot release this delivery: [channels.${channel}] has no reply_url`, 409);
+      throw refuse("conflict", `Cannot release this delivery: [channels.${channel}] has no reply_url`);
     }
     if (this.#open.size >= MAX_OPEN) throw overloaded("release the delivery", channel);
     const next: DeliveryRecord = {
@@ -265,25 +265,20 @@ function checkAction({ status }: DeliveryRecord, action: DeliveryAction): void {
   const way = action === "release"
     ? "only one that is held or failed can be released"
     : "only a held one can be dropped";
-  throw refused("conflict", `Cannot ${action} this delivery: it is ${status}, and ${way}`, 409);
+  throw refuse("conflict", `Cannot ${action} this delivery: it is ${status}, and ${way}`);
 }
 
 function unknown(action: DeliveryAction): HttpError {
-  return refused("not_found", `Cannot ${action} this delivery: see /v1/deliveries for those that are recorded`, 404);
+  return refuse("not_found", `Cannot ${action} this delivery: see /v1/deliveries for those that are recorded`);
 }
 
 function changed(action: DeliveryAction): HttpError {
-  return refused("conflict", `Cannot ${action} this delivery: it was changed by others; try again`, 409);
-}
-
-function refused(code: "conflict" | "not_found", message: string, status: 404 | 409): HttpError {
-  return new HttpError(code, message, { status, type: "invalid_request_error" });
+  return refuse("conflict", `Cannot ${action} this delivery: it was changed by others; try again`);
 }
 
 function overloaded(what: string, channel: string): HttpError {
-  return new HttpError(
+  return refuse(
     "overloaded",
     `Cannot ${what}: too many replies wait for their receiver; see that the reply_url of [channels.${channel}] answers`,
-    { status: 503, type: "api_error" },
   );
 }

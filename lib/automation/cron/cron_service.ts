@@ -1,5 +1,5 @@
 import type { Clock } from "../../base/clock.ts";
-import { HttpError, ToolError } from "../../base/errors.ts";
+import { type HttpError, refuse, ToolError } from "../../base/errors.ts";
 import { createKeyedMutex } from "../../base/keyed_queues.ts";
 import type { Random } from "../../base/random.ts";
 import type { Caller } from "../../base/records/caller.ts";
@@ -174,7 +174,7 @@ class CronService implements Cron {
     return this.#mutex(id, async () => {
       const fired = await tryChange(async () => {
         const found = await this.#reader.find(id);
-        if (found === undefined) throw notFound(await this.#unknown(id, "run"));
+        if (found === undefined) throw refuse("not_found", (await this.#unknown(id, "run")).message);
         if (!this.#options.settings().enabled) throw refused(id, "schedules are off; set [cron] enabled = true");
         return await this.#fireNow(found, by, claim);
       }, this.#options);
@@ -367,18 +367,12 @@ function changedByOthers(action: string, id: string): ToolError {
   return new ToolError("conflict", message);
 }
 
-function notFound({ message }: ToolError): HttpError {
-  return new HttpError("not_found", message, { status: 404, type: "invalid_request_error" });
-}
-
 function refused(id: string, reason: string): HttpError {
-  return new HttpError("conflict", `Cannot run "${id}": ${reason}`, { status: 409, type: "invalid_request_error" });
+  return refuse("conflict", `Cannot run "${id}": ${reason}`);
 }
 
 function overloaded(id: string): HttpError {
-  return new HttpError("overloaded", `Cannot run "${id}": the gateway has no room for its run now; try again`, {
-    status: 503,
-    type: "api_error",
+  return refuse("overloaded", `Cannot run "${id}": the gateway has no room for its run now; try again`, {
     headers: { "retry-after": "5" },
   });
 }

@@ -1,7 +1,7 @@
 import { hash } from "node:crypto";
 import * as v from "valibot";
 import type { Clock } from "../../base/clock.ts";
-import { HttpError } from "../../base/errors.ts";
+import { type HttpError, refuse } from "../../base/errors.ts";
 import { canonicalDigest } from "../../base/json.ts";
 import { lineDifference } from "../../base/line_difference.ts";
 import { type Actor, storedActor } from "../../base/records/caller.ts";
@@ -196,5 +196,5 @@ function changedSince(server: string, digest: string): HttpError {
       digest.slice(0, 64)
     }": the MCP server "${server}" has changed its tools since; ` +
     "look at them again";
-  return new HttpError("conflict", message, { status: 409, type: "invalid_request_error", param: "digests" });
+  return refuse("conflict", message, { param: "digests" });
 }

@@ -1,4 +1,4 @@
-import { HttpError } from "../../base/errors.ts";
+import { refuse } from "../../base/errors.ts";
 import { MCP_CREDENTIALS, parseMcpCredential } from "../../base/records/mcp_credential.ts";
 import type { Actor } from "../../base/records/caller.ts";
 import type { Config } from "../../config/config.ts";
@@ -55,10 +55,10 @@ export async function forgetRecords(name: string, by: Actor, options: KeptRecord
   if (Object.hasOwn(options.config().mcp.servers, name)) {
     const reason =
       `the configuration has it, and its tools would be accepted unseen; run postern mcp remove ${name} first`;
-    throw refusal("conflict", `Cannot forget the MCP server ${shown}: ${reason}`);
+    throw refuse("conflict", `Cannot forget the MCP server ${shown}: ${reason}`);
   }
   const found = (await findRecords(options)).get(name);
-  if (found === undefined) throw refusal("not_found", `Cannot forget the MCP server ${shown}: nothing is kept of it`);
+  if (found === undefined) throw refuse("not_found", `Cannot forget the MCP server ${shown}: nothing is kept of it`);
   const event = {
     ...{ type: "mcp_server", action: "forgotten", server: name, source: null, integrity: null } as const,
     by: { via: by.via, token_id: by.tokenId },
@@ -87,8 +87,4 @@ async function findRecords({ store, config }: KeptRecordsOptions): Promise<Reado
   for await (const { key } of readRecords(store, MCP_SERVERS, parseMcpServer)) note(key, MCP_SERVERS, key);
   for await (const { key } of readRecords(store, MCP_SWITCHES, parseServerSwitch)) note(key, MCP_SWITCHES, key);
   return all;
-}
-
-function refusal(code: "conflict" | "not_found", message: string): HttpError {
-  return new HttpError(code, message, { status: code === "conflict" ? 409 : 404, type: "invalid_request_error" });
 }

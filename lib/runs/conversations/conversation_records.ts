@@ -1,6 +1,6 @@
 import * as v from "valibot";
 import { storedObject } from "../../base/records/stored_object.ts";
-import { HttpError } from "../../base/errors.ts";
+import { type HttpError, refuse } from "../../base/errors.ts";
 import { type Actor, type Caller, hasScope, mayReach } from "../../base/records/caller.ts";
 import { messageSchema } from "../../base/records/message.ts";
 
@@ -90,9 +90,9 @@ export function checkConversation(
 }
 
 function refused(reason: string): HttpError {
-  return new HttpError(
+  return refuse(
     "insufficient_scope",
     `Cannot continue this conversation: ${reason}, and your token lacks the scope "runs"; use "new" or an id of your own`,
-    { status: 403, type: "permission_error", param: "conversation_id" },
+    { param: "conversation_id" },
   );
 }

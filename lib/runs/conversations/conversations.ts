@@ -1,6 +1,6 @@
 import { unknownFieldsOf } from "../../base/records/stored_object.ts";
 import type { Random } from "../../base/random.ts";
-import { HttpError } from "../../base/errors.ts";
+import { refuse } from "../../base/errors.ts";
 import type { Caller } from "../../base/records/caller.ts";
 import type { Message } from "../../base/records/message.ts";
 import { joinTaints, type Taint, taintField, UNTAINTED } from "../../base/taint.ts";
@@ -105,10 +105,10 @@ export function createConversations(options: ConversationsOptions): Conversation
     open(id) {
       if (beginsConversation({ conversationId: id })) return random.id("conv_");
       if (CONVERSATION_ID.test(id)) return id;
-      throw new HttpError(
+      throw refuse(
         "invalid_request",
         `Cannot use "${id.slice(0, 128)}" as conversation id: use 1 to 128 letters, digits, ".", "_", ":" or "-"`,
-        { status: 400, type: "invalid_request_error", param: "conversation_id" },
+        { param: "conversation_id" },
       );
     },
     check: async (id, caller) => void await enter(id, caller),

@@ -1,7 +1,7 @@
 import type { ClaimableRun } from "../../cluster/run_claims.ts";
 import type { RunOwnership } from "../../cluster/run_ownership.ts";
 import type { EndedTurn } from "../../agent/agent_run.ts";
-import { HttpError } from "../../base/errors.ts";
+import { type HttpError, refuse } from "../../base/errors.ts";
 import { isAtWork, type Run } from "../../base/records/run.ts";
 import { unknownFieldsOf } from "../../base/records/stored_object.ts";
 import { readable, readRecord, readRecords, scanAll } from "../../storage/read_records.ts";
@@ -353,10 +353,7 @@ function taken(runId: string): JournalError {
 }
 
 function claimed(): HttpError {
-  return new HttpError("conflict", "Cannot start the run: another was accepted for the same message before", {
-    status: 409,
-    type: "invalid_request_error",
-  });
+  return refuse("conflict", "Cannot start the run: another was accepted for the same message before");
 }
 
 function toNotes({ effects = [], turns = [] }: Pick<AppendOptions, "effects" | "turns">) {

@@ -3,7 +3,7 @@ import type { AgentLimits } from "../../agent/agent_run.ts";
 import { createRunBudget, type TokenBudget, type TokenNeed, type TokenReservation } from "../../agent/token_budget.ts";
 import { CancelError, cancelError } from "../../base/cancel.ts";
 import type { Clock } from "../../base/clock.ts";
-import { HttpError } from "../../base/errors.ts";
+import { type HttpError, refuse } from "../../base/errors.ts";
 import { storedObject, unknownFieldsOf } from "../../base/records/stored_object.ts";
 import { readRecord } from "../../storage/read_records.ts";
 import type { Store } from "../../storage/store.ts";
@@ -254,9 +254,7 @@ export function untilTomorrow(now: number): string {
 
 /** Returns the refusal of a request that could not begin, with the seconds until the next day. */
 export function toBudgetRefusal({ message }: CancelError, now: number): HttpError {
-  return new HttpError("rate_limited", message, {
-    status: 429,
-    type: "rate_limit_error",
+  return refuse("rate_limited", message, {
     headers: { "retry-after": String(secondsLeft(now)), "x-should-retry": "false" },
   });
 }

@@ -1,5 +1,5 @@
 import { cancelError } from "../../base/cancel.ts";
-import { HttpError } from "../../base/errors.ts";
+import { type HttpError, refuse } from "../../base/errors.ts";
 import { hasRoom } from "../../base/fair_share.ts";
 
 /** Bounds of runs, from `[runs]`. */
@@ -238,9 +238,5 @@ class PlainPlace implements QueuePlace {
 
 /** Returns the refusal of a run for which there is no room. */
 export function overloaded(reason: string): HttpError {
-  return new HttpError("overloaded", `Cannot start the run: ${reason}; try again later`, {
-    status: 503,
-    type: "api_error",
-    headers: { "Retry-After": "1" },
-  });
+  return refuse("overloaded", `Cannot start the run: ${reason}; try again later`);
 }
