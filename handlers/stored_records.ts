@@ -40,11 +40,13 @@ import { parsePlan, PLANS } from "../lib/memory/plans.ts";
 import { parseProviders, PROVIDERS } from "../lib/providers/discovery/provider_memory.ts";
 import {
   CONVERSATIONS,
+  conversationStream,
   parseConversation,
   parseConversationEntry,
 } from "../lib/runs/conversations/conversation_records.ts";
 import { BUDGET_DAYS, parseDay } from "../lib/runs/supervisor/day_budget.ts";
 import {
+  journalOf,
   OPEN_RUNS,
   parseJournalRecord,
   parseOpenRun,
@@ -85,81 +87,92 @@ import { parseSubAgent, parseTask, SUB_AGENT_TASKS, SUB_AGENTS } from "../lib/ru
 import { PARKED_CALLS, parseParkedRecord } from "../lib/runs/conversations/parked_records.ts";
 import { DOCUMENTS, parseDocument } from "../lib/storage/documents.ts";
 import { parseStorageKey, STORAGE_KEYS } from "../lib/storage/record_keys.ts";
-import { parseMark, type ParseRecord, readable, scanAll } from "../lib/storage/read_records.ts";
+import { Collection, parseMark, type ParseRecord, readable, scanAll } from "../lib/storage/read_records.ts";
 import type { Store } from "../lib/storage/store.ts";
 import { parseMarker, PROCESSES } from "../lib/system/process/leftover_processes.ts";
 import { IDEMPOTENT_REPLIES, parseReply } from "./middleware/reply_store.ts";
 import { parseAccepted, parseDated } from "./wire/accept_once.ts";
 import { WEBHOOK_MESSAGES, WEBHOOK_SIGNATURES } from "./routes/webhook.ts";
 
-/** Parsers of the records of every collection that Postern writes, by collection. */
-export const COLLECTIONS: Readonly<Record<string, ParseRecord<unknown>>> = {
-  [ACCEPTED_MCP_TOOLS]: parseAcceptedTool,
-  [APPROVALS]: parseApproval,
-  [APPROVAL_RULES]: parseRule,
-  [AUDIT_CHAINS]: parseChainHead,
-  [AUDIT_HEAD]: readAuditHead,
-  [AUDIT_RECORDS]: readAuditRecord,
-  [BUDGET_DAYS]: parseDay,
-  [CONVERSATIONS]: parseConversation,
-  [BROWSER_LOGINS]: parseBrowserLogin,
-  [CONVERSATION_HOLDS]: parseHold,
-  [COOKIE_JARS]: parseCookieJar,
-  [DELIVERIES]: parseDelivery,
-  [DOCUMENTS]: parseDocument,
-  [DONE_SCHEDULES]: parseScheduleRecord,
-  [FILE_LOCKS]: parseLock,
-  [FIRINGS]: parseFiring,
-  [CLUSTER_DUTIES]: parseDuty,
-  [CLUSTER_DRAINS]: parseDrains,
-  [GATEWAY_FENCES]: parseMark,
-  [GATEWAY_LEASES]: parseLease,
-  [IDEMPOTENT_REPLIES]: parseReply,
-  [MAILBOXES]: parseMailbox,
-  [MCP_CREDENTIALS]: parseMcpCredential,
-  [MCP_SERVERS]: parseMcpServer,
-  [MCP_SWITCHES]: parseServerSwitch,
-  [MEMORY]: parseMemoryRecord,
-  [NODE_LINKS]: parseNodeLink,
-  [OPEN_APPROVALS]: parseMark,
-  [OPEN_DELIVERIES]: parseWorkMark,
-  [OPEN_RUNS]: parseOpenRun,
-  [OPEN_SOPS]: parseWorkMark,
-  [PAIRING_CODES]: parsePairingCode,
-  [PAIRING_GUARD]: parsePairingGuard,
-  [COMMAND_FOLDERS]: parseCommandFolder,
-  [PLANS]: parsePlan,
-  [PLUGINS]: parsePluginRecord,
-  [PLUGIN_KEYS]: parsePluginKey,
-  [PROCESSES]: parseMarker,
-  [PROVIDERS]: parseProviders,
-  [RATE_WINDOWS]: parseRateWindows,
-  [RECORDED_TRUST]: parseRecordedTrust,
-  [RUNS]: parseRunRecord,
-  [RUN_CLAIMS]: parseClaim,
-  [RUN_INPUTS]: parseRunInput,
-  [RUN_SIGNALS]: parseMark,
-  [SCHEDULE_CHANGES]: parseMark,
-  [SCHEDULES]: parseScheduleRecord,
-  [STORAGE_KEYS]: parseStorageKey,
-  [TAINT_CHANGES]: parseMark,
-  [TOKEN_CHANGES]: parseTokenChange,
-  [WS_TICKETS]: parseTicket,
-  [SKILLS]: parseSkillRecord,
-  [SOP_EXECUTIONS]: parseExecution,
-  [SOP_PLANS]: parseExecutionPlan,
-  [SOP_RESULTS]: parseResult,
-  [SUB_AGENTS]: parseSubAgent,
-  [SUB_AGENT_TASKS]: parseTask,
-  [PARKED_CALLS]: parseParkedRecord,
-  [TAINTED_FILES]: parseTaintedFile,
-  [TOKENS]: parseTokenBody,
-  [TRUSTED_DOCUMENTS]: parseTrustedDocument,
-  [WEBHOOK_MESSAGES]: parseAccepted,
-  [WEBHOOK_SIGNATURES]: parseDated,
-  [WORKSPACES]: parseWorkspace,
-  [WORKSPACE_MEMBERS]: parseMember,
-};
+/** Collections whose records of one key are a run. */
+const RUN_PARTS = [RUNS, RUN_INPUTS, OPEN_RUNS, RUN_CLAIMS, RUN_SIGNALS];
+const SOP_REPAIR = { removes: [SOP_EXECUTIONS, SOP_PLANS, OPEN_SOPS], removesBelow: SOP_RESULTS };
+
+const DECLARED: readonly Collection<unknown>[] = [
+  new Collection(ACCEPTED_MCP_TOOLS, parseAcceptedTool, { replaced: "a decision about one definition of a tool" }),
+  new Collection(APPROVALS, parseApproval, { onDamage: { removes: [APPROVALS, OPEN_APPROVALS] } }),
+  new Collection(APPROVAL_RULES, parseRule),
+  new Collection(AUDIT_CHAINS, parseChainHead),
+  new Collection(AUDIT_HEAD, readAuditHead, { replaced: "written by a gateway alone, from what it has added" }),
+  new Collection(AUDIT_RECORDS, readAuditRecord, { replaced: "never changed, and digested as it is" }),
+  new Collection(BUDGET_DAYS, parseDay),
+  new Collection(CONVERSATIONS, parseConversation, { onDamage: { drops: conversationStream } }),
+  new Collection(BROWSER_LOGINS, parseBrowserLogin),
+  new Collection(CONVERSATION_HOLDS, parseHold),
+  new Collection(COOKIE_JARS, parseCookieJar),
+  new Collection(DELIVERIES, parseDelivery, { onDamage: { removes: [DELIVERIES, OPEN_DELIVERIES] } }),
+  new Collection(DOCUMENTS, parseDocument, { replaced: "values of a cache" }),
+  new Collection(DONE_SCHEDULES, parseScheduleRecord),
+  new Collection(FILE_LOCKS, parseLock, { replaced: "a gateway that takes a lock says all about it" }),
+  new Collection(FIRINGS, parseFiring, { replaced: "never changed" }),
+  new Collection(CLUSTER_DUTIES, parseDuty, { replaced: "a gateway that takes a duty says all about it" }),
+  new Collection(CLUSTER_DRAINS, parseDrains),
+  new Collection(GATEWAY_FENCES, parseMark, { replaced: "its version is what it says" }),
+  new Collection(GATEWAY_LEASES, parseLease, { replaced: "written by its gateway alone" }),
+  new Collection(IDEMPOTENT_REPLIES, parseReply),
+  new Collection(MAILBOXES, parseMailbox),
+  new Collection(MCP_CREDENTIALS, parseMcpCredential),
+  new Collection(MCP_SERVERS, parseMcpServer),
+  new Collection(MCP_SWITCHES, parseServerSwitch, { replaced: "a decision of a person" }),
+  new Collection(MEMORY, parseMemoryRecord),
+  new Collection(NODE_LINKS, parseNodeLink, {
+    replaced: "the gateway that the node is connected to says all about it",
+  }),
+  new Collection(OPEN_APPROVALS, parseMark, { replaced: "never changed", onDamage: { becomes: { v: 1 } } }),
+  new Collection(OPEN_DELIVERIES, parseWorkMark, { onDamage: { becomes: { v: 1 } } }),
+  // The run itself can be read: it ends as cancelled at the next start, since nobody knows whether it may go on
+  new Collection(OPEN_RUNS, parseOpenRun, { onDamage: { becomes: { v: 1, cancelled: true } } }),
+  new Collection(OPEN_SOPS, parseWorkMark, { onDamage: { becomes: { v: 1 } } }),
+  new Collection(PAIRING_CODES, parsePairingCode, { replaced: "never changed" }),
+  new Collection(PAIRING_GUARD, parsePairingGuard),
+  new Collection(COMMAND_FOLDERS, parseCommandFolder),
+  new Collection(PLANS, parsePlan),
+  new Collection(PLUGINS, parsePluginRecord),
+  new Collection(PLUGIN_KEYS, parsePluginKey),
+  new Collection(PROCESSES, parseMarker, { replaced: "never changed" }),
+  new Collection(PROVIDERS, parseProviders),
+  new Collection(RATE_WINDOWS, parseRateWindows, { replaced: "written by its gateway alone" }),
+  new Collection(RECORDED_TRUST, parseRecordedTrust, { replaced: "says which content of a file the audit has" }),
+  new Collection(RUNS, parseRunRecord, { onDamage: { removes: RUN_PARTS, drops: journalOf } }),
+  new Collection(RUN_CLAIMS, parseClaim),
+  new Collection(RUN_INPUTS, parseRunInput, { onDamage: { removes: RUN_PARTS, drops: journalOf } }),
+  new Collection(RUN_SIGNALS, parseMark, { replaced: "its version is what it says" }),
+  new Collection(SCHEDULE_CHANGES, parseMark, { replaced: "its version is what it says" }),
+  new Collection(SCHEDULES, parseScheduleRecord),
+  new Collection(STORAGE_KEYS, parseStorageKey),
+  new Collection(TAINT_CHANGES, parseMark, { replaced: "its version is what it says" }),
+  new Collection(TOKEN_CHANGES, parseTokenChange, { replaced: "says what its newest change was" }),
+  new Collection(WS_TICKETS, parseTicket, { replaced: "never changed" }),
+  new Collection(SKILLS, parseSkillRecord),
+  new Collection(SOP_EXECUTIONS, parseExecution, { onDamage: SOP_REPAIR }),
+  new Collection(SOP_PLANS, parseExecutionPlan, { replaced: "never changed", onDamage: SOP_REPAIR }),
+  new Collection(SOP_RESULTS, parseResult, { replaced: "never changed" }),
+  new Collection(SUB_AGENTS, parseSubAgent, { onDamage: { removesBelow: SUB_AGENT_TASKS } }),
+  new Collection(SUB_AGENT_TASKS, parseTask, { replaced: "never changed" }),
+  new Collection(PARKED_CALLS, parseParkedRecord, { replaced: "never changed" }),
+  new Collection(TAINTED_FILES, parseTaintedFile),
+  new Collection(TOKENS, parseTokenBody),
+  new Collection(TRUSTED_DOCUMENTS, parseTrustedDocument, { replaced: "a decision about one content of a document" }),
+  new Collection(WEBHOOK_MESSAGES, parseAccepted, { replaced: "never changed" }),
+  new Collection(WEBHOOK_SIGNATURES, parseDated, { replaced: "never changed" }),
+  new Collection(WORKSPACES, parseWorkspace),
+  new Collection(WORKSPACE_MEMBERS, parseMember, { replaced: "written by its gateway alone" }),
+];
+
+/** Declarations of every collection that Postern writes, by name. */
+export const COLLECTIONS: Readonly<Record<string, Collection<unknown>>> = Object.fromEntries(
+  DECLARED.map((each) => [each.name, each]),
+);
 
 /** Parsers of the records of every kind of stream, by the part of the stream's name before the slash. */
 export const STREAMS: Readonly<Record<string, ParseRecord<unknown>>> = {
@@ -180,9 +193,9 @@ export async function lookAtRecords(
 ): Promise<boolean> {
   const end = clock.monotonic() + LOOK_MS;
   const yielder = createYielder({ clock, signal });
-  for (const [collection, parse] of Object.entries(COLLECTIONS)) {
-    for await (const stored of scanAll(store, collection)) {
-      readable(store, collection, [stored], parse);
+  for (const { name, parse } of Object.values(COLLECTIONS)) {
+    for await (const stored of scanAll(store, name)) {
+      readable(store, name, [stored], parse);
       if (!yielder.isDue()) continue;
       await yielder.yield();
       if (clock.monotonic() > end) return false;

@@ -1,9 +1,48 @@
+import * as v from "valibot";
 import type { Clock } from "../base/clock.ts";
 import { HttpError } from "../base/errors.ts";
 import type { ScanOptions, Store, Stored, StreamRecord } from "./store.ts";
 
 /** Parses a stored body into a record of the wing that owns it. @throws for a body that no version wrote */
 export type ParseRecord<T> = (body: unknown) => T;
+
+/** Facts about the records of a collection beside their form. */
+export interface CollectionOptions {
+  /**
+   * Reason why whoever changes a record says all of it, so that fields of a newer version go. Default: a change keeps such fields
+   * (docs/design/storage.md "Mixed versions")
+   */
+  readonly replaced?: string;
+  /** Writes of a repair for a record that cannot be read. Default: the record is removed */
+  readonly onDamage?: DamageRepair;
+}
+
+/** Repair of a damaged record. */
+export interface DamageRepair {
+  /** Body that takes the place of the damaged one, so that the rest still applies */
+  readonly becomes?: object;
+  /** Collections whose records of the same key are removed, its own among them. Default: its own alone */
+  readonly removes?: readonly string[];
+  /** Collection whose records below the key, `<key>/...`, are of no use without the record */
+  readonly removesBelow?: string;
+  /** Returns the stream that is of no use without the record */
+  readonly drops?: (key: string) => string;
+}
+
+/** Kind of record, declared once: readers, the doctor and its repair take from the declaration what they need. */
+export class Collection<T> {
+  /** Name of the collection in the store */
+  readonly name: string;
+  readonly parse: ParseRecord<T>;
+  readonly options: CollectionOptions;
+
+  /** @param form schema of a body, or the parser of one that a schema alone does not give */
+  constructor(name: string, form: v.GenericSchema<unknown, T> | ParseRecord<T>, options: CollectionOptions = {}) {
+    this.name = name;
+    this.parse = typeof form === "function" ? form : (body) => v.parse(form, body);
+    this.options = options;
+  }
+}
 
 /** A stored record with its parsed body. */
 export interface ReadRecord<T> {
