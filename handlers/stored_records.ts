@@ -1,10 +1,9 @@
 import type { Clock } from "../lib/base/clock.ts";
 import { createYielder } from "../lib/base/tick.ts";
-import { PAIRING_CODES, PAIRING_GUARD, parsePairingCode, parsePairingGuard } from "../lib/access/pairing.ts";
-import { parseTicket, WS_TICKETS } from "../lib/access/shared_tickets.ts";
-import { parseTokenChange, TOKEN_CHANGES } from "../lib/access/token_sharing.ts";
-import { TOKENS } from "../lib/access/tokens.ts";
-import { parseTokenBody } from "../lib/access/stored_token.ts";
+import { PAIRING_CODES, PAIRING_GUARD } from "../lib/access/pairing.ts";
+import { WS_TICKETS } from "../lib/access/shared_tickets.ts";
+import { TOKEN_CHANGES } from "../lib/access/token_sharing.ts";
+import { TOKENS } from "../lib/access/stored_token.ts";
 import { DELIVERIES, OPEN_DELIVERIES, parseDelivery } from "../lib/automation/channels/delivery_record.ts";
 import {
   DONE_SCHEDULES,
@@ -24,7 +23,7 @@ import {
   SOP_RESULTS,
 } from "../lib/automation/sops/execution_record.ts";
 import { APPROVAL_RULES, APPROVALS, OPEN_APPROVALS, parseApproval, parseRule } from "../lib/guard/approval_records.ts";
-import { parseRateWindows, RATE_WINDOWS } from "../lib/access/rate_records.ts";
+import { RATE_WINDOWS } from "../lib/access/rate_records.ts";
 import { AUDIT_CHAINS, parseChainHead } from "../lib/guard/audit/chain_records.ts";
 import { AUDIT_HEAD, AUDIT_RECORDS, readAuditHead, readAuditRecord } from "../lib/guard/audit/audit_chain.ts";
 import { parseRecordedTrust, RECORDED_TRUST } from "../lib/guard/audit/record_trust.ts";
@@ -99,6 +98,7 @@ const RUN_PARTS = [RUNS, RUN_INPUTS, OPEN_RUNS, RUN_CLAIMS, RUN_SIGNALS];
 const SOP_REPAIR = { removes: [SOP_EXECUTIONS, SOP_PLANS, OPEN_SOPS], removesBelow: SOP_RESULTS };
 
 const DECLARED: readonly Collection<unknown>[] = [
+  ...[PAIRING_CODES, PAIRING_GUARD, RATE_WINDOWS, TOKEN_CHANGES, TOKENS, WS_TICKETS],
   new Collection(ACCEPTED_MCP_TOOLS, parseAcceptedTool, { replaced: "a decision about one definition of a tool" }),
   new Collection(APPROVALS, parseApproval, { onDamage: { removes: [APPROVALS, OPEN_APPROVALS] } }),
   new Collection(APPROVAL_RULES, parseRule),
@@ -133,15 +133,12 @@ const DECLARED: readonly Collection<unknown>[] = [
   // The run itself can be read: it ends as cancelled at the next start, since nobody knows whether it may go on
   new Collection(OPEN_RUNS, parseOpenRun, { onDamage: { becomes: { v: 1, cancelled: true } } }),
   new Collection(OPEN_SOPS, parseWorkMark, { onDamage: { becomes: { v: 1 } } }),
-  new Collection(PAIRING_CODES, parsePairingCode, { replaced: "never changed" }),
-  new Collection(PAIRING_GUARD, parsePairingGuard),
   new Collection(COMMAND_FOLDERS, parseCommandFolder),
   new Collection(PLANS, parsePlan),
   new Collection(PLUGINS, parsePluginRecord),
   new Collection(PLUGIN_KEYS, parsePluginKey),
   new Collection(PROCESSES, parseMarker, { replaced: "never changed" }),
   new Collection(PROVIDERS, parseProviders),
-  new Collection(RATE_WINDOWS, parseRateWindows, { replaced: "written by its gateway alone" }),
   new Collection(RECORDED_TRUST, parseRecordedTrust, { replaced: "says which content of a file the audit has" }),
   new Collection(RUNS, parseRunRecord, { onDamage: { removes: RUN_PARTS, drops: journalOf } }),
   new Collection(RUN_CLAIMS, parseClaim),
@@ -151,8 +148,6 @@ const DECLARED: readonly Collection<unknown>[] = [
   new Collection(SCHEDULES, parseScheduleRecord),
   new Collection(STORAGE_KEYS, parseStorageKey),
   new Collection(TAINT_CHANGES, parseMark, { replaced: "its version is what it says" }),
-  new Collection(TOKEN_CHANGES, parseTokenChange, { replaced: "says what its newest change was" }),
-  new Collection(WS_TICKETS, parseTicket, { replaced: "never changed" }),
   new Collection(SKILLS, parseSkillRecord),
   new Collection(SOP_EXECUTIONS, parseExecution, { onDamage: SOP_REPAIR }),
   new Collection(SOP_PLANS, parseExecutionPlan, { replaced: "never changed", onDamage: SOP_REPAIR }),
@@ -161,7 +156,6 @@ const DECLARED: readonly Collection<unknown>[] = [
   new Collection(SUB_AGENT_TASKS, parseTask, { replaced: "never changed" }),
   new Collection(PARKED_CALLS, parseParkedRecord, { replaced: "never changed" }),
   new Collection(TAINTED_FILES, parseTaintedFile),
-  new Collection(TOKENS, parseTokenBody),
   new Collection(TRUSTED_DOCUMENTS, parseTrustedDocument, { replaced: "a decision about one content of a document" }),
   new Collection(WEBHOOK_MESSAGES, parseAccepted, { replaced: "never changed" }),
   new Collection(WEBHOOK_SIGNATURES, parseDated, { replaced: "never changed" }),

@@ -170,8 +170,8 @@ async function endApprovals({ store, clock }: HoldOptions, audit: Append): Promi
 }
 
 async function revokeTokens({ store, clock }: HoldOptions, append: Append): Promise<number> {
-  const codes = await Array.fromAsync(scanAll(store, PAIRING_CODES));
-  await store.batch(codes.map(({ key }) => ({ op: "delete", collection: PAIRING_CODES, key })));
+  const codes = await Array.fromAsync(scanAll(store, PAIRING_CODES.name));
+  await store.batch(codes.map(({ key }) => PAIRING_CODES.remove(key)));
   const tokens = await createTokens({
     store,
     clock,

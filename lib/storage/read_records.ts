@@ -1,7 +1,7 @@
 import * as v from "valibot";
 import type { Clock } from "../base/clock.ts";
 import { HttpError } from "../base/errors.ts";
-import type { ScanOptions, Store, Stored, StreamRecord } from "./store.ts";
+import type { ScanOptions, Store, Stored, StreamRecord, Write } from "./store.ts";
 
 /** Parses a stored body into a record of the wing that owns it. @throws for a body that no version wrote */
 export type ParseRecord<T> = (body: unknown) => T;
@@ -29,18 +29,52 @@ export interface DamageRepair {
   readonly drops?: (key: string) => string;
 }
 
-/** Kind of record, declared once: readers, the doctor and its repair take from the declaration what they need. */
-export class Collection<T> {
+/**
+ * Kind of record, declared once: readers and writers, the doctor and its repair take from the declaration what they need.
+ * `T` is a record as it is read, `B` a body as it is written.
+ */
+export class Collection<T, B = unknown> {
   /** Name of the collection in the store */
   readonly name: string;
   readonly parse: ParseRecord<T>;
   readonly options: CollectionOptions;
 
   /** @param form schema of a body, or the parser of one that a schema alone does not give */
-  constructor(name: string, form: v.GenericSchema<unknown, T> | ParseRecord<T>, options: CollectionOptions = {}) {
+  constructor(name: string, form: v.GenericSchema<B, T> | ParseRecord<T>, options: CollectionOptions = {}) {
     this.name = name;
     this.parse = typeof form === "function" ? form : (body) => v.parse(form, body);
     this.options = options;
+  }
+
+  /** Parses the records of a page. Those that cannot be parsed are set aside, and still are in the page: they count for its place. */
+  readable(store: Pick<Store, "unreadable">, page: readonly Stored[]): readonly ReadRecord<T>[] {
+    return readable(store, this.name, page, this.parse);
+  }
+
+  /** Parses one record. @returns undefined where there is none, and for one that cannot be parsed, which is set aside */
+  parsed(store: Pick<Store, "unreadable">, stored: Stored | undefined): ReadRecord<T> | undefined {
+    return stored && this.readable(store, [stored])[0];
+  }
+
+  put(key: string, body: B): Write {
+    return { op: "put", collection: this.name, key, body };
+  }
+
+  insert(key: string, body: B): Write {
+    return { op: "insert", collection: this.name, key, body };
+  }
+
+  /** Returns the write that replaces the record of this version. 0: there is none yet */
+  putOver(key: string, version: number, body: B): Write {
+    return version === 0 ? this.insert(key, body) : { op: "putIf", collection: this.name, key, version, body };
+  }
+
+  remove(key: string): Write {
+    return { op: "delete", collection: this.name, key };
+  }
+
+  check(key: string, version: number): Write {
+    return { op: "check", collection: this.name, key, version };
   }
 }
 
