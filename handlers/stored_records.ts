@@ -4,24 +4,9 @@ import { PAIRING_CODES, PAIRING_GUARD } from "../lib/access/pairing.ts";
 import { WS_TICKETS } from "../lib/access/shared_tickets.ts";
 import { TOKEN_CHANGES } from "../lib/access/token_sharing.ts";
 import { TOKENS } from "../lib/access/stored_token.ts";
-import { DELIVERIES, OPEN_DELIVERIES, parseDelivery } from "../lib/automation/channels/delivery_record.ts";
-import {
-  DONE_SCHEDULES,
-  FIRINGS,
-  parseFiring,
-  parseScheduleRecord,
-  SCHEDULE_CHANGES,
-  SCHEDULES,
-} from "../lib/automation/cron/schedule_record.ts";
-import {
-  OPEN_SOPS,
-  parseExecution,
-  parseExecutionPlan,
-  parseResult,
-  SOP_EXECUTIONS,
-  SOP_PLANS,
-  SOP_RESULTS,
-} from "../lib/automation/sops/execution_record.ts";
+import { DELIVERIES, OPEN_DELIVERIES } from "../lib/automation/channels/delivery_record.ts";
+import { DONE_SCHEDULES, FIRINGS, SCHEDULE_CHANGES, SCHEDULES } from "../lib/automation/cron/schedule_record.ts";
+import { OPEN_SOPS, SOP_EXECUTIONS, SOP_PLANS, SOP_RESULTS } from "../lib/automation/sops/execution_record.ts";
 import { APPROVAL_RULES, APPROVALS, OPEN_APPROVALS, parseApproval, parseRule } from "../lib/guard/approval_records.ts";
 import { RATE_WINDOWS } from "../lib/access/rate_records.ts";
 import { AUDIT_CHAINS, parseChainHead } from "../lib/guard/audit/chain_records.ts";
@@ -95,10 +80,10 @@ import { WEBHOOK_MESSAGES, WEBHOOK_SIGNATURES } from "./routes/webhook.ts";
 
 /** Collections whose records of one key are a run. */
 const RUN_PARTS = [RUNS, RUN_INPUTS, OPEN_RUNS, RUN_CLAIMS, RUN_SIGNALS];
-const SOP_REPAIR = { removes: [SOP_EXECUTIONS, SOP_PLANS, OPEN_SOPS], removesBelow: SOP_RESULTS };
 
 const DECLARED: readonly Collection<unknown>[] = [
   ...[PAIRING_CODES, PAIRING_GUARD, RATE_WINDOWS, TOKEN_CHANGES, TOKENS, WS_TICKETS],
+  ...[DELIVERIES, DONE_SCHEDULES, FIRINGS, SCHEDULE_CHANGES, SCHEDULES, SOP_EXECUTIONS, SOP_PLANS, SOP_RESULTS],
   new Collection(ACCEPTED_MCP_TOOLS, parseAcceptedTool, { replaced: "a decision about one definition of a tool" }),
   new Collection(APPROVALS, parseApproval, { onDamage: { removes: [APPROVALS, OPEN_APPROVALS] } }),
   new Collection(APPROVAL_RULES, parseRule),
@@ -110,11 +95,8 @@ const DECLARED: readonly Collection<unknown>[] = [
   new Collection(BROWSER_LOGINS, parseBrowserLogin),
   new Collection(CONVERSATION_HOLDS, parseHold),
   new Collection(COOKIE_JARS, parseCookieJar),
-  new Collection(DELIVERIES, parseDelivery, { onDamage: { removes: [DELIVERIES, OPEN_DELIVERIES] } }),
   new Collection(DOCUMENTS, parseDocument, { replaced: "values of a cache" }),
-  new Collection(DONE_SCHEDULES, parseScheduleRecord),
   new Collection(FILE_LOCKS, parseLock, { replaced: "a gateway that takes a lock says all about it" }),
-  new Collection(FIRINGS, parseFiring, { replaced: "never changed" }),
   new Collection(CLUSTER_DUTIES, parseDuty, { replaced: "a gateway that takes a duty says all about it" }),
   new Collection(CLUSTER_DRAINS, parseDrains),
   new Collection(GATEWAY_FENCES, parseMark, { replaced: "its version is what it says" }),
@@ -144,14 +126,9 @@ const DECLARED: readonly Collection<unknown>[] = [
   new Collection(RUN_CLAIMS, parseClaim),
   new Collection(RUN_INPUTS, parseRunInput, { onDamage: { removes: RUN_PARTS, drops: journalOf } }),
   new Collection(RUN_SIGNALS, parseMark, { replaced: "its version is what it says" }),
-  new Collection(SCHEDULE_CHANGES, parseMark, { replaced: "its version is what it says" }),
-  new Collection(SCHEDULES, parseScheduleRecord),
   new Collection(STORAGE_KEYS, parseStorageKey),
   new Collection(TAINT_CHANGES, parseMark, { replaced: "its version is what it says" }),
   new Collection(SKILLS, parseSkillRecord),
-  new Collection(SOP_EXECUTIONS, parseExecution, { onDamage: SOP_REPAIR }),
-  new Collection(SOP_PLANS, parseExecutionPlan, { replaced: "never changed", onDamage: SOP_REPAIR }),
-  new Collection(SOP_RESULTS, parseResult, { replaced: "never changed" }),
   new Collection(SUB_AGENTS, parseSubAgent, { onDamage: { removesBelow: SUB_AGENT_TASKS } }),
   new Collection(SUB_AGENT_TASKS, parseTask, { replaced: "never changed" }),
   new Collection(PARKED_CALLS, parseParkedRecord, { replaced: "never changed" }),

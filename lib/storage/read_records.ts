@@ -46,6 +46,16 @@ export class Collection<T, B = unknown> {
     this.options = options;
   }
 
+  /** Reads one record, as `readRecord`. @throws {HttpError} 500 `record_unreadable` */
+  read(store: Pick<Store, "get" | "unreadable">, key: string): Promise<ReadRecord<T> | undefined> {
+    return readRecord(store, this.name, key, this.parse);
+  }
+
+  /** Reads every record, as `readRecords`: those that cannot be parsed are set aside. */
+  all(store: Store, options?: ScanAllOptions): AsyncGenerator<ReadRecord<T>> {
+    return readRecords(store, this.name, this.parse, options);
+  }
+
   /** Parses the records of a page. Those that cannot be parsed are set aside, and still are in the page: they count for its place. */
   readable(store: Pick<Store, "unreadable">, page: readonly Stored[]): readonly ReadRecord<T>[] {
     return readable(store, this.name, page, this.parse);
