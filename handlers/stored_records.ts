@@ -14,7 +14,7 @@ import { AUDIT_HEAD, AUDIT_RECORDS, readAuditHead, readAuditRecord } from "../li
 import { parseRecordedTrust, RECORDED_TRUST } from "../lib/guard/audit/record_trust.ts";
 import { parseTaintedFile, TAINT_CHANGES, TAINTED_FILES } from "../lib/guard/tainted_files.ts";
 import { parseTrustedDocument, TRUSTED_DOCUMENTS } from "../lib/guard/trusted_documents.ts";
-import { MCP_CREDENTIALS, parseMcpCredential } from "../lib/base/records/mcp_credential.ts";
+import { MCP_CREDENTIALS } from "../lib/extensions/mcp/oauth/mcp_credential.ts";
 import { BROWSER_LOGINS, parseBrowserLogin } from "../lib/base/records/browser_login.ts";
 import { COOKIE_JARS, parseCookieJar } from "../lib/base/records/cookie_jar.ts";
 import { MAILBOXES, parseMailbox } from "../lib/memory/mailbox.ts";
@@ -39,13 +39,13 @@ import {
   RUN_INPUTS,
   RUNS,
 } from "../lib/runs/journal/run_records.ts";
-import { ACCEPTED_MCP_TOOLS, parseAcceptedTool } from "../lib/extensions/mcp/accepted_tools.ts";
-import { parsePluginKey, PLUGIN_KEYS } from "../lib/extensions/plugins/plugin_registry.ts";
-import { MCP_SERVERS, parseMcpServer } from "../lib/extensions/mcp/server_record.ts";
-import { MCP_SWITCHES, parseServerSwitch } from "../lib/extensions/mcp/server_switches.ts";
-import { NODE_LINKS, parseNodeLink } from "../lib/extensions/nodes/shared_nodes.ts";
-import { parsePluginRecord, PLUGINS } from "../lib/extensions/plugins/plugin_record.ts";
-import { parseSkillRecord, SKILLS } from "../lib/extensions/skills/skill_record.ts";
+import { ACCEPTED_MCP_TOOLS } from "../lib/extensions/mcp/accepted_tools.ts";
+import { PLUGIN_KEYS } from "../lib/extensions/plugins/plugin_registry.ts";
+import { MCP_SERVERS } from "../lib/extensions/mcp/server_record.ts";
+import { MCP_SWITCHES } from "../lib/extensions/mcp/server_switches.ts";
+import { NODE_LINKS } from "../lib/extensions/nodes/shared_nodes.ts";
+import { PLUGINS } from "../lib/extensions/plugins/plugin_record.ts";
+import { SKILLS } from "../lib/extensions/skills/skill_record.ts";
 import {
   CLUSTER_DRAINS,
   CLUSTER_DUTIES,
@@ -84,7 +84,7 @@ const RUN_PARTS = [RUNS, RUN_INPUTS, OPEN_RUNS, RUN_CLAIMS, RUN_SIGNALS];
 const DECLARED: readonly Collection<unknown>[] = [
   ...[PAIRING_CODES, PAIRING_GUARD, RATE_WINDOWS, TOKEN_CHANGES, TOKENS, WS_TICKETS],
   ...[DELIVERIES, DONE_SCHEDULES, FIRINGS, SCHEDULE_CHANGES, SCHEDULES, SOP_EXECUTIONS, SOP_PLANS, SOP_RESULTS],
-  new Collection(ACCEPTED_MCP_TOOLS, parseAcceptedTool, { replaced: "a decision about one definition of a tool" }),
+  ...[ACCEPTED_MCP_TOOLS, MCP_CREDENTIALS, MCP_SERVERS, MCP_SWITCHES, NODE_LINKS, PLUGIN_KEYS, PLUGINS, SKILLS],
   new Collection(APPROVALS, parseApproval, { onDamage: { removes: [APPROVALS, OPEN_APPROVALS] } }),
   new Collection(APPROVAL_RULES, parseRule),
   new Collection(AUDIT_CHAINS, parseChainHead),
@@ -103,13 +103,7 @@ const DECLARED: readonly Collection<unknown>[] = [
   new Collection(GATEWAY_LEASES, parseLease, { replaced: "written by its gateway alone" }),
   new Collection(IDEMPOTENT_REPLIES, parseReply),
   new Collection(MAILBOXES, parseMailbox),
-  new Collection(MCP_CREDENTIALS, parseMcpCredential),
-  new Collection(MCP_SERVERS, parseMcpServer),
-  new Collection(MCP_SWITCHES, parseServerSwitch, { replaced: "a decision of a person" }),
   new Collection(MEMORY, parseMemoryRecord),
-  new Collection(NODE_LINKS, parseNodeLink, {
-    replaced: "the gateway that the node is connected to says all about it",
-  }),
   new Collection(OPEN_APPROVALS, parseMark, { replaced: "never changed", onDamage: { becomes: { v: 1 } } }),
   new Collection(OPEN_DELIVERIES, parseWorkMark, { onDamage: { becomes: { v: 1 } } }),
   // The run itself can be read: it ends as cancelled at the next start, since nobody knows whether it may go on
@@ -117,8 +111,6 @@ const DECLARED: readonly Collection<unknown>[] = [
   new Collection(OPEN_SOPS, parseWorkMark, { onDamage: { becomes: { v: 1 } } }),
   new Collection(COMMAND_FOLDERS, parseCommandFolder),
   new Collection(PLANS, parsePlan),
-  new Collection(PLUGINS, parsePluginRecord),
-  new Collection(PLUGIN_KEYS, parsePluginKey),
   new Collection(PROCESSES, parseMarker, { replaced: "never changed" }),
   new Collection(PROVIDERS, parseProviders),
   new Collection(RECORDED_TRUST, parseRecordedTrust, { replaced: "says which content of a file the audit has" }),
@@ -128,7 +120,6 @@ const DECLARED: readonly Collection<unknown>[] = [
   new Collection(RUN_SIGNALS, parseMark, { replaced: "its version is what it says" }),
   new Collection(STORAGE_KEYS, parseStorageKey),
   new Collection(TAINT_CHANGES, parseMark, { replaced: "its version is what it says" }),
-  new Collection(SKILLS, parseSkillRecord),
   new Collection(SUB_AGENTS, parseSubAgent, { onDamage: { removesBelow: SUB_AGENT_TASKS } }),
   new Collection(SUB_AGENT_TASKS, parseTask, { replaced: "never changed" }),
   new Collection(PARKED_CALLS, parseParkedRecord, { replaced: "never changed" }),

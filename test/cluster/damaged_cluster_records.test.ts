@@ -12,7 +12,7 @@ import {
   RUN_CLAIMS,
   toPlace,
 } from "../../lib/cluster/cluster_records.ts";
-import { parseNodeLink } from "../../lib/extensions/nodes/shared_nodes.ts";
+import { NODE_LINKS } from "../../lib/extensions/nodes/shared_nodes.ts";
 import {
   type ClusteredGateway,
   createSharedDatabase,
@@ -132,6 +132,6 @@ test("records of a cluster are bounded when they are read", () => {
     platform: "linux",
     tools: [],
   };
-  assert.ok(parseNodeLink(link));
-  for (const name of ["gateway", "address"]) assert.throws(() => parseNodeLink({ ...link, [name]: long }), name);
+  assert.ok(NODE_LINKS.parse(link));
+  for (const name of ["gateway", "address"]) assert.throws(() => NODE_LINKS.parse({ ...link, [name]: long }), name);
 });
