@@ -53,15 +53,7 @@ import {
   FILE_LOCKS,
   GATEWAY_FENCES,
   GATEWAY_LEASES,
-  parseClaim,
-  parseDrains,
-  parseDuty,
-  parseHold,
-  parseLease,
-  parseLock,
-  parseMember,
   parseWorkMark,
-  parseWorkspace,
   RUN_CLAIMS,
   RUN_SIGNALS,
   WORKSPACE_MEMBERS,
@@ -79,12 +71,14 @@ import { parseAccepted, parseDated } from "./wire/accept_once.ts";
 import { WEBHOOK_MESSAGES, WEBHOOK_SIGNATURES } from "./routes/webhook.ts";
 
 /** Collections whose records of one key are a run. */
-const RUN_PARTS = [RUNS, RUN_INPUTS, OPEN_RUNS, RUN_CLAIMS, RUN_SIGNALS];
+const RUN_PARTS = [RUNS, RUN_INPUTS, OPEN_RUNS, RUN_CLAIMS.name, RUN_SIGNALS.name];
 
 const DECLARED: readonly Collection<unknown>[] = [
   ...[PAIRING_CODES, PAIRING_GUARD, RATE_WINDOWS, TOKEN_CHANGES, TOKENS, WS_TICKETS],
   ...[DELIVERIES, DONE_SCHEDULES, FIRINGS, SCHEDULE_CHANGES, SCHEDULES, SOP_EXECUTIONS, SOP_PLANS, SOP_RESULTS],
   ...[ACCEPTED_MCP_TOOLS, MCP_CREDENTIALS, MCP_SERVERS, MCP_SWITCHES, NODE_LINKS, PLUGIN_KEYS, PLUGINS, SKILLS],
+  ...[CLUSTER_DRAINS, CLUSTER_DUTIES, CONVERSATION_HOLDS, FILE_LOCKS, GATEWAY_FENCES, GATEWAY_LEASES],
+  ...[RUN_CLAIMS, RUN_SIGNALS, WORKSPACE_MEMBERS, WORKSPACES],
   new Collection(APPROVALS, parseApproval, { onDamage: { removes: [APPROVALS, OPEN_APPROVALS] } }),
   new Collection(APPROVAL_RULES, parseRule),
   new Collection(AUDIT_CHAINS, parseChainHead),
@@ -93,14 +87,8 @@ const DECLARED: readonly Collection<unknown>[] = [
   new Collection(BUDGET_DAYS, parseDay),
   new Collection(CONVERSATIONS, parseConversation, { onDamage: { drops: conversationStream } }),
   new Collection(BROWSER_LOGINS, parseBrowserLogin),
-  new Collection(CONVERSATION_HOLDS, parseHold),
   new Collection(COOKIE_JARS, parseCookieJar),
   new Collection(DOCUMENTS, parseDocument, { replaced: "values of a cache" }),
-  new Collection(FILE_LOCKS, parseLock, { replaced: "a gateway that takes a lock says all about it" }),
-  new Collection(CLUSTER_DUTIES, parseDuty, { replaced: "a gateway that takes a duty says all about it" }),
-  new Collection(CLUSTER_DRAINS, parseDrains),
-  new Collection(GATEWAY_FENCES, parseMark, { replaced: "its version is what it says" }),
-  new Collection(GATEWAY_LEASES, parseLease, { replaced: "written by its gateway alone" }),
   new Collection(IDEMPOTENT_REPLIES, parseReply),
   new Collection(MAILBOXES, parseMailbox),
   new Collection(MEMORY, parseMemoryRecord),
@@ -115,9 +103,7 @@ const DECLARED: readonly Collection<unknown>[] = [
   new Collection(PROVIDERS, parseProviders),
   new Collection(RECORDED_TRUST, parseRecordedTrust, { replaced: "says which content of a file the audit has" }),
   new Collection(RUNS, parseRunRecord, { onDamage: { removes: RUN_PARTS, drops: journalOf } }),
-  new Collection(RUN_CLAIMS, parseClaim),
   new Collection(RUN_INPUTS, parseRunInput, { onDamage: { removes: RUN_PARTS, drops: journalOf } }),
-  new Collection(RUN_SIGNALS, parseMark, { replaced: "its version is what it says" }),
   new Collection(STORAGE_KEYS, parseStorageKey),
   new Collection(TAINT_CHANGES, parseMark, { replaced: "its version is what it says" }),
   new Collection(SUB_AGENTS, parseSubAgent, { onDamage: { removesBelow: SUB_AGENT_TASKS } }),
@@ -127,8 +113,6 @@ const DECLARED: readonly Collection<unknown>[] = [
   new Collection(TRUSTED_DOCUMENTS, parseTrustedDocument, { replaced: "a decision about one content of a document" }),
   new Collection(WEBHOOK_MESSAGES, parseAccepted, { replaced: "never changed" }),
   new Collection(WEBHOOK_SIGNATURES, parseDated, { replaced: "never changed" }),
-  new Collection(WORKSPACES, parseWorkspace),
-  new Collection(WORKSPACE_MEMBERS, parseMember, { replaced: "written by its gateway alone" }),
 ];
 
 /** Declarations of every collection that Postern writes, by name. */

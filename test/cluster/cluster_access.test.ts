@@ -457,7 +457,7 @@ test("a completion that writes nothing asks the database for nothing", () =>
     const { onResult } = database;
     database.onResult = async (operation, first) => {
       // A run that ends makes room, so that the gateway looks for runs that wait; no completion waits for that
-      if (first !== RUN_CLAIMS) asked.push(`${operation} ${JSON.stringify(first)}`);
+      if (first !== RUN_CLAIMS.name) asked.push(`${operation} ${JSON.stringify(first)}`);
       await onResult(operation, first);
     };
     assert.equal((await at.send("POST", "/v1/chat/completions", { token, body: COMPLETION })).status, 200);

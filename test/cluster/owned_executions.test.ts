@@ -236,7 +236,7 @@ describe("an execution in a cluster", () => {
       const a = await join(world, 1);
       const id = await a.execute("release");
       await passUntil(world, a, { id, holds: asksFor("push") });
-      await database.store.batch([{ op: "put", collection: GATEWAY_FENCES, key: a.cluster.id, body: { v: 1 } }]);
+      await database.store.batch([{ op: "put", collection: GATEWAY_FENCES.name, key: a.cluster.id, body: { v: 1 } }]);
       const before = await database.store.get(SOP_EXECUTIONS.name, id);
       const approving = a.sops.approve(id, BY_PERSON);
       for (let tick = 0; tick < 50; tick++) await nextTick();

@@ -164,7 +164,7 @@ test("followers of a run whose record is gone are told so at every gateway, and 
     await passUntil(() => streams.slice(0, 2).every((stream) => stream.events.includes("words ")), "both are shown it");
     // A standby is promoted that never heard of the run
     await database.store.batch([
-      ...[RUNS, RUN_INPUTS, OPEN_RUNS, RUN_CLAIMS].map((collection) =>
+      ...[RUNS, RUN_INPUTS, OPEN_RUNS, RUN_CLAIMS.name].map((collection) =>
         ({ op: "delete", collection, key: id }) as const
       ),
       { op: "drop", stream: journalOf(id) },
