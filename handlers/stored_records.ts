@@ -22,23 +22,9 @@ import { MEMORY, parseMemoryRecord } from "../lib/memory/memory.ts";
 import { COMMAND_FOLDERS, parseCommandFolder } from "../lib/memory/command_folders.ts";
 import { parsePlan, PLANS } from "../lib/memory/plans.ts";
 import { parseProviders, PROVIDERS } from "../lib/providers/discovery/provider_memory.ts";
-import {
-  CONVERSATIONS,
-  conversationStream,
-  parseConversation,
-  parseConversationEntry,
-} from "../lib/runs/conversations/conversation_records.ts";
-import { BUDGET_DAYS, parseDay } from "../lib/runs/supervisor/day_budget.ts";
-import {
-  journalOf,
-  OPEN_RUNS,
-  parseJournalRecord,
-  parseOpenRun,
-  parseRunInput,
-  parseRunRecord,
-  RUN_INPUTS,
-  RUNS,
-} from "../lib/runs/journal/run_records.ts";
+import { CONVERSATIONS, parseConversationEntry } from "../lib/runs/conversations/conversation_records.ts";
+import { BUDGET_DAYS } from "../lib/runs/supervisor/day_budget.ts";
+import { OPEN_RUNS, parseJournalRecord, RUN_INPUTS, RUNS } from "../lib/runs/journal/run_records.ts";
 import { ACCEPTED_MCP_TOOLS } from "../lib/extensions/mcp/accepted_tools.ts";
 import { PLUGIN_KEYS } from "../lib/extensions/plugins/plugin_registry.ts";
 import { MCP_SERVERS } from "../lib/extensions/mcp/server_record.ts";
@@ -59,8 +45,8 @@ import {
   WORKSPACE_MEMBERS,
   WORKSPACES,
 } from "../lib/cluster/cluster_records.ts";
-import { parseSubAgent, parseTask, SUB_AGENT_TASKS, SUB_AGENTS } from "../lib/runs/sub_agents/sub_agent_records.ts";
-import { PARKED_CALLS, parseParkedRecord } from "../lib/runs/conversations/parked_records.ts";
+import { SUB_AGENT_TASKS, SUB_AGENTS } from "../lib/runs/sub_agents/sub_agent_records.ts";
+import { PARKED_CALLS } from "../lib/runs/conversations/parked_records.ts";
 import { DOCUMENTS, parseDocument } from "../lib/storage/documents.ts";
 import { parseStorageKey, STORAGE_KEYS } from "../lib/storage/record_keys.ts";
 import { Collection, parseMark, type ParseRecord, readable, scanAll } from "../lib/storage/read_records.ts";
@@ -70,22 +56,22 @@ import { IDEMPOTENT_REPLIES, parseReply } from "./middleware/reply_store.ts";
 import { parseAccepted, parseDated } from "./wire/accept_once.ts";
 import { WEBHOOK_MESSAGES, WEBHOOK_SIGNATURES } from "./routes/webhook.ts";
 
-/** Collections whose records of one key are a run. */
-const RUN_PARTS = [RUNS, RUN_INPUTS, OPEN_RUNS, RUN_CLAIMS.name, RUN_SIGNALS.name];
-
 const DECLARED: readonly Collection<unknown>[] = [
   ...[PAIRING_CODES, PAIRING_GUARD, RATE_WINDOWS, TOKEN_CHANGES, TOKENS, WS_TICKETS],
   ...[DELIVERIES, DONE_SCHEDULES, FIRINGS, SCHEDULE_CHANGES, SCHEDULES, SOP_EXECUTIONS, SOP_PLANS, SOP_RESULTS],
   ...[ACCEPTED_MCP_TOOLS, MCP_CREDENTIALS, MCP_SERVERS, MCP_SWITCHES, NODE_LINKS, PLUGIN_KEYS, PLUGINS, SKILLS],
   ...[CLUSTER_DRAINS, CLUSTER_DUTIES, CONVERSATION_HOLDS, FILE_LOCKS, GATEWAY_FENCES, GATEWAY_LEASES],
   ...[RUN_CLAIMS, RUN_SIGNALS, WORKSPACE_MEMBERS, WORKSPACES],
+  ...[BUDGET_DAYS, CONVERSATIONS, OPEN_RUNS, PARKED_CALLS, RUN_INPUTS, RUNS, SUB_AGENT_TASKS, SUB_AGENTS],
+  // Marks of open work: their form is that of the cluster, which a gateway alone does not load
+  new Collection(OPEN_DELIVERIES, parseWorkMark, { onDamage: { becomes: { v: 1 } } }),
+  new Collection(OPEN_SOPS, parseWorkMark, { onDamage: { becomes: { v: 1 } } }),
+  // Records whose files name the collection and its parser apart
   new Collection(APPROVALS, parseApproval, { onDamage: { removes: [APPROVALS, OPEN_APPROVALS] } }),
   new Collection(APPROVAL_RULES, parseRule),
   new Collection(AUDIT_CHAINS, parseChainHead),
   new Collection(AUDIT_HEAD, readAuditHead, { replaced: "written by a gateway alone, from what it has added" }),
   new Collection(AUDIT_RECORDS, readAuditRecord, { replaced: "never changed, and digested as it is" }),
-  new Collection(BUDGET_DAYS, parseDay),
-  new Collection(CONVERSATIONS, parseConversation, { onDamage: { drops: conversationStream } }),
   new Collection(BROWSER_LOGINS, parseBrowserLogin),
   new Collection(COOKIE_JARS, parseCookieJar),
   new Collection(DOCUMENTS, parseDocument, { replaced: "values of a cache" }),
@@ -93,22 +79,13 @@ const DECLARED: readonly Collection<unknown>[] = [
   new Collection(MAILBOXES, parseMailbox),
   new Collection(MEMORY, parseMemoryRecord),
   new Collection(OPEN_APPROVALS, parseMark, { replaced: "never changed", onDamage: { becomes: { v: 1 } } }),
-  new Collection(OPEN_DELIVERIES, parseWorkMark, { onDamage: { becomes: { v: 1 } } }),
-  // The run itself can be read: it ends as cancelled at the next start, since nobody knows whether it may go on
-  new Collection(OPEN_RUNS, parseOpenRun, { onDamage: { becomes: { v: 1, cancelled: true } } }),
-  new Collection(OPEN_SOPS, parseWorkMark, { onDamage: { becomes: { v: 1 } } }),
   new Collection(COMMAND_FOLDERS, parseCommandFolder),
   new Collection(PLANS, parsePlan),
   new Collection(PROCESSES, parseMarker, { replaced: "never changed" }),
   new Collection(PROVIDERS, parseProviders),
   new Collection(RECORDED_TRUST, parseRecordedTrust, { replaced: "says which content of a file the audit has" }),
-  new Collection(RUNS, parseRunRecord, { onDamage: { removes: RUN_PARTS, drops: journalOf } }),
-  new Collection(RUN_INPUTS, parseRunInput, { onDamage: { removes: RUN_PARTS, drops: journalOf } }),
   new Collection(STORAGE_KEYS, parseStorageKey),
   new Collection(TAINT_CHANGES, parseMark, { replaced: "its version is what it says" }),
-  new Collection(SUB_AGENTS, parseSubAgent, { onDamage: { removesBelow: SUB_AGENT_TASKS } }),
-  new Collection(SUB_AGENT_TASKS, parseTask, { replaced: "never changed" }),
-  new Collection(PARKED_CALLS, parseParkedRecord, { replaced: "never changed" }),
   new Collection(TAINTED_FILES, parseTaintedFile),
   new Collection(TRUSTED_DOCUMENTS, parseTrustedDocument, { replaced: "a decision about one content of a document" }),
   new Collection(WEBHOOK_MESSAGES, parseAccepted, { replaced: "never changed" }),

@@ -119,7 +119,7 @@ export async function removeUnreadable(
 
 async function removalOf(store: Store, { collection, key }: UnreadableRecord): Promise<readonly Write[]> {
   const [kind = "", id = ""] = collection.split("/", 2);
-  if (collection === journalOf(id)) return await removalOf(store, { collection: RUNS, key: id, reason: "" });
+  if (collection === journalOf(id)) return await removalOf(store, { collection: RUNS.name, key: id, reason: "" });
   if (collection === conversationStream(id)) return await withoutTurn(store, id);
   if (kind in STREAMS && id !== "") return [{ op: "drop", stream: collection }];
   const declared = Object.hasOwn(COLLECTIONS, collection) ? COLLECTIONS[collection] : undefined;
@@ -155,14 +155,14 @@ async function withoutTurn(store: Store, id: string): Promise<readonly Write[]> 
     if (page.length < 1000) break;
   }
   kept.push(...turn ?? []);
-  const record = await store.get(CONVERSATIONS, id);
+  const record = await store.get(CONVERSATIONS.name, id);
   if (typeof record?.body !== "object" || record.body === null) return [{ op: "drop", stream }];
   // The summary is dropped: it counts messages that may be gone
   const { summary: _, ...body } = record.body as Readonly<Record<string, unknown>>;
   return [
     { op: "drop", stream },
     { op: "append", stream, expectedSeq: 0, records: kept },
-    { op: "put", collection: CONVERSATIONS, key: id, body: { ...body, messages: kept.length } },
+    { op: "put", collection: CONVERSATIONS.name, key: id, body: { ...body, messages: kept.length } },
   ];
 }
 

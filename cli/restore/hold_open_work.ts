@@ -85,7 +85,7 @@ async function holdRuns({ store, clock }: HoldOptions): Promise<number> {
     } catch (error) {
       if (!isUnreadable(error)) throw error;
       // A run with damaged records cannot go on. postern doctor names the records
-      await store.batch([{ op: "delete", collection: OPEN_RUNS, key: id }, { op: "drop", stream: journalOf(id) }]);
+      await store.batch([OPEN_RUNS.remove(id), { op: "drop", stream: journalOf(id) }]);
     }
   }
   return held;

@@ -19,3 +19,12 @@ test("every collection that the source declares or writes stands in the doctor's
   assert.ok(collections.size >= 30, [...collections].join());
   assert.deepEqual([...collections].filter((name) => !Object.hasOwn(COLLECTIONS, name)), []);
 });
+
+test("what a repair removes beside a damaged record are collections of the list", () => {
+  const named = Object.values(COLLECTIONS).flatMap(({ options: { onDamage } }) => [
+    ...onDamage?.removes ?? [],
+    ...onDamage?.removesBelow === undefined ? [] : [onDamage.removesBelow],
+  ]);
+  assert.ok(named.length >= 10, named.join());
+  assert.deepEqual(named.filter((name) => !Object.hasOwn(COLLECTIONS, name)), []);
+});
