@@ -82,7 +82,7 @@ export const VERBS: Readonly<Record<string, Verb>> = {
     "mcp import": ["Take over the MCP servers of another program", "mcpImportCommand"],
   }),
   ...from(() => import("./commands/mcp/accept.ts"), {
-    "mcp changes": ["Show the tools of an MCP server that wait for your word", "mcpChangesCommand"],
+    "mcp changes": ["Show the tools of an MCP server that wait for your decision", "mcpChangesCommand"],
     "mcp accept": ["Offer tools of an MCP server that have changed or are new", "mcpAcceptCommand"],
   }),
   ...from(() => import("./commands/mcp/read.ts"), {

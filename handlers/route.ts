@@ -99,7 +99,7 @@ export interface Route extends Door {
   readonly bodyOptional?: boolean;
   /** Maximum bytes of a body that is read before the sender is known. Default: `max_request_bytes`, which is never exceeded */
   readonly maxBodyBytes?: number;
-  /** Set by strictRoute: unknown fields and query parameters are refused. Default false: unknown fields go to x-postern-ignored. */
+  /** Set by strictRoute: unknown fields are refused. Default false: they go to x-postern-ignored */
   readonly strict?: boolean;
   /** Reply of the usual success */
   readonly reply: RouteReply;
@@ -107,7 +107,7 @@ export interface Route extends Door {
   readonly otherReplies?: readonly RouteReply[];
   /** Path parameters that have a form of their own, by name; the others are any text */
   readonly params?: Readonly<Record<string, JsonSchema>>;
-  /** Query parameters by name */
+  /** Query parameters by name. Others are refused, see `guardQuery` */
   readonly query?: Readonly<Record<string, RouteParameter>>;
   /** Request headers that the handler reads, by name */
   readonly headers?: Readonly<Record<string, RouteParameter>>;

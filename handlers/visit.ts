@@ -8,6 +8,7 @@ import {
   guardBody,
   guardHost,
   guardOrigin,
+  guardQuery,
   guardUpgrade,
   isHandshake,
 } from "./middleware/guards.ts";
@@ -62,7 +63,7 @@ export interface Observer {
 /**
  * A request on its way through the gateway. Each step throws the HttpError that refuses the request.
  *
- * Order: host, origin, CORS, body headers, upgrade, route, identity, rate limit, access, idempotency, handler. Metrics and the access
+ * Order: host, origin, CORS, body headers, upgrade, route, identity, rate limit, access, query, idempotency, handler. Metrics and the access
  * log see every outcome.
  * Source: docs/design/http.md "Middleware"
  */
@@ -293,7 +294,7 @@ export class Visit implements RouteVisitor {
     }
   }
 
-  /** Finds out who sends the request, takes the slot of the sender and checks the access of the route. @throws {HttpError} 401, 403, 429 */
+  /** Finds out who sends the request, takes the slot of the sender and checks the access of the route, then its query. @throws {HttpError} 400, 401, 403, 429 */
   #admit({ route, params }: RouteMatch): void {
     const context = this.#context;
     context.params = params;
@@ -307,6 +308,7 @@ export class Visit implements RouteVisitor {
       services: this.#parts.services,
       hidesPeer: this.#settings.open && context.remoteAddress === undefined,
     });
+    if (context.target.search !== "") guardQuery(context.query, route);
   }
 
   /** Tells whether the request pairs with the code that its sender read at the terminal. */

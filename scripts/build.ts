@@ -131,7 +131,6 @@ async function bundle({ input, together }: Bundle): Promise<void> {
         id === "node:sqlite" ? SQLITE : PACKED.includes(id) ? fileURLToPath(import.meta.resolve(id)) : null,
       load: (id) => id === SQLITE ? sqliteModule() : null,
     }],
-    treeshake: false,
   });
   let places: ReadonlyMap<string, string> | undefined;
   const { output } = await modules.write({

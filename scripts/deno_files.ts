@@ -3,8 +3,8 @@
  * about it; where the code reaches the runtime itself, the two differ.
  */
 import { readFileSync } from "node:fs";
-import { dirname, join, normalize } from "node:path";
-import { importsOf, sourceFiles } from "../test/support/source_files.ts";
+import { basename, dirname, join, normalize } from "node:path";
+import { importsOf, PROJECT_ROOT, sourceFiles } from "../test/support/source_files.ts";
 
 /** Modules and globals in which the runtimes differ: files, sockets, processes, threads, storage, cryptography, streams. */
 const RUNTIME_DOOR = new RegExp(
@@ -20,6 +20,8 @@ const RUNTIME_DOOR = new RegExp(
 );
 /** An import of types loads nothing */
 const TYPES_ALONE = /^import type [^;]*;/gm;
+/** Tests of the floors whose sources exist to reach the runtime */
+const OF_FLOORS = /^test\/(?:system|storage)\//;
 
 /** A way of a user through each wing, from its request to its reply. */
 export const JOURNEYS: Readonly<Record<string, string>> = {
@@ -46,18 +48,49 @@ export const JOURNEYS: Readonly<Record<string, string>> = {
   cli: "test/journeys/doctor.test.ts",
 };
 
-/** Returns the test files that import a source which reaches the runtime, and the journeys. @param files paths relative to the project's folder */
+/**
+ * Returns the journeys and, for each source that reaches the runtime, the tests that import it: all in the floors of the system and the
+ * storage, elsewhere its own, which have its name as a file or a folder. A source that no chosen test imports is left to the nearest.
+ * `npm run test:deno` runs all.
+ * @param files paths relative to the project's folder
+ */
 export function chooseForDeno(files: readonly string[]): readonly string[] {
-  const doors = new Set(
-    sourceFiles(["cli", "handlers", "lib"]).filter(({ text }) => RUNTIME_DOOR.test(text)).map(({ path }) => path),
-  );
-  const journeys = new Set(Object.values(JOURNEYS));
-  return files.filter((file) => {
-    const path = file.replaceAll("\\", "/");
-    const loaded = readFileSync(file, "utf8").replaceAll(TYPES_ALONE, "");
-    const imported = importsOf(loaded).map((specifier) =>
-      normalize(join(dirname(path), specifier)).replaceAll("\\", "/")
-    );
-    return journeys.has(path) || imported.some((one) => doors.has(one));
-  });
+  const paths = files.map((file) => file.replaceAll("\\", "/"));
+  const importers = new Map<string, string[]>();
+  for (const path of paths) {
+    for (const source of importedBy(path)) importers.set(source, [...importers.get(source) ?? [], path]);
+  }
+  const chosen = new Set(Object.values(JOURNEYS));
+  for (const door of runtimeDoors()) {
+    const tests = importers.get(door) ?? [];
+    const own = tests.filter((path) => OF_FLOORS.test(path) || namesOf(path).includes(namesOf(door)[0]));
+    for (const path of own) chosen.add(path);
+    if (own.length > 0 || tests.some((path) => chosen.has(path))) continue;
+    const [nearest] = tests.toSorted((one, other) => sharedFolders(other, door) - sharedFolders(one, door));
+    if (nearest !== undefined) chosen.add(nearest);
+  }
+  return files.filter((_, index) => chosen.has(paths[index] ?? ""));
+}
+
+function runtimeDoors(): readonly string[] {
+  return sourceFiles(["cli", "handlers", "lib"]).filter(({ text }) => RUNTIME_DOOR.test(text)).map(({ path }) => path);
+}
+
+/** Returns the sources that a test loads itself. */
+export function importedBy(path: string): readonly string[] {
+  const loaded = readFileSync(join(PROJECT_ROOT, path), "utf8").replaceAll(TYPES_ALONE, "");
+  return importsOf(loaded).map((specifier) => normalize(join(dirname(path), specifier)).replaceAll("\\", "/"));
+}
+
+/** Names of a file and its folder, without endings: `test/system/net/relay.test.ts` has `relay` and `net`. */
+function namesOf(path: string): readonly [string, string] {
+  return [basename(path).replace(/\..*$/, ""), basename(dirname(path))];
+}
+
+/** Counts the folders that a test has in common with a source, from `lib/`, `cli/` and `test/` on. */
+function sharedFolders(test: string, source: string): number {
+  const [, ...ofTest] = test.split("/").slice(0, -1);
+  const ofSource = source.replace(/^lib\//, "").split("/").slice(0, -1);
+  const differs = ofTest.findIndex((name, index) => name !== ofSource[index]);
+  return differs === -1 ? ofTest.length : differs;
 }

@@ -47,7 +47,7 @@ export const policyExplainCommand = defineCliCommand({
     input: INPUT_ARG,
     outside: {
       type: "boolean",
-      description: "Judge it as in a run that has read content from outside, as a web page",
+      description: "Judge it as in a run that has read content from outside, such as a web page",
     },
   },
   example: `postern policy explain read_file --input '{"path": "README.md"}'`,

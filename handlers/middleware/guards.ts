@@ -2,6 +2,7 @@ import { isLoopbackName } from "../../lib/system/net/address.ts";
 import type { Config } from "../../lib/config/config.ts";
 import { createWindows, type LimitSettings, sameLimits } from "./rate_limit.ts";
 import { hostNameOf, type RequestTarget, toAuthority, tooLarge } from "../request_context.ts";
+import type { Route } from "../route.ts";
 import { httpError } from "../wire/http_errors.ts";
 
 /** Settings that the middleware reads with each request. They are derived once from each configuration. */
@@ -215,4 +216,24 @@ export function guardUpgrade(request: Request, { handshake, socketRoute, canUpgr
       headers: { upgrade: "websocket" },
     },
   );
+}
+
+/** Query parameter that clients of Azure's API add to each request */
+const API_VERSION = "api-version";
+const MAX_SHOWN_LENGTH = 64;
+
+/**
+ * Checks that a route knows every parameter of a query: one that is dropped in silence answers another question than was asked.
+ * @throws {HttpError} 400 invalid_request with the name in `param`
+ */
+export function guardQuery(asked: URLSearchParams, { query = {}, access }: Pick<Route, "query" | "access">): void {
+  // Browsers and monitors add some of their own
+  if (access === "public") return;
+  const unknown = [...asked.keys()].find((name) => name !== API_VERSION && !Object.hasOwn(query, name));
+  if (unknown === undefined) return;
+  const param = unknown.slice(0, MAX_SHOWN_LENGTH);
+  const known = Object.keys(query);
+  const way = known.length === 0 ? "it takes none" : `it takes ${known.join(", ")}`;
+  const message = `Cannot accept the query parameter "${param}": this route does not know it; ${way}`;
+  throw httpError("invalid_request", message, { param });
 }

@@ -9,6 +9,12 @@ test("the routes of tokens, pairing, approvals, rules and trust, and those that 
   assert.deepEqual(strict.sort(), [...STRICT_ENDPOINTS].sort());
 });
 
+const HANDSHAKE = {
+  upgrade: "websocket",
+  connection: "Upgrade",
+  "sec-websocket-version": "13",
+  "sec-websocket-key": "dGhlIHNhbXBsZSBub25jZQ==",
+};
 const pair = { "x-pairing-code": "GOOD-CODE" };
 
 for (const endpoint of STRICT_ENDPOINTS) {
@@ -40,6 +46,32 @@ for (const endpoint of STRICT_ENDPOINTS) {
     assert.deepEqual(await services.tokens.list(), before);
   });
 }
+
+for (const { method, path, access, websocket } of ROUTES) {
+  // No token reaches the gateways' own routes, and a plain request no socket
+  if (access === "cluster" || websocket !== undefined) continue;
+  const isPublic = access === "public";
+
+  test(`${method} ${path} ${isPublic ? "takes any query" : "refuses a query parameter that it does not know"}`, async () => {
+    const { send } = createTestRouter();
+    const token = path === "/pair" ? null : "token_admin";
+    const asked = await send(method, `${path.replaceAll(/:\w+\+?/g, "x")}?api-version=1&q=1`, { token, headers: pair });
+    if (isPublic) return assert.equal(asked.status, 200);
+    const { code, param, message } = await errorOf(asked);
+    assert.deepEqual([asked.status, code, param], [400, "invalid_request", "q"]);
+    assert.match(message, /^Cannot accept the query parameter "q": this route does not know it; it takes /);
+  });
+}
+
+test("a handshake with a query parameter that no socket knows is refused", async () => {
+  const { router } = createTestRouter({ agent: {} as never });
+  const headers = { ...HANDSHAKE, authorization: "Bearer token_admin" };
+  const open = (query: string) =>
+    router.resolveWebSocket(new Request(`http://gateway.test/ws/chat${query}`, { headers }));
+  const refused = await open("?tickets=1").upgrade?.({} as never);
+  assert.equal(refused instanceof Response && refused.status, 400);
+  assert.equal(typeof open("?api-version=1").open, "function");
+});
 
 test("an empty body stays fine where none is needed, of whatever type", async () => {
   const { send } = createTestRouter();

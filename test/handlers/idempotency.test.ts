@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Handler, Route } from "../../handlers/route.ts";
 import { httpError } from "../../handlers/wire/http_errors.ts";
+import { textQuery } from "../../handlers/wire/lists.ts";
 import { jsonReply, sseReply } from "../../handlers/wire/reply.ts";
 import { createFakeServices } from "../support/fake_services.ts";
 import { createTestRouter, errorOf, RESPONSE_CLASSES, type SendInit } from "../support/test_router.ts";
@@ -12,6 +13,7 @@ const post = (handler: Handler, path = "/work"): Route => ({
   path,
   access: "chat",
   summary: "",
+  query: { wait: textQuery("Anything") },
   reply: { status: 200, type: "application/json" },
   idempotency: "honoured",
   handler,

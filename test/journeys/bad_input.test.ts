@@ -474,7 +474,7 @@ test("percent-encoding tricks, empty and dot segments reach no route", async () 
     }
     assert.equal(gateway.provider.requests.length, 0);
     // The query is no part of the path
-    assert.equal((await raw(gateway, { target: "/v1/tools?next=/../x\\y" })).status, 200);
+    assert.equal((await raw(gateway, { target: "/v1/tools?api-version=/../x\\y" })).status, 200);
     for (const target of ["/v1/tools/%ff/call", "/v1/tools/%/call", "/v1/tools/%zz/call", "/v1/webhook/%c0%af"]) {
       const answer = await raw(gateway, { method: "POST", target, body: "{}" });
       assert.deepEqual([answer.status, answer.code], [400, "invalid_request"], target);

@@ -101,7 +101,7 @@ export const clusterSchema = v.strictObject({
     integer(10, 1, 300),
   ),
   workspace_id: about(
-    "Name of the workspace that this gateway shares with others: they have the same folder, as on a network file system, and go on with each other's runs there. No name begins with `ws_`. Empty: the workspace is this gateway's own",
+    "Name of the workspace that this gateway shares with others: they have the same folder, such as on a network file system, and go on with each other's runs there. No name begins with `ws_`. Empty: the workspace is this gateway's own",
     v.optional(
       v.pipe(
         v.string(),

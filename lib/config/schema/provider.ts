@@ -8,7 +8,7 @@ const keys = {
   api_key_file: about("File that holds the key and nothing else", text("")),
   timeout_secs: about("Seconds until the first byte of a reply, and between two bytes", integer(120, 1, 3600)),
   silence_secs: about(
-    "Seconds in which a reply may say nothing though bytes of it come, as comments that keep a connection open. 0: ten times `timeout_secs`",
+    "Seconds in which a reply may say nothing though bytes of it come, such as comments that keep a connection open. 0: ten times `timeout_secs`",
     integer(0, 0, 86_400),
   ),
   max_retries: about("Further attempts before the first byte of a reply", integer(2, 0, 10)),

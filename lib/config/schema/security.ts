@@ -60,7 +60,7 @@ export const autonomySchema = v.strictObject({
     v.optional(v.pipe(v.array(ruleSchema), v.maxLength(MAX_RULES)), []),
   ),
   after_outside_content: about(
-    "What a run may do once it has read content from outside, as a web page. `ask`: `auto_approve` and remembered answers no longer let it write, reach the network (except by `web_search`, and by `web_fetch` where the address stands in what it has read), change memories or schedules, move procedures on or clear mail. `allow`: as before. Empty: `ask`, except at level `full`",
+    "What a run may do once it has read content from outside, such as a web page. `ask`: `auto_approve` and remembered answers no longer let it write, reach the network (except by `web_search`, and by `web_fetch` where the address stands in what it has read), change memories or schedules, move procedures on or clear mail. `allow`: as before. Empty: `ask`, except at level `full`",
     choice(["", "ask", "allow"], ""),
   ),
   approval_timeout_secs: about(
@@ -74,7 +74,7 @@ export const autonomySchema = v.strictObject({
 /** `[tools."<name>"]`: the operator's word on a foreign tool; empty: what the tool's own description says. */
 export const toolSchema = v.strictObject({
   access: about(
-    "What the tool does at most, by your word. Empty: what the tool's own description says",
+    "What the tool does at most, as you classify it. Empty: what the tool's own description says",
     choice(["", "read", "state", "write", "network"], ""),
   ),
 });

@@ -31,7 +31,7 @@ test("GET /ws/node is refused before the upgrade, with the one error shape, by e
     ["/ws/node?id=pi", bearer("token_admin"), 401, "auth_invalid"],
     ["/ws/node?id=pi", bearer("token_chat"), 401, "auth_invalid"],
     ["/ws/node?id=pi", { authorization: `Basic ${TOKEN}` }, 401, "auth_required"],
-    [`/ws/node?id=pi&ticket=ticket_0&token=${TOKEN}`, {}, 401, "auth_required"],
+    [`/ws/node?id=pi&ticket=ticket_0&token=${TOKEN}`, {}, 400, "invalid_request"],
     ["/ws/node", bearer(TOKEN), 400, "invalid_request"],
     ["/ws/node?id=unknown", bearer(TOKEN), 403, "insufficient_scope"],
     ["/ws/node?id=pi", { ...bearer(TOKEN), origin: "https://evil.example" }, 403, "origin_forbidden"],
