@@ -70,6 +70,10 @@ export interface CommandContext {
   readonly say: (message: string) => void;
   /** Returns a message with each `postern <command>` in it as the person here has to type it; `say` does so by itself */
   readonly named: (message: string) => string;
+  /** Table of all verbs, by their names */
+  readonly verbs: Readonly<Record<string, Verb>>;
+  /** Returns the help of every verb, by its name */
+  readonly help: () => Promise<ReadonlyMap<string, string>>;
 }
 
 /** Arguments and work of a verb. The file with it is loaded when the verb is used. */
@@ -80,6 +84,12 @@ export interface Command<A extends ArgsDef = ArgsDef> {
   readonly example: string;
   /** Does the work. @returns the exit code */
   readonly run: (context: CommandContext, args: ParsedArgs<A>) => Promise<number>;
+}
+
+/** Row of the table of verbs: the line in the help, and the way to load the command. */
+export interface Verb {
+  readonly summary: string;
+  readonly load: () => Promise<Command>;
 }
 
 /** Types a command's arguments by their definition. */

@@ -1,8 +1,10 @@
 import { systemClock } from "../lib/base/clock.ts";
 import { lineDifference } from "../lib/base/line_difference.ts";
 import { editConfigInUse } from "../lib/config/edit_config.ts";
-import { readText } from "../lib/config/find_config.ts";
+import { prepareDataDir } from "../lib/config/folders.ts";
+import { type LoadOptions, trustDirectory } from "../lib/config/load_config.ts";
 import { readControlFile } from "../lib/host/control_file.ts";
+import { takeGatewayLock } from "../lib/storage/gateway_lock.ts";
 import { type CommandContext, CommandError } from "./command.ts";
 import { requireYes } from "./terminal/require_yes.ts";
 import { paint, printable, takesColour, type TextColour } from "./terminal/terminal_text.ts";
@@ -17,9 +19,36 @@ export async function editConfiguration(
   context: CommandContext,
   edit: (text: string) => Promise<string>,
 ): Promise<string> {
-  const { path, isNew } = await editConfigInUse(context.loadOptions, edit, { now: systemClock.now() });
+  const { loadOptions } = context;
+  const { path, isNew } = await whileNobodyWrites(
+    loadOptions,
+    () => editConfigInUse(loadOptions, edit, { now: systemClock.now() }),
+  );
   await sayWhereItCounts(context, isNew);
   return path;
+}
+
+const TRY_MS = 20;
+const TRIES = 500;
+
+/**
+ * Does work on configuration files while no other command or gateway of this data directory changes one, so that no change is lost. Waits
+ * for its turn up to 10 s.
+ * @throws {CommandError} another one does not end; {ConfigError} the data directory cannot be used
+ */
+export async function whileNobodyWrites<T>(loadOptions: LoadOptions, work: () => Promise<T>): Promise<T> {
+  const dataDir = trustDirectory(loadOptions);
+  await prepareDataDir(dataDir);
+  for (let tries = 1;; tries++) {
+    const lock = takeGatewayLock(dataDir, "configuration.lock");
+    if (lock !== undefined) return await work().finally(lock.release);
+    if (tries === TRIES) {
+      throw new CommandError(
+        "Nothing was written: another command is changing a configuration; try again once it is done",
+      );
+    }
+    await systemClock.sleep(TRY_MS);
+  }
 }
 
 /** Says when a change counts for a gateway that runs. The value is set, even where something else keeps the configuration from being loaded. */
@@ -34,6 +63,20 @@ export async function sayWhereItCounts(context: CommandContext, isNew: boolean):
   );
 }
 
+/** Change of a file's text that a person sees before it is made. */
+export interface ShownChange {
+  readonly path: string;
+  /** Text that was read. Undefined: there was no file */
+  readonly before: string | undefined;
+  readonly after: string;
+}
+
+/** Returns the new text where the file still has the text that the change was made of. @throws {CommandError} it has another one by now */
+export function unlessChanged({ path, before, after }: ShownChange, text: string | undefined): string {
+  if ((text ?? "") === (before ?? "")) return after;
+  throw new CommandError(`Nothing was written: ${path} was changed meanwhile; try again`);
+}
+
 /** Returns the difference between two texts of a configuration for people. Empty where there is none. */
 export function shownChange(before: string, after: string): string {
   return printable(lineDifference(before, after));
@@ -41,24 +84,18 @@ export function shownChange(before: string, after: string): string {
 
 /**
  * Shows the change of a configuration file, and asks whether to write it.
- * @param options.before text that was read. Undefined: there was no file, so that nothing is asked
  * @param options.yes true: a flag agreed
  * @returns the difference. Empty where there is none: then nothing is asked
- * @throws {CommandError} the person said no or cannot be asked, or the file was changed meanwhile
+ * @throws {CommandError} the person said no or cannot be asked
  */
 export async function agreeToChange(
   context: CommandContext,
-  { path, before, after, yes }: {
-    readonly path: string;
-    readonly before: string | undefined;
-    readonly after: string;
-    readonly yes: boolean;
-  },
+  { path, before, after }: ShownChange,
+  { yes }: { readonly yes: boolean },
 ): Promise<string> {
   const change = shownChange(before ?? "", after);
   if (before !== undefined && change !== "" && !yes) await ask(context, path, change);
-  if (await readText(path) === before) return change;
-  throw new CommandError(`Nothing was written: ${path} was changed meanwhile; try again`);
+  return change;
 }
 
 async function ask(context: CommandContext, path: string, change: string): Promise<void> {

@@ -1,4 +1,5 @@
-import { type Verb, VERBS } from "./verbs.ts";
+import type { Verb } from "./command.ts";
+import { VERBS } from "./verbs.ts";
 
 /** Verb that a command line names. */
 export interface FoundVerb {

@@ -24,7 +24,7 @@ export function processIo(): CliIo {
     // Questions go to stderr
     canAsk: process.stdin.isTTY === true && process.stderr.isTTY === true,
     ask: (question, { isHidden = false } = {}) =>
-      process.stdin.isTTY ? isHidden ? askSecret(question) : askLine(question, history) : Promise.resolve(undefined),
+      process.stdin.isTTY ? askLine(question, { history, isHidden }) : Promise.resolve(undefined),
     openReader: (options) => (process.stdin.isTTY ? openReader(options) : Promise.resolve(undefined)),
     onInterrupt(listener) {
       const onHangup = () => void (reloads() || listener());
@@ -81,44 +81,57 @@ async function readAll(): Promise<string> {
   return Buffer.concat(parts).toString("utf8");
 }
 
-/** Reads a line that the person edits with the terminal's keys. Each question has its own readline, so that signals reach the command in between. */
-async function askLine(question: string, history: string[]): Promise<string | undefined> {
-  const { createInterface } = await import("node:readline");
+/**
+ * Reads a line that the person edits with the terminal's keys. Each question has its own readline, so that signals reach the command in
+ * between. What was typed behind the line waits for the next question.
+ * @param options.isHidden true: the line is not shown
+ */
+async function askLine(
+  question: string,
+  { history, isHidden }: { readonly history: string[]; readonly isHidden: boolean },
+): Promise<string | undefined> {
+  const [{ createInterface }, { PassThrough, Writable }] = await Promise.all([
+    import("node:readline"),
+    import("node:stream"),
+  ]);
+  const { stdin, stderr } = process;
+  const keys = Object.assign(new PassThrough(), { isTTY: true, setRawMode: (on: boolean) => stdin.setRawMode(on) });
   const lines = createInterface({
-    input: process.stdin,
-    output: process.stderr,
+    input: keys,
+    output: isHidden ? new Writable({ write: (_part, _encoding, done) => done() }) : stderr,
     terminal: true,
-    history,
-    removeHistoryDuplicates: true,
+    ...(isHidden ? { historySize: 0 } : { history, removeHistoryDuplicates: true }),
   });
+  const onEnd = () => void keys.end();
+  const stop = () => {
+    stdin.off("data", onKeys).off("end", onEnd).off("close", onEnd).pause();
+  };
+  const onKeys = (typed: Buffer) => {
+    const end = endOfAnswer(typed);
+    if (end === -1) return void keys.write(typed);
+    stop();
+    if (end < typed.length) stdin.unshift(typed.subarray(end));
+    keys.write(typed.subarray(0, end));
+  };
   try {
     return await new Promise((resolve) => {
-      lines.on("history", (newest: string[]) => history.splice(0, history.length, ...newest));
-      lines.once("SIGINT", () => resolve(undefined));
-      lines.once("close", () => resolve(undefined));
-      lines.question(question, resolve);
+      lines.on("history", (newest: string[]) => void (isHidden || history.splice(0, history.length, ...newest)));
+      for (const event of ["SIGINT", "close"]) lines.once(event, () => resolve(undefined));
+      if (isHidden) stderr.write(question);
+      lines.question(isHidden ? "" : question, resolve);
+      stdin.on("data", onKeys).on("end", onEnd).on("close", onEnd).resume();
     });
   } finally {
+    stop();
     lines.close();
+    if (isHidden) stderr.write("\n");
   }
 }
 
-/** Reads a line that is not shown. Readline edits it, and writes what it would show to nowhere. */
-async function askSecret(question: string): Promise<string | undefined> {
-  const [{ createInterface }, { Writable }] = await Promise.all([import("node:readline"), import("node:stream")]);
-  const output = new Writable({ write: (_part, _encoding, done) => done() });
-  const lines = createInterface({ input: process.stdin, output, terminal: true, historySize: 0 });
-  process.stderr.write(question);
-  try {
-    return await new Promise((resolve) => {
-      lines.once("SIGINT", () => resolve(undefined));
-      lines.once("close", () => resolve(undefined));
-      lines.once("line", resolve);
-    });
-  } finally {
-    lines.close();
-    process.stderr.write("\n");
-  }
+/** Returns the place behind the key that ends an answer: Enter or Ctrl-C. -1: there is none yet. */
+function endOfAnswer(typed: Buffer): number {
+  const end = typed.findIndex((key) => key === 13 || key === 10 || key === 3);
+  return end === -1 ? -1 : end + (typed[end] === 13 && typed[end + 1] === 10 ? 2 : 1);
 }
 
 /** Opens the line reader over the terminal of this process: keys from stdin, output on stderr. */

@@ -1,7 +1,7 @@
 import { withProgramName } from "../lib/base/program_name.ts";
 import { type CliIo, type CommandContext, EXIT, type GlobalFlags } from "./command.ts";
 import { findGroup, findVerb } from "./find_verb.ts";
-import { commandHelpText, helpText } from "./help_text.ts";
+import { commandHelpText, helpOfEach, helpText } from "./help_text.ts";
 import { programName } from "./program_name.ts";
 import { readGlobalFlags } from "./read_global_flags.ts";
 import { messageColumns } from "./terminal/terminal_text.ts";
@@ -101,6 +101,8 @@ function contextOf(io: CliIo, flags: GlobalFlags): CommandContext {
     },
     say: (message) => io.stderr(`${named(message)}\n`),
     named,
+    verbs: VERBS,
+    help: helpOfEach,
   };
 }
 

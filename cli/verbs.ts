@@ -1,10 +1,4 @@
-import type { Command } from "./command.ts";
-
-/** Row of the table of verbs: the line in the help, and the way to load the command. */
-export interface Verb {
-  readonly summary: string;
-  readonly load: () => Promise<Command>;
-}
+import type { Command, Verb } from "./command.ts";
 
 /** Returns verbs whose commands one file has, each with its summary and the name of its export. The file is loaded when one of them is used. */
 function from<M>(

@@ -22,13 +22,18 @@ export interface Connections {
   closeAll(): Promise<void>;
 }
 
+/** Module of the server of MCP. */
+interface McpModule {
+  readonly McpEndpoint: { open(services: Services): Promise<McpDoor> };
+}
+
 /** Creates the lists of a gateway's connections. The end of a token ends its connections. */
-export function createConnections(services: Services): Connections {
+export function createConnections(services: Services, loadMcp: () => Promise<McpModule>): Connections {
   const sockets = createSockets(services);
   const followers = createEventFollowers(services);
   const mcp = lazily(async () => {
     refuseWhileDraining(services, "serve MCP");
-    return await (await import("./mcp/mcp_endpoint.ts")).McpEndpoint.open(services);
+    return await (await loadMcp()).McpEndpoint.open(services);
   });
   const closeIdle = () => {
     sockets.closeIdle();

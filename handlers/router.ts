@@ -70,7 +70,7 @@ export function createRouter(options: RouterOptions): GatewayRouter {
     idempotency: new Idempotency(services),
     strangers: { tokens: new StrangerPlaces(UNKNOWN_TOKENS), tickets: new StrangerPlaces(TICKETS) },
   };
-  const connections = createConnections(services);
+  const connections = createConnections(services, () => import("./mcp/mcp_endpoint.ts"));
   const makeWhole = lazily(async () => {
     if (loadRoutes !== undefined) parts = { ...parts, ...tableOf(await loadRoutes()) };
     isWhole = true;

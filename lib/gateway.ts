@@ -249,6 +249,7 @@ async function createBasics(options: ServicesOptions, opened: OpenedList) {
     version,
     level: () => current.config.logging.level,
     sink: options.logSink,
+    programName: options.programName,
     secrets: [...await namedSecrets(options.config, options), [
       options.controlToken ?? "",
       "the gateway's control token",
@@ -310,6 +311,7 @@ function createGatewayTools(
     ...found,
     own: found.options.tools,
     writesConfig: found.options.configWriter !== undefined,
+    programName: found.options.programName,
     foreign: extensions.tools,
     services: {
       ...{

@@ -84,7 +84,7 @@ export interface Services
   /** Plugins and their registry; loaded at the first call where no plugin was found at the start. */
   readonly plugins: () => Promise<PluginServices>;
   /** Skills; loaded at the first call. */
-  readonly skills: () => Promise<Skills>;
+  readonly skills: () => Promise<Pick<Skills, keyof Skills>>;
   /** MCP servers as the operator sees and changes them; loaded at the first call. */
   readonly mcpServers: () => Promise<McpOperator>;
   /** Instructions of the workspace; loaded at the first call. */

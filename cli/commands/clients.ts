@@ -8,6 +8,7 @@ import { createGatewayClient } from "../../lib/system/net/gateway_client.ts";
 import { type Client, CLIENTS, type GatewayFacts } from "../clients/client_table.ts";
 import { enterBlock } from "../clients/enter_block.ts";
 import { type CommandContext, CommandError, defineCliCommand, UsageError } from "../command.ts";
+import { unlessChanged, whileNobodyWrites } from "../edit_configuration.ts";
 import { expectSuccess, type ReachedGateway, withGateway } from "../reach_gateway.ts";
 import { requireYes } from "../terminal/require_yes.ts";
 import { printable } from "../terminal/terminal_text.ts";
@@ -39,44 +40,65 @@ export const clientsCommand = defineCliCommand({
         throw new CommandError(`Cannot connect ${client.title}: no gateway is running; start one with postern gateway`);
       }
       const models = await modelsOf(gateway);
-      const target = write && path !== undefined ? path : undefined;
+      const target = write ? path : undefined;
       const before = target === undefined ? "" : await readOrEmpty(target);
-      if (target !== undefined) {
-        await showChange(context, { client, before, target, yes, facts: { address, models, token: "pst_..." } });
-      }
-      const { id, token } = await makeToken(gateway, client);
-      const facts = { address, models, token };
-      const enter = async () => {
-        const tried = await tryCalls(client, facts);
-        const text = await enterBlock(client.format, before, client.block(facts));
-        if (target === undefined) return { tried, text };
-        const isChanged = await readOrEmpty(target) !== before;
-        if (isChanged) throw new CommandError(`Cannot write ${target}: it was changed meanwhile; try again`);
-        // The file holds a token: it is closed to others. Where it is a link, the link stays
-        await writeAtomically(await realpath(target).catch(() => target), text, { isPrivate: true });
+      const enter = (token: string) => enterBlock(client.format, before, client.block({ address, models, token }));
+      const shown = await enter(HIDDEN);
+      const works = (token: string) => tryCalls(client, { address, models, token });
+      const kept = await firstOf(tokensIn(before).filter((token) => !shown.includes(token)), works);
+      const isSame = kept !== undefined && await enter(kept.token) === before;
+      if (target !== undefined && !isSame) await showChange(context, { client, before, after: shown, target, yes });
+      const { id, token } = kept === undefined ? await makeToken(gateway, client) : { id: null, token: kept.token };
+      const finish = async () => {
+        const tried = kept?.tried ?? await works(token);
+        const text = await enter(token);
+        if (target === undefined || isSame) return { tried, text };
+        await whileNobodyWrites(context.loadOptions, async () => {
+          unlessChanged({ path: target, before, after: text }, await readOrEmpty(target));
+          // The file holds a token: it is closed to others. Where it is a link, the link stays
+          await writeAtomically(await realpath(target).catch(() => target), text, { isPrivate: true });
+        });
         return { tried, text };
       };
-      const entered = await enter().catch(async (error: unknown) => {
-        await gateway.request({ method: "DELETE", path: `/v1/tokens/${id}` });
+      const entered = await finish().catch(async (error: unknown) => {
+        if (id !== null) await gateway.request({ method: "DELETE", path: `/v1/tokens/${id}` });
         throw error;
       });
-      tell(context, { ...entered, client, target, path, id });
+      tell(context, { ...entered, client, target, isSame, path, id });
     });
   },
 });
 
+/** Stands for a token that is not shown, or not made yet. */
+const HIDDEN = "pst_...";
+const TOKEN = /pst_[\w-]{43}/g;
+
+function tokensIn(text: string): readonly string[] {
+  return [...new Set(text.match(TOKEN))];
+}
+
+/** Returns the first token that works, with what worked: a client that is written again keeps its token, so that no older one is left. */
+async function firstOf(tokens: readonly string[], works: (token: string) => Promise<readonly string[]>) {
+  for (const token of tokens) {
+    const tried = await works(token).catch(() => undefined);
+    if (tried !== undefined) return { token, tried };
+  }
+  return undefined;
+}
+
 interface Change {
   readonly client: Client;
   readonly before: string;
+  readonly after: string;
   readonly target: string;
   readonly yes: boolean;
-  readonly facts: GatewayFacts;
 }
 
-/** Shows what changes in the client's file, without the token, and asks. @throws {CommandError} the person did not say yes */
-async function showChange(context: CommandContext, { client, before, target, yes, facts }: Change): Promise<void> {
-  const after = await enterBlock(client.format, before, client.block(facts));
-  context.say(`${target}\n${printable(lineDifference(before, after))}`);
+/** Shows what changes in the client's file, without a token, and asks. @throws {CommandError} the person did not say yes */
+async function showChange(context: CommandContext, { client, before, after, target, yes }: Change): Promise<void> {
+  context.say(
+    `${target}\n${printable(lineDifference(before.replaceAll(TOKEN, HIDDEN), after.replaceAll(TOKEN, HIDDEN)))}`,
+  );
   if (yes) return;
   await requireYes(context, `Write this, with a token for ${client.title}?`, {
     unasked: `Cannot write ${target}: nobody can be asked here; --yes writes it`,
@@ -137,28 +159,33 @@ interface Told {
   readonly target: string | undefined;
   /** File that the block belongs into. Undefined: none */
   readonly path: string | undefined;
-  readonly id: string;
+  /** Set where the file was as it should be */
+  readonly isSame: boolean;
+  /** null: the token is the one that the file had */
+  readonly id: string | null;
   readonly tried: readonly string[];
 }
 
-function tell(context: CommandContext, { client, text, target, path, id, tried }: Told): void {
+function tell(context: CommandContext, { client, text, target, isSame, path, id, tried }: Told): void {
   const data = {
     client: client.title,
     file: path ?? null,
-    written: target !== undefined,
+    written: target !== undefined && !isSame,
     token_id: id,
     tried,
     notes: client.notes,
   };
   context.print(
     target === undefined ? { ...data, block: text } : data,
-    target === undefined ? text : `Wrote ${target}`,
+    target === undefined ? text : isSame ? `Nothing to change in ${target}` : `Wrote ${target}`,
   );
   if (context.flags.json) return;
   const place = target !== undefined || path === undefined ? [] : [`This belongs into ${path}; --write writes it.`];
   context.say([
     ...place,
-    `The token works: ${tried.join(", ")}. It ends with postern token remove ${id}`,
+    id === null
+      ? `The token that the file has works: ${tried.join(", ")}; postern token list shows it`
+      : `The token works: ${tried.join(", ")}. It ends with postern token remove ${id}`,
     ...client.notes,
   ].join("\n"));
 }

@@ -1,5 +1,5 @@
 import type { ArgDef } from "citty";
-import { CommandError, defineCliCommand, EXIT, shownFlag } from "../command.ts";
+import { type CommandContext, CommandError, defineCliCommand, EXIT, shownFlag } from "../command.ts";
 
 /** Shells that a script can be written for. */
 const SHELLS = ["bash", "zsh", "fish"] as const;
@@ -14,7 +14,7 @@ export const completionsCommand = defineCliCommand({
     if (known === undefined) {
       throw new CommandError(`Cannot write completions for "${shell}": the shells are ${SHELLS.join(", ")}`);
     }
-    const script = WRITERS[known](await readCommands());
+    const script = WRITERS[known](await readCommands(context));
     context.print({ shell: known, script }, script);
     return EXIT.ok;
   },
@@ -31,12 +31,15 @@ interface Flag {
 
 /** Place in the tree of commands: no word, a group or verb, or a verb of two words. */
 interface Place {
-  /** Words of the command so far; empty: none */
-  readonly path: string;
+  /** Words of the command so far, with the noun in singular and plural; empty: none */
+  readonly paths: readonly string[];
   /** Words that may come next, with what they do */
   readonly next: readonly (readonly [word: string, about: string])[];
   readonly flags: readonly Flag[];
 }
+
+/** Nouns that are not counted. */
+const UNCOUNTED: ReadonlySet<string> = new Set(["mcp", "policy", "taint"]);
 
 const GLOBAL: readonly Flag[] = [
   { name: "config", about: "Use this configuration file", value: "file" },
@@ -47,12 +50,11 @@ const GLOBAL: readonly Flag[] = [
 ];
 
 /** Reads the tree of commands from the table of verbs. */
-async function readCommands(): Promise<readonly Place[]> {
-  const { VERBS } = await import("../verbs.ts");
-  const verbs = Object.entries(VERBS);
+async function readCommands({ verbs: table }: CommandContext): Promise<readonly Place[]> {
+  const verbs = Object.entries(table);
   const paths = new Set(["", ...verbs.map(([name]) => name.split(" ", 1)[0] ?? ""), ...verbs.map(([name]) => name)]);
   return await Promise.all([...paths].map(async (path) => {
-    const verb = Object.hasOwn(VERBS, path) ? VERBS[path] : undefined;
+    const verb = Object.hasOwn(table, path) ? table[path] : undefined;
     const args = verb === undefined ? {} : (await verb.load()).args;
     const own = Object.entries(args).filter(([, arg]) => arg.type !== "positional").map(([name, arg]) =>
       toFlag(name, arg)
@@ -62,10 +64,23 @@ async function readCommands(): Promise<readonly Place[]> {
     for (const [name, { summary }] of below) {
       const [word = "", ...rest] = name.slice(path === "" ? 0 : path.length + 1).split(" ");
       const about = rest.length === 0 ? summary : `${word} ...`;
-      if (!next.has(word) || rest.length === 0) next.set(word, about);
+      for (const form of path === "" ? nounsOf(word, table) : [word]) {
+        if (!next.has(form) || rest.length === 0) next.set(form, about);
+      }
     }
-    return { path, next: [...next], flags: [...own, ...GLOBAL] };
+    const [noun = "", ...rest] = path.split(" ");
+    return {
+      paths: nounsOf(noun, table).map((form) => [form, ...rest].join(" ")),
+      next: [...next],
+      flags: [...own, ...GLOBAL],
+    };
   }));
+}
+
+/** Returns a noun and its plural, if somebody would say one. */
+function nounsOf(noun: string, verbs: CommandContext["verbs"]): readonly string[] {
+  if (noun.endsWith("s") || UNCOUNTED.has(noun) || !Object.hasOwn(verbs, `${noun} list`)) return [noun];
+  return [noun, noun.endsWith("y") ? `${noun.slice(0, -1)}ies` : `${noun}s`];
 }
 
 function toFlag(name: string, arg: ArgDef): Flag {
@@ -110,9 +125,9 @@ function findPath(
 }
 
 function writeBash(places: readonly Place[]): string {
-  const cases = places.map(({ path, next, flags }) => {
+  const cases = places.map(({ paths, next, flags }) => {
     const words = [...next.map(([word]) => word), ...flags.map(({ name }) => `--${name}`)].join(" ");
-    return `    ${quoted(path)}) all=${quoted(words)} ;;`;
+    return `    ${paths.map(quoted).join("|")}) all=${quoted(words)} ;;`;
   });
   return `# Completion of postern for bash: source <(postern completions bash)
 _postern() {
@@ -139,9 +154,9 @@ complete -o default -F _postern postern
 
 function writeZsh(places: readonly Place[]): string {
   const pair = (name: string, about: string) => quoted(`${name.replaceAll(":", "\\:")}:${about}`);
-  const cases = places.map(({ path, next, flags }) => {
+  const cases = places.map(({ paths, next, flags }) => {
     const words = next.map(([word, about]) => pair(word, about)).join(" ");
-    return `    ${quoted(path)}) next=(${words}); flags=(${
+    return `    ${paths.map(quoted).join("|")}) next=(${words}); flags=(${
       flags.map(({ name, about }) => pair(`--${name}`, about)).join(" ")
     }) ;;`;
   });
@@ -167,10 +182,10 @@ if [[ "\${funcstack[1]}" == _postern ]]; then _postern "$@"; else compdef _poste
 }
 
 function writeFish(places: readonly Place[]): string {
-  const lines = places.flatMap(({ path, next, flags }) => {
-    const at = `-n ${quoted(`__postern_at ${path === "" ? '""' : `"${path}"`}`)}`;
+  const lines = places.flatMap(({ paths, next, flags }) => {
+    const at = `-n ${quoted(`__postern_at ${paths.map((path) => `"${path}"`).join(" ")}`)}`;
     const words = next.map(([word, about]) => `complete -c postern -f ${at} -a ${word} -d ${quoted(about)}`);
-    const own = path === "" ? [] : flags.filter((flag) => !GLOBAL.includes(flag));
+    const own = paths[0] === "" ? [] : flags.filter((flag) => !GLOBAL.includes(flag));
     return [...words, ...own.map((flag) => `complete -c postern ${at} ${fishFlag(flag)}`)];
   });
   const valued = flagsWith(places, ["file", "folder", "text"]).replaceAll("|", " ");
@@ -189,7 +204,7 @@ function __postern_at
       test (count $at) -lt 2; and set -a at $word
     end
   end
-  test "$at" = "$argv[1]"
+  contains -- "$at" $argv
 end
 ${GLOBAL.map((flag) => `complete -c postern ${fishFlag(flag)}`).join("\n")}
 ${lines.join("\n")}

@@ -2,6 +2,7 @@ import { realpath } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { systemClock } from "../../lib/base/clock.ts";
 import { writeAtomically } from "../../lib/base/durable_files.ts";
+import { changeConfigFile } from "../../lib/config/edit_config.ts";
 import { readText } from "../../lib/config/find_config.ts";
 import { prepareDataDir, resolvePath, userConfigFile } from "../../lib/config/folders.ts";
 import { checkConfigText, trustDirectory } from "../../lib/config/load_config.ts";
@@ -10,7 +11,7 @@ import { VENDORS } from "../../lib/providers/provider_settings.ts";
 import { type CliIo, type CommandContext, CommandError, defineCliCommand, EXIT, UsageError } from "../command.ts";
 import { requireSandboxFor, tryBubblewrapHere } from "../doctor/check_containment.ts";
 import { sandboxCure } from "../doctor/sandbox_cure.ts";
-import { agreeToChange, sayWhereItCounts } from "../edit_configuration.ts";
+import { agreeToChange, sayWhereItCounts, unlessChanged, whileNobodyWrites } from "../edit_configuration.ts";
 import { PRESETS } from "../presets.ts";
 import { STARTER_CONFIG, type StarterChoices, withChoices } from "../starter_config.ts";
 import type { Read } from "../terminal/ask_choices.ts";
@@ -56,10 +57,16 @@ export const initCommand = defineCliCommand({
     const keyFile = join(dirname(userConfigFile(io)), `${keyName}.key`);
     const text = await withChoices(before ?? STARTER_CONFIG, asked, key === undefined ? undefined : keyFile);
     await checkConfigText(text, path);
-    const isChanged = await agreeToChange(context, { path, before, after: text, yes: false }) !== "";
-    if (key !== undefined) await writeAtomically(keyFile, `${key}\n`, { isPrivate: true });
-    if (isChanged) await writeAtomically(path, text);
-    if (path === local) await accept(context, { path: await realpath(path), text });
+    const shown = { path, before, after: text };
+    const isChanged = await agreeToChange(context, shown, { yes: false }) !== "";
+    await whileNobodyWrites(context.loadOptions, async () => {
+      await changeConfigFile(path, async (now) => {
+        const after = unlessChanged(shown, now);
+        if (key !== undefined) await writeAtomically(keyFile, `${key}\n`, { isPrivate: true });
+        return after;
+      });
+      if (path === local) await accept(context, { path: await realpath(path), text });
+    });
     const notes = [
       ...(key === undefined ? [] : [`The key is in ${keyFile}, which no tool may read`]),
       ...await notesOn(context, { path, text }),
@@ -196,7 +203,7 @@ export const trustCommand = defineCliCommand({
     }
     await checkConfigText(text, here);
     const path = await realpath(here);
-    await accept(context, { path, text });
+    await whileNobodyWrites(context.loadOptions, () => accept(context, { path, text }));
     context.print({ trusted: path }, `Accepted ${path} as it is now`);
     const own = userConfigFile(context.io);
     if (await readText(own) !== undefined) {

@@ -35,10 +35,7 @@ export const pluginNewCommand = defineCliCommand({
   },
   example: "postern plugin new --id words --scaffold process-node",
   async run(context, { id, scaffold }) {
-    const [{ writeScaffold }, { SCAFFOLD_KINDS }] = await Promise.all([
-      import("../../lib/extensions/plugins/write_scaffold.ts"),
-      import("../../lib/extensions/plugins/scaffold_files.ts"),
-    ]);
+    const { SCAFFOLD_KINDS, writeScaffold } = await import("../../lib/extensions/plugins/write_scaffold.ts");
     const kind = SCAFFOLD_KINDS.find((known) => known === scaffold);
     if (id === undefined || kind === undefined) {
       throw new UsageError(`Cannot write a plugin: give --id and --scaffold, one of ${SCAFFOLD_KINDS.join(", ")}`);

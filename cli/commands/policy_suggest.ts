@@ -25,8 +25,8 @@ export const policySuggestCommand = defineCliCommand({
   args: {
     pick: {
       type: "string",
-      valueHint: "numbers",
-      description: "Numbers of the rules to write to your configuration, as 1,3",
+      valueHint: "names",
+      description: "Names or numbers of the rules to write to your configuration, as 1,3",
     },
   },
   example: "postern policy suggest",
@@ -50,7 +50,7 @@ export const policySuggestCommand = defineCliCommand({
     const blocks = suggested.map(({ rule, saves }, index) =>
       `# ${index + 1}: would have saved ${saves} questions\n${toBlock(rule)}`
     );
-    const way = "postern policy suggest --pick 1 writes the first to your configuration";
+    const way = `postern policy suggest --pick ${suggested[0]?.rule.name} writes the first to your configuration`;
     const text = suggested.length === 0
       ? `No rule would have saved two of the ${approved.length} questions of ${DAYS} days that were answered with yes`
       : added.length > 0
@@ -91,11 +91,12 @@ function answered({ tool: name, input }: Approval, { config, workspace }: Loaded
 }
 
 function readPick(text: string, rules: readonly WrittenRule[]): readonly WrittenRule[] {
-  const picked = [...new Set(text.split(","))].map((part) => rules[Number(part) - 1]).filter((rule) =>
-    rule !== undefined
-  );
-  if (picked.length === text.split(",").length) return picked;
-  throw new UsageError(`Cannot pick "${text}": there are ${rules.length} rules; give numbers as 1,3`);
+  const picked = text.split(",").map((part) => {
+    const rule = rules.find(({ name }) => name === part) ?? rules[Number(part) - 1];
+    if (rule !== undefined) return rule;
+    throw new UsageError(`Cannot pick "${part}": none of the ${rules.length} rules that are suggested now has it`);
+  });
+  return [...new Set(picked)];
 }
 
 function toBlock(rule: WrittenRule): string {

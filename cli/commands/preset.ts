@@ -3,7 +3,7 @@ import { locateConfig } from "../../lib/config/load_config.ts";
 import { toKeyText, toTomlValue } from "../../lib/config/toml.ts";
 import { type CommandContext, defineCliCommand, EXIT, UsageError } from "../command.ts";
 import { requireSandboxFor } from "../doctor/check_containment.ts";
-import { agreeToChange, editConfiguration, shownChange } from "../edit_configuration.ts";
+import { agreeToChange, editConfiguration, shownChange, unlessChanged } from "../edit_configuration.ts";
 import { applyPreset, type Preset, PRESET_ROWS, presetOf, PRESETS, presetSettings, presetTable } from "../presets.ts";
 
 /**
@@ -54,9 +54,9 @@ export const presetApplyCommand = defineCliCommand({
     const preset = readPreset(name);
     await requireSandboxFor(preset);
     const { path, before } = await fileOf(context);
-    const after = await applyPreset(before ?? "", preset);
-    const change = await agreeToChange(context, { path, before, after, yes: yes === true });
-    if (change !== "") await editConfiguration(context, () => Promise.resolve(after));
+    const shown = { path, before, after: await applyPreset(before ?? "", preset) };
+    const change = await agreeToChange(context, shown, { yes: yes === true });
+    if (change !== "") await editConfiguration(context, async (text) => unlessChanged(shown, text));
     const done = change === ""
       ? `Nothing to change: ${path} has the values of ${preset} already`
       : `Applied ${preset} to ${path}`;

@@ -1,4 +1,4 @@
-import { createTokens } from "../../lib/access/tokens.ts";
+import { Tokens } from "../../lib/access/tokens.ts";
 import { PAIRING_CODES } from "../../lib/access/pairing.ts";
 import { changeOf, DELIVERIES } from "../../lib/automation/channels/delivery_record.ts";
 import { firingTimes } from "../../lib/automation/cron/firing_times.ts";
@@ -15,7 +15,7 @@ import { createApprovals } from "../../lib/guard/create_approvals.ts";
 import { appendEvents } from "../../lib/runs/journal/run_recorder.ts";
 import { recallRun } from "../../lib/runs/recovery/recall_run.ts";
 import { journalOf, OPEN_RUNS } from "../../lib/runs/journal/run_records.ts";
-import { createRunStore } from "../../lib/runs/journal/run_store.ts";
+import { RunStore } from "../../lib/runs/journal/run_store.ts";
 import { isUnreadable, readRecords, scanAll } from "../../lib/storage/read_records.ts";
 import type { Store } from "../../lib/storage/store.ts";
 
@@ -74,7 +74,7 @@ export async function holdOpenWork(options: HoldOptions): Promise<HeldWork> {
 type Append = Parameters<typeof createApprovals>[0]["audit"];
 
 async function holdRuns({ store, clock }: HoldOptions): Promise<number> {
-  const runs = createRunStore(store);
+  const runs = new RunStore(store);
   const time = () => new Date(clock.now()).toISOString();
   let held = 0;
   for (const { id } of await runs.open()) {
@@ -167,7 +167,7 @@ async function endApprovals({ store, clock }: HoldOptions, audit: Append): Promi
 async function revokeTokens({ store, clock }: HoldOptions, append: Append): Promise<number> {
   const codes = await Array.fromAsync(scanAll(store, PAIRING_CODES.name));
   await store.batch(codes.map(({ key }) => PAIRING_CODES.remove(key)));
-  const tokens = await createTokens({
+  const tokens = await Tokens.open({
     store,
     clock,
     random: createSystemRandom(),

@@ -29,9 +29,15 @@ export async function configWriterOf(
     }
     const { file: found } = await locateConfig(loadOptions);
     if (found?.path !== path) throw new ConfigError("config_moved", "it uses another configuration file; restart it");
-    const { editConfigInUse, setConfigValue } = await import("../../lib/config/edit_config.ts");
+    const [{ editConfigInUse, setConfigValue }, { whileNobodyWrites }] = await Promise.all([
+      import("../../lib/config/edit_config.ts"),
+      import("../edit_configuration.ts"),
+    ]);
     const edit = (text: string) => setConfigValue(text, parseKeyText(key) ?? [key], value);
-    ({ path } = await editConfigInUse(loadOptions, edit, { now: systemClock.now() }));
+    ({ path } = await whileNobodyWrites(
+      loadOptions,
+      () => editConfigInUse(loadOptions, edit, { now: systemClock.now() }),
+    ));
     return (await reload()).config;
   };
   let last: Promise<unknown> = Promise.resolve();

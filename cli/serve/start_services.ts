@@ -6,7 +6,6 @@ import { type LoadedConfig, trustDirectory } from "../../lib/config/load_config.
 import { createServices } from "../../lib/gateway.ts";
 import type { GatewayServices } from "../../lib/services.ts";
 import type { CommandContext } from "../command.ts";
-import { helpOfEach } from "../help_text.ts";
 import { programName } from "../program_name.ts";
 import { takesColour } from "../terminal/terminal_text.ts";
 import { configWriterOf } from "./config_writer.ts";
@@ -53,7 +52,7 @@ export async function startServices(context: CommandContext, options: StartOptio
     environment: io.env,
     version: VERSION,
     programName: programName(io.env),
-    help: helpOfEach,
+    help: context.help,
     agent: options.agent,
     controlToken: options.controlToken,
     signal: options.signal,

@@ -130,7 +130,6 @@ export class McpEndpoint implements McpDoor {
     this.#held.endWaiting();
   }
 
-  /** Ends all sessions and streams, for the end of a shutdown. Waits up to 1 s for the replies of calls that have just ended. */
   async closeAll(): Promise<void> {
     if (this.#atWork > 0) {
       this.#idle ??= Promise.withResolvers();

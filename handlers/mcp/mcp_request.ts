@@ -27,6 +27,8 @@ export interface McpDoor {
   resourceChanged(uri: string): void;
   /** Ends what waits for news, for the start of a shutdown. Calls at work go on */
   closeIdle(): void;
+  /** Ends all sessions and streams, for the end of a shutdown. Waits up to 1 s for the replies of calls that have just ended */
+  closeAll(): Promise<void>;
 }
 
 /** Scopes that a client of MCP may use at most: an agent asks for approvals and never answers them. */

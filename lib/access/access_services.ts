@@ -3,11 +3,11 @@ import type { OpenedList } from "../base/opened_list.ts";
 import type { Random } from "../base/random.ts";
 import type { Logger } from "../base/telemetry/log.ts";
 import type { Store } from "../storage/store.ts";
-import type { RecordAccess, Tokens } from "./identity.ts";
+import type { RecordAccess } from "./identity.ts";
 import { createPairing, type Pairing } from "./pairing.ts";
 import { createTickets, type Tickets } from "./tickets.ts";
 import type { AccessCluster } from "./token_sharing.ts";
-import { createTokens } from "./tokens.ts";
+import { Tokens } from "./tokens.ts";
 
 /** Options of `createAccessServices`. */
 export interface AccessServicesOptions {
@@ -31,7 +31,7 @@ export interface AccessServicesOptions {
 
 /** Everything that decides who may call. */
 export interface AccessServices {
-  readonly tokens: Tokens;
+  readonly tokens: Pick<Tokens, keyof Tokens>;
   readonly pairing: Pairing;
   readonly tickets: Tickets;
 }
@@ -39,7 +39,7 @@ export interface AccessServices {
 /** Loads the tokens, and creates pairing and tickets over them. */
 export async function createAccessServices(options: AccessServicesOptions): Promise<AccessServices> {
   const { store, clock, random, record, pairingTtlSeconds, cluster } = options;
-  const tokens = options.opened.own(await createTokens(options), (open) => open.close());
+  const tokens = options.opened.own(await Tokens.open(options), (open) => open.close());
   return {
     tokens,
     pairing: createPairing({ store, clock, random, tokens, record, ttlSeconds: pairingTtlSeconds }),

@@ -89,65 +89,6 @@ export interface TokenPatience {
   readonly signal?: AbortSignal;
 }
 
-/** Bearer tokens: only SHA-256 hashes are kept. `verify` is synchronous and costs microseconds: it runs on every request. */
-export interface Tokens {
-  /**
-   * @param peer `loopback` when the request came from this machine: the control token counts from nowhere else. Default `other`
-   * @returns undefined for an unknown, expired or malformed token
-   */
-  verify(token: string, peer?: "loopback" | "other"): Identity | undefined;
-  /** @throws {HttpError} 400 invalid_request naming the field; 409 conflict when there are 1,000 tokens, or all are revoked meanwhile */
-  issue(options: NewToken): Promise<IssuedToken>;
-  list(): Promise<readonly TokenRecord[]>;
-  /**
-   * Tells whether a checked identity still counts, now or when its work goes on: false once its token was revoked or has expired.
-   * Null (pairing is off) counts. `control` counts too while no such token exists: it stands for the person at this machine
-   */
-  isLive(tokenId: string | null): boolean;
-  /** Returns the scopes that a checked identity has now, for work that goes on without it. undefined where it does not count, as `isLive` */
-  scopesOf(tokenId: string | null): readonly Scope[] | undefined;
-  /** Notes a use of a token that came in before, as each frame of a socket is one. @returns whether it still counts, as `isLive` */
-  use(tokenId: string | null): boolean;
-  /** Told the id of each token that is revoked, or forgotten after it expired, and waited for. For as long as the tokens live */
-  onRevoke(listener: (tokenId: string) => void | Promise<void>): void;
-  /** @param by default null. @returns false for an unknown id */
-  revoke(id: string, by?: Actor | null): Promise<boolean>;
-  /** Revokes all stored tokens, and those that are being made. @param by default null. @returns how many were stored */
-  revokeAll(by?: Actor | null): Promise<number>;
-  /**
-   * Makes certain that what the other gateways of a cluster have changed counts here too. Call it before `verify`, `use` and `scopesOf`.
-   * @returns undefined when it is certain now, as at a gateway alone, or cannot be, as `standing` then says. Rejects for no other reason than
-   * `signal`
-   * @throws {CancelError} when `signal` aborts first
-   */
-  confirm(by?: PresentedToken, patience?: TokenPatience): Promise<void> | undefined;
-  /** Returns how certain it is which tokens count, after `confirm`. */
-  standing(): TokenStanding;
-  /** Tells whether a text could be a token that another gateway has made in the last moment, since this one does not know it. */
-  isUnknown(token: string): boolean;
-  /**
-   * Tells whether a text could be a token that another gateway has made in the last moment, since this one does not know the token and cannot
-   * look now. Certainty about the tokens that it knows is no answer to that.
-   */
-  isUncertain(token: string): boolean;
-  /**
-   * Makes a change of who may call while nobody else in the cluster makes one: when another gateway revoked the token of `by` at the same moment,
-   * nothing is written.
-   * @param write makes the change together with the writes that it is given. @returns false when a precondition did not hold
-   * @returns false when a precondition of `write` did not hold at a gateway alone
-   * @throws {HttpError} 409 conflict when the token of `by` counts no more; 503 storage_unavailable
-   */
-  changeBy(by: Actor | null, write: (also: readonly Write[]) => Promise<boolean>): Promise<boolean>;
-  /** Tells whether other gateways use the same tokens: `confirm` may then return a promise. */
-  readonly isShared: boolean;
-  /** Tells whether an identity has a token that no store keeps, or none because pairing is off. Nobody can revoke it */
-  isFixed(tokenId: string | null): boolean;
-  /** Ends the looks at the tokens of the other gateways. */
-  close(): void;
-  /** Stored tokens that have not expired, not counting those of the environment and the control file */
-  count(): Promise<number>;
-}
-
 /** Time without an answer after which the database of a cluster counts as away. Until then requests wait for a slow one. Milliseconds */
 export const SILENCE_MS = 5_000;
 

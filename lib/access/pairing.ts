@@ -6,8 +6,9 @@ import type { Actor } from "../base/records/caller.ts";
 import { storedObject, unknownFieldsOf } from "../base/records/stored_object.ts";
 import { Collection } from "../storage/read_records.ts";
 import type { Store, Stored } from "../storage/store.ts";
-import { type IssuedToken, type RecordAccess, storageAway, type Tokens, type TokenTerms } from "./identity.ts";
+import { type IssuedToken, type RecordAccess, storageAway, type TokenTerms } from "./identity.ts";
 import { secretHash } from "./stored_token.ts";
+import type { Tokens } from "./tokens.ts";
 
 /** How a client that pairs is named, and when its token ends. */
 export type PairingTerms = Partial<TokenTerms> & { readonly address?: string | undefined };

@@ -4,8 +4,9 @@ import type { Clock } from "../base/clock.ts";
 import type { Random } from "../base/random.ts";
 import { Collection } from "../storage/read_records.ts";
 import type { Store } from "../storage/store.ts";
-import { type Identity, type Tokens, unconfirmed } from "./identity.ts";
+import { type Identity, unconfirmed } from "./identity.ts";
 import { secretHash } from "./stored_token.ts";
+import type { Tokens } from "./tokens.ts";
 import { type IssuedTicket, MAX_TICKETS, TICKET_SECONDS, type Tickets } from "./tickets.ts";
 
 /** Options of `createSharedTickets`. */

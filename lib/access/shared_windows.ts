@@ -2,7 +2,14 @@ import type { Clock, Timer } from "../base/clock.ts";
 import type { Logger } from "../base/telemetry/log.ts";
 import type { Store } from "../storage/store.ts";
 import { RATE_WINDOWS, type RateWindowsBody } from "./rate_records.ts";
-import { createRecentKeys, type RecentKeys, type SlidingWindow, type WindowState } from "./sliding_window.ts";
+import {
+  createRecentKeys,
+  type RecentKeys,
+  type SlidingWindow,
+  WINDOW_BUCKETS,
+  WindowCounts,
+  type WindowState,
+} from "./sliding_window.ts";
 
 /** Windows that the gateways of a cluster can share. The others guard one process, or belong to a link of one gateway. */
 export type SharedKind = "callers" | "addresses" | "pairing" | "refusedTokens" | "identities" | "identityAddresses";
@@ -19,7 +26,6 @@ export interface SharedWindowsOptions {
   readonly gateways: () => Promise<number>;
 }
 
-const BUCKETS = 60;
 const MAX_KEYS = 10_000;
 /** Keys of one window that a gateway tells the others of. A further key has its part of the limit at each gateway. */
 const MAX_TOLD = 200;
@@ -31,47 +37,8 @@ const FRESH_MS = 3_000;
 const COUNT_MS = 5_000;
 const MAX_GATEWAYS = 1_000;
 
-/** Counts of one key by bucket, as a ring: bucket number `i` has the slot `i % BUCKETS`. */
-class Counts {
-  readonly counts = new Uint32Array(BUCKETS);
-  bucket = 0;
-  total = 0;
-
-  /** Forgets what the window has left behind. */
-  moveOn(bucket: number): void {
-    if (bucket <= this.bucket) return;
-    if (this.total === 0 || bucket - this.bucket >= BUCKETS) {
-      this.counts.fill(0);
-      this.total = 0;
-      this.bucket = bucket;
-      return;
-    }
-    while (this.bucket < bucket) {
-      const slot = ++this.bucket % BUCKETS;
-      this.total -= this.counts[slot] ?? 0;
-      this.counts[slot] = 0;
-    }
-  }
-
-  add(bucket: number, count: number): void {
-    this.moveOn(bucket);
-    if (this.bucket - bucket >= BUCKETS) return;
-    const slot = bucket % BUCKETS;
-    this.counts[slot] = (this.counts[slot] ?? 0) + count;
-    this.total += count;
-  }
-
-  /** Number of the oldest bucket with a request; the newest one without any. */
-  oldest(): number {
-    for (let bucket = this.bucket - BUCKETS + 1; bucket < this.bucket; bucket++) {
-      if (bucket >= 0 && this.counts[bucket % BUCKETS] !== 0) return bucket;
-    }
-    return this.bucket;
-  }
-}
-
 /** Requests of one key at this gateway. */
-class OwnCounts extends Counts {
+class OwnCounts extends WindowCounts {
   key = "";
   /** Requests that were ever let in, and those of them that the others need not be told of any more. Both only go up. */
   letIn = 0;
@@ -86,9 +53,8 @@ class OwnCounts extends Counts {
   }
 
   /** Forgets all requests, for another key. */
-  clear(): void {
-    this.counts.fill(0);
-    this.total = 0;
+  reset(): void {
+    this.clear();
     this.done = this.letIn;
     this.exchange = -1;
   }
@@ -113,7 +79,7 @@ class SharedWindow implements SlidingWindow {
   readonly #keys: RecentKeys<OwnCounts>;
   /** Keys that the others are told of. */
   readonly #told = new Map<string, OwnCounts>();
-  #others: ReadonlyMap<string, Counts> = new Map();
+  #others: ReadonlyMap<string, WindowCounts> = new Map();
 
   constructor(
     { max, windowMs }: { readonly max: number; readonly windowMs: number },
@@ -131,7 +97,7 @@ class SharedWindow implements SlidingWindow {
     this.#keys = createRecentKeys({
       maxKeys: MAX_KEYS,
       create: () => new OwnCounts(),
-      reset: (own) => own.clear(),
+      reset: (own) => own.reset(),
     });
   }
 
@@ -144,7 +110,7 @@ class SharedWindow implements SlidingWindow {
   take(key: string): WindowState {
     const { max } = this;
     const time = this.#clock.now();
-    const bucketMs = this.windowMs / (BUCKETS - 1);
+    const bucketMs = this.windowMs / (WINDOW_BUCKETS - 1);
     const bucket = this.#newest();
     const own = this.#keys.use(key);
     own.key = key;
@@ -160,7 +126,7 @@ class SharedWindow implements SlidingWindow {
     const reset = allowed ? own.bucket : Math.min(oldestOf(own), others === undefined ? Infinity : oldestOf(others));
     const resetMs = !allowed && total < max && isFresh && isTold
       ? EXCHANGE_MS
-      : Math.max(1, (Number.isFinite(reset) ? reset : bucket) * bucketMs + BUCKETS * bucketMs - time);
+      : Math.max(1, (Number.isFinite(reset) ? reset : bucket) * bucketMs + WINDOW_BUCKETS * bucketMs - time);
     return { allowed, limit: max, remaining: allowed ? Math.max(0, max - used) : 0, resetMs };
   }
 
@@ -203,9 +169,9 @@ class SharedWindow implements SlidingWindow {
       }
       told.push([own, own.letIn]);
       const pairs: number[] = [];
-      for (let back = 0; back < BUCKETS; back++) {
+      for (let back = 0; back < WINDOW_BUCKETS; back++) {
         const bucket = own.bucket - back;
-        const count = bucket < 0 ? 0 : own.counts[bucket % BUCKETS] ?? 0;
+        const count = bucket < 0 ? 0 : own.counts[bucket % WINDOW_BUCKETS] ?? 0;
         if (count > 0) pairs.push(newest - bucket, count);
       }
       keys[key] = pairs;
@@ -221,18 +187,18 @@ class SharedWindow implements SlidingWindow {
 
   /** Returns the number of the bucket of now. */
   #newest(): number {
-    return Math.floor(this.#clock.now() / (this.windowMs / (BUCKETS - 1)));
+    return Math.floor(this.#clock.now() / (this.windowMs / (WINDOW_BUCKETS - 1)));
   }
 
   /** Takes what the others have let in. */
   hear(told: readonly RateWindowsBody["windows"][string][]): void {
-    const others = new Map<string, Counts>();
+    const others = new Map<string, WindowCounts>();
     const now = this.#newest();
     for (const { window_ms, newest, keys } of told) {
       // A window of another size, or of another time than the database's
-      if (window_ms !== this.windowMs || newest > now + BUCKETS) continue;
+      if (window_ms !== this.windowMs || newest > now + WINDOW_BUCKETS) continue;
       for (const [key, pairs] of Object.entries(keys)) {
-        const counts = others.get(key) ?? new Counts();
+        const counts = others.get(key) ?? new WindowCounts();
         others.set(key, counts);
         for (let at = pairs.length - 2; at >= 0; at -= 2) {
           const [back = 0, count = 0] = [pairs[at], pairs[at + 1]];
@@ -244,7 +210,7 @@ class SharedWindow implements SlidingWindow {
   }
 }
 
-function oldestOf(counts: Counts): number {
+function oldestOf(counts: WindowCounts): number {
   return counts.total === 0 ? Infinity : counts.oldest();
 }
 

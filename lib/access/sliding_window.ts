@@ -25,19 +25,59 @@ export interface SlidingWindowOptions {
 }
 
 const DEFAULT_MAX_KEYS = 10_000;
-const BUCKETS = 60;
+/** Counts of a window, the newest one included. */
+export const WINDOW_BUCKETS = 60;
 
-interface Log {
-  /** Ring of counts: bucket number `i` has the slot `i % BUCKETS` */
-  readonly counts: Uint32Array;
-  /** Number of the newest bucket */
-  bucket: number;
-  /** Sum of `counts` */
-  total: number;
+/** Requests of one key in a window, as a ring: bucket number `i` has the slot `i % WINDOW_BUCKETS`. */
+export class WindowCounts {
+  readonly counts = new Uint32Array(WINDOW_BUCKETS);
+  /** Number of the newest bucket. */
+  bucket = 0;
+  /** Sum of `counts`. */
+  total = 0;
+
+  /** Forgets what the window has left behind on its way to `bucket`. */
+  moveOn(bucket: number): void {
+    if (bucket <= this.bucket) return;
+    if (this.total === 0 || bucket - this.bucket >= WINDOW_BUCKETS) {
+      this.clear();
+      this.bucket = bucket;
+      return;
+    }
+    while (this.bucket < bucket) {
+      const slot = ++this.bucket % WINDOW_BUCKETS;
+      this.total -= this.counts[slot] ?? 0;
+      this.counts[slot] = 0;
+    }
+  }
+
+  /** Counts requests of a bucket. Those of one that the window has left behind do not count. */
+  add(bucket: number, count: number): void {
+    this.moveOn(bucket);
+    if (this.bucket - bucket >= WINDOW_BUCKETS) return;
+    const slot = bucket % WINDOW_BUCKETS;
+    this.counts[slot] = (this.counts[slot] ?? 0) + count;
+    this.total += count;
+  }
+
+  /** Returns the number of the oldest bucket with a request; of the newest one without any. */
+  oldest(): number {
+    for (let bucket = this.bucket - WINDOW_BUCKETS + 1; bucket < this.bucket; bucket++) {
+      if (bucket >= 0 && this.counts[bucket % WINDOW_BUCKETS] !== 0) return bucket;
+    }
+    return this.bucket;
+  }
+
+  /** Forgets all requests. */
+  clear(): void {
+    if (this.total > 0) this.counts.fill(0);
+    this.total = 0;
+  }
 }
 
 /**
- * A sliding window per key, as a ring of 60 counts.
+ * A sliding window per key, as a ring of 60 counts. One that gateways share (shared_windows.ts) is another one with the same ring: it lets
+ * in a share of what all of them have left, as of the last exchange.
  *
  * A request counts from the moment it was made for at least `windowMs` and at most a 59th part of it longer, so in no span of
  * `windowMs` more than `max` are allowed. A refused request does not count. One `take` touches one slot, or as many as
@@ -53,64 +93,32 @@ export function slidingWindow(options: SlidingWindowOptions): SlidingWindow {
     }
   }
   // One bucket more than the window has parts: the oldest is dropped only when its youngest request is a window old
-  const bucketMs = windowMs / (BUCKETS - 1);
-  const logs = createRecentKeys<Log>({
-    maxKeys,
-    create: () => ({ counts: new Uint32Array(BUCKETS), bucket: 0, total: 0 }),
-    reset: clear,
-  });
+  const bucketMs = windowMs / (WINDOW_BUCKETS - 1);
+  const logs = createRecentKeys({ maxKeys, create: () => new WindowCounts(), reset: (log) => log.clear() });
 
   return {
     take(key, now) {
       const bucket = Math.floor(now / bucketMs);
       const log = logs.use(key);
-      moveOn(log, bucket);
+      log.moveOn(bucket);
       const allowed = log.total < max;
-      if (allowed) {
-        const slot = log.bucket % BUCKETS;
-        // Slots are below BUCKETS
-        log.counts[slot] = (log.counts[slot] as number) + 1;
-        log.total++;
-      }
-      const lastBucket = allowed ? log.bucket : oldestUsed(log);
-      return { allowed, limit: max, remaining: max - log.total, resetMs: (lastBucket + BUCKETS) * bucketMs - now };
+      // In the newest bucket, also after a clock that stepped back
+      if (allowed) log.add(log.bucket, 1);
+      const lastBucket = allowed ? log.bucket : log.oldest();
+      return {
+        allowed,
+        limit: max,
+        remaining: max - log.total,
+        resetMs: (lastBucket + WINDOW_BUCKETS) * bucketMs - now,
+      };
     },
     isUsedUp(key, now) {
       const log = logs.find(key);
       if (log === undefined) return false;
-      moveOn(log, Math.floor(now / bucketMs));
+      log.moveOn(Math.floor(now / bucketMs));
       return log.total >= max;
     },
   };
-}
-
-function clear(log: Log): void {
-  if (log.total > 0) log.counts.fill(0);
-  log.total = 0;
-}
-
-/** Forgets what the window has left behind on its way to `bucket`. */
-function moveOn(log: Log, bucket: number): void {
-  if (bucket <= log.bucket) return;
-  if (log.total === 0 || bucket - log.bucket >= BUCKETS) {
-    clear(log);
-    log.bucket = bucket;
-    return;
-  }
-  while (log.bucket < bucket) {
-    const slot = ++log.bucket % BUCKETS;
-    // Slots are below BUCKETS
-    log.total -= log.counts[slot] as number;
-    log.counts[slot] = 0;
-  }
-}
-
-/** Number of the oldest bucket that counts a request; called for a full log only, so there is one. */
-function oldestUsed(log: Log): number {
-  // The slot after the newest one's is that of the oldest bucket
-  let next = log.bucket + 1;
-  while (log.counts[next % BUCKETS] === 0) next++;
-  return next - BUCKETS;
 }
 
 /** Values by key, of which the one used longest ago is given up for a new one. */

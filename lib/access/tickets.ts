@@ -1,8 +1,9 @@
 import { Buffer } from "node:buffer";
 import type { Clock } from "../base/clock.ts";
 import type { Random } from "../base/random.ts";
-import type { Identity, Tokens } from "./identity.ts";
+import type { Identity } from "./identity.ts";
 import { secretHash } from "./stored_token.ts";
+import type { Tokens } from "./tokens.ts";
 
 /** Ticket just given. */
 export interface IssuedTicket {

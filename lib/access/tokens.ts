@@ -15,14 +15,13 @@ import {
   type RecordAccess,
   type TokenPatience,
   type TokenRecord,
-  type Tokens,
   type TokenStanding,
 } from "./identity.ts";
 import { checkNewToken, KeptToken, secretHash, TOKEN_LIMITS, type TokenBody, TOKENS } from "./stored_token.ts";
 import type { AccessCluster, TokenSharing } from "./token_sharing.ts";
 
 /** Store, clock and fixed tokens that the tokens of a gateway work with. */
-export interface CreateTokensOptions {
+export interface TokensOptions {
   readonly store: Store;
   /** In a cluster the clock of the database */
   readonly clock: Clock;
@@ -50,19 +49,14 @@ interface Known {
 }
 
 /**
- * Opens the bearer tokens of a store, all held in memory by their hash. Tokens are `pst_` + 32 random bytes base64url.
+ * Bearer tokens, `pst_` + 32 random bytes base64url: only SHA-256 hashes are kept, all in memory. `verify` is synchronous and costs
+ * microseconds: it runs on every request.
  *
  * Expired tokens are forgotten when a gateway starts. A last use is written at most once a minute. Where other gateways use the store, their changes are
  * read (`TokenSharing`); else this gateway owns the tokens.
  */
-export async function createTokens(options: CreateTokensOptions): Promise<Tokens> {
-  const tokens = new StoredTokens(options);
-  await tokens.load();
-  return tokens;
-}
-
-class StoredTokens implements Tokens {
-  readonly #options: CreateTokensOptions;
+export class Tokens {
+  readonly #options: TokensOptions;
   readonly #record: RecordAccess;
   readonly #byHash = new Map<string, Known>();
   readonly #byId = new Map<string, KeptToken>();
@@ -84,13 +78,19 @@ class StoredTokens implements Tokens {
   /** How often all tokens were revoked */
   #purges = 0;
 
-  constructor(options: CreateTokensOptions) {
+  constructor(options: TokensOptions) {
     this.#options = options;
     this.#record = options.record ?? ((_change, writes) => options.store.batch(writes));
   }
 
-  /** Reads the tokens of the store, forgets the expired ones, and adds the fixed ones. @throws {ConfigError} */
-  async load(): Promise<void> {
+  /** Reads the tokens of a store, forgets the expired ones, and adds the fixed ones. @throws {ConfigError} */
+  static async open(options: TokensOptions): Promise<Tokens> {
+    const tokens = new Tokens(options);
+    await tokens.#load();
+    return tokens;
+  }
+
+  async #load(): Promise<void> {
     const { store, clock, random, cluster, log = SILENT, envToken, controlToken } = this.#options;
     if (cluster === undefined) (await this.#read({ order: "created" }))();
     else {
@@ -106,10 +106,17 @@ class StoredTokens implements Tokens {
     this.#rememberFixed(CONTROL, controlToken, true);
   }
 
+  /** Ends the looks at the tokens of the other gateways. */
   close(): void {
     this.#sharing?.stop();
   }
 
+  /**
+   * Makes certain that what the other gateways of a cluster have changed counts here too. Call it before `verify`, `use` and `scopesOf`.
+   * @returns undefined when it is certain now, as at a gateway alone, or cannot be, as `standing` then says. Rejects for no other reason than
+   * `signal`
+   * @throws {CancelError} when `signal` aborts first
+   */
   confirm(by?: PresentedToken, patience?: TokenPatience): Promise<void> | undefined {
     const sharing = this.#sharing;
     if (sharing === undefined) return undefined;
@@ -121,27 +128,42 @@ class StoredTokens implements Tokens {
     return sharing.confirm(patience);
   }
 
+  /** Tells whether other gateways use the same tokens: `confirm` may then return a promise. */
   get isShared(): boolean {
     return this.#options.cluster !== undefined;
   }
 
+  /** Tells whether an identity has a token that no store keeps, or none because pairing is off. Nobody can revoke it */
   isFixed(tokenId: string | null): boolean {
     return this.#fixedIds.has(tokenId);
   }
 
+  /** Returns how certain it is which tokens count, after `confirm`. */
   standing(): TokenStanding {
     return this.#sharing?.standing() ?? CONFIRMED;
   }
 
+  /** Tells whether a text could be a token that another gateway has made in the last moment, since this one does not know it. */
   isUnknown(token: string): boolean {
     return this.#couldBeStored({ token }) && !this.#byHash.has(secretHash(token));
   }
 
+  /**
+   * Tells whether a text could be a token that another gateway has made in the last moment, since this one does not know the token and cannot
+   * look now. Certainty about the tokens that it knows is no answer to that.
+   */
   isUncertain(token: string): boolean {
     const mayLook = this.#sharing?.mayWait() ?? true;
     return !mayLook && this.isUnknown(token);
   }
 
+  /**
+   * Makes a change of who may call while nobody else in the cluster makes one: when another gateway revoked the token of `by` at the same moment,
+   * nothing is written.
+   * @param write makes the change together with the writes that it is given. @returns false when a precondition did not hold
+   * @returns false when a precondition of `write` did not hold at a gateway alone
+   * @throws {HttpError} 409 conflict when the token of `by` counts no more; 503 storage_unavailable
+   */
   async changeBy(by: Actor | null, write: (also: readonly Write[]) => Promise<boolean>): Promise<boolean> {
     const sharing = this.#sharing;
     if (sharing === undefined) return await write([]);
@@ -151,6 +173,10 @@ class StoredTokens implements Tokens {
     return true;
   }
 
+  /**
+   * @param peer `loopback` when the request came from this machine: the control token counts from nowhere else. Default `other`
+   * @returns undefined for an unknown, expired or malformed token
+   */
   verify(token: string, peer: "loopback" | "other" = "other"): Identity | undefined {
     if (token.length > MAX_PRESENTED_CHARACTERS) return undefined;
     const known = this.#byHash.get(secretHash(token));
@@ -163,6 +189,7 @@ class StoredTokens implements Tokens {
     return known.identity;
   }
 
+  /** @throws {HttpError} 400 invalid_request naming the field; 409 conflict when there are 1,000 tokens, or all are revoked meanwhile */
   async issue(order: NewToken): Promise<IssuedToken> {
     checkNewToken(order);
     if (this.#isFull()) await this.#forgetExpired();
@@ -177,18 +204,24 @@ class StoredTokens implements Tokens {
     }
   }
 
+  /**
+   * Tells whether a checked identity still counts, now or when its work goes on: false once its token was revoked or has expired.
+   * Null (pairing is off) counts. `control` counts too while no such token exists: it stands for the person at this machine
+   */
   isLive(tokenId: string | null): boolean {
     const kept = this.#keptOf(tokenId);
     if (kept === undefined) return this.#fixedIds.has(tokenId);
     return this.#byHash.has(kept.body.hash) && !kept.isOver(this.#options.clock.now());
   }
 
+  /** Returns the scopes that a checked identity has now, for work that goes on without it. undefined where it does not count, as `isLive` */
   scopesOf(tokenId: string | null): readonly Scope[] | undefined {
     if (!this.isLive(tokenId)) return undefined;
     if (tokenId === null) return SCOPES;
     return this.#byId.get(tokenId)?.body.scopes ?? ["admin"];
   }
 
+  /** Notes a use of a token that came in before, as each frame of a socket is one. @returns whether it still counts, as `isLive` */
   use(tokenId: string | null): boolean {
     if (!this.isLive(tokenId)) return false;
     const kept = this.#keptOf(tokenId);
@@ -196,6 +229,7 @@ class StoredTokens implements Tokens {
     return true;
   }
 
+  /** Told the id of each token that is revoked, or forgotten after it expired, and waited for. For as long as the tokens live */
   onRevoke(listener: (tokenId: string) => void | Promise<void>): void {
     this.#listeners.push(listener);
   }
@@ -204,6 +238,7 @@ class StoredTokens implements Tokens {
     return [...this.#byId.values()].reverse().map((kept) => kept.toRecord());
   }
 
+  /** @param by default null. @returns false for an unknown id */
   async revoke(id: string, by: Actor | null = null): Promise<boolean> {
     if (!this.#byId.has(id)) await this.#sharing?.requireNew();
     const kept = this.#byId.get(id);
@@ -212,6 +247,7 @@ class StoredTokens implements Tokens {
     return true;
   }
 
+  /** Revokes all stored tokens, and those that are being made. @param by default null. @returns how many were stored */
   async revokeAll(by: Actor | null = null): Promise<number> {
     this.#purges++;
     const all = [...this.#byId.values()];
@@ -222,6 +258,7 @@ class StoredTokens implements Tokens {
     return all.length;
   }
 
+  /** Stored tokens that have not expired, not counting those of the environment and the control file */
   async count(): Promise<number> {
     return this.#byId.size - this.#expired().length;
   }

@@ -1,4 +1,5 @@
 import { CancelError, cancelError } from "./cancel.ts";
+import type { Random } from "./random.ts";
 
 /** A timer that can be cleared before it fires; clearing twice does nothing. */
 export interface Timer {
@@ -100,5 +101,32 @@ export async function withTimeout<T>(
     return await Promise.race([work, clock.sleep(ms, waiting.signal).then(() => undefined, () => undefined)]);
   } finally {
     waiting.abort();
+  }
+}
+
+/** Waits between tries of one thing: each twice as long as the one before, up to a bound. Sleep with a signal, so that a wait can be cancelled. */
+export class Backoff {
+  readonly #bounds: { readonly firstMs: number; readonly mostMs: number };
+  readonly #random: Random | undefined;
+  #nextMs: number;
+
+  /** @param random shortens each wait by up to a half, so that many who try do not come at once. Default: no wait is shortened */
+  constructor(bounds: { readonly firstMs: number; readonly mostMs: number }, random?: Random) {
+    this.#bounds = bounds;
+    this.#random = random;
+    this.#nextMs = bounds.firstMs;
+  }
+
+  /** Returns the next wait, in whole milliseconds. */
+  next(): number {
+    const ms = this.#nextMs;
+    this.#nextMs = Math.min(2 * ms, this.#bounds.mostMs);
+    const [share = 255] = this.#random?.bytes(1) ?? [];
+    return Math.round(ms * (0.5 + share / 510));
+  }
+
+  /** Begins with the shortest wait again, after a success. */
+  reset(): void {
+    this.#nextMs = this.#bounds.firstMs;
   }
 }

@@ -1,4 +1,5 @@
-import type { Clock, Timer } from "../base/clock.ts";
+import type { Clock } from "../base/clock.ts";
+import { Poller } from "../base/poller.ts";
 import type { Logger } from "../base/telemetry/log.ts";
 import { POLL_MS } from "./cluster_news.ts";
 import type { DrainRequest } from "./cluster_records.ts";
@@ -32,52 +33,41 @@ export interface DrainWatchOptions {
  */
 export class DrainWatch {
   readonly #options: DrainWatchOptions;
-  #poll: Timer | undefined = undefined;
+  readonly #poller: Poller;
   #stopListening = () => {};
-  #looking: Promise<void> | undefined = undefined;
-  #isAway = false;
   /** True: the gateway itself ends, also while it is drained. */
   #isStopped = false;
 
   constructor(options: DrainWatchOptions) {
     this.#options = options;
+    this.#poller = new Poller(() => this.#look(), (error) => {
+      options.log.warn("Nobody can drain this gateway: the database does not answer", { error });
+    });
   }
 
   start(): void {
     const { id, ownership, clock } = this.#options;
-    this.#stopListening = ownership.onNote((note) => void (note.kind === "drain" && note.id === id && this.#look()));
-    this.#poll = clock.every(POLL_MS, () => this.#look());
+    this.#stopListening = ownership.onNote((note) =>
+      void (note.kind === "drain" && note.id === id && this.#poller.look())
+    );
+    this.#poller.start(clock, POLL_MS);
   }
 
   /** Ends the waiting. Resolves when a look that is at work has ended. */
   async stop(): Promise<void> {
     this.#isStopped = true;
-    this.#end();
-    await this.#looking;
+    await this.#end();
   }
 
-  #end(): void {
-    this.#poll?.clear();
+  #end(): Promise<void> {
     this.#stopListening();
+    return this.#poller.stop();
   }
 
-  #look(): void {
-    this.#looking ??= this.#lookOnce().finally(() => this.#looking = undefined);
-  }
-
-  async #lookOnce(): Promise<void> {
-    const { id, drains, log } = this.#options;
-    let asked: DrainRequest | undefined;
-    try {
-      asked = (await drains.all()).get(id);
-      this.#isAway = false;
-    } catch (error) {
-      if (!this.#isAway) log.warn("Nobody can drain this gateway: the database does not answer", { error });
-      this.#isAway = true;
-      return;
-    }
+  async #look(): Promise<void> {
+    const asked = (await this.#options.drains.all()).get(this.#options.id);
     if (asked === undefined) return;
-    this.#end();
+    void this.#end();
     void this.#drain(asked);
   }
 

@@ -1,4 +1,5 @@
-import type { Clock, Timer } from "../base/clock.ts";
+import type { Clock } from "../base/clock.ts";
+import { Poller } from "../base/poller.ts";
 import type { Logger } from "../base/telemetry/log.ts";
 import type { Store, Write } from "../storage/store.ts";
 import { readable, readRecord, unlessUnreadable } from "../storage/read_records.ts";
@@ -70,37 +71,38 @@ export class OwnedWork {
   readonly #owned = new Map<string, Owned>();
   /** Gateway and fence in the marks of pieces whose acceptance is under way. */
   readonly #opening = new Map<string, JoinedGateway>();
-  #poll: Timer | undefined = undefined;
-  #looking: Promise<void> | undefined = undefined;
-  #isAway = false;
+  readonly #poller: Poller;
   /** True from `start` to `stop`: outside of that nobody here would do the work. */
   #isStarted = false;
 
   constructor(parts: OwnedWorkParts, kind: WorkKind) {
-    const { store, leases } = parts;
+    const { store, leases, log } = parts;
+    const { collection } = kind;
     this.#parts = parts;
     this.#kind = kind;
     this.#claims = new WorkClaims({
       store,
       leases,
-      collection: kind.collection,
+      collection,
       parse: parseWorkMark,
       toClaimed: (mark) => this.#toClaimed(mark),
+    });
+    this.#poller = new Poller(() => this.#claim(), (error) => {
+      log.error("Work cannot be claimed: the gateway tries again each second", { collection, error });
     });
   }
 
   /** Begins to claim. Resolves after the first look. */
   async start(): Promise<void> {
     this.#isStarted = true;
-    this.#poll ??= this.#parts.clock.every(POLL_MS, () => void this.#look());
-    await this.#look();
+    this.#poller.start(this.#parts.clock, POLL_MS);
+    await this.#poller.look();
   }
 
   /** Ends the claiming, for a shutdown or a drain. The work itself is stopped by whoever does it. */
   async stop(): Promise<void> {
     this.#isStarted = false;
-    this.#poll?.clear();
-    await this.#looking;
+    await this.#poller.stop();
   }
 
   /** Gives back all pieces of this gateway, once none is at work here. */
@@ -173,51 +175,39 @@ export class OwnedWork {
     for (const { lost } of owned) lost.abort(takenOver());
   }
 
-  #look(): Promise<void> {
-    return this.#looking ??= this.#claim().finally(() => this.#looking = undefined);
-  }
-
   async #claim(): Promise<void> {
-    const { lease, log, ownership } = this.#parts;
-    const { room, changed, collection } = this.#kind;
+    const { lease, ownership } = this.#parts;
+    const { room, changed } = this.#kind;
     const own = lease.own();
     if (own === undefined || !lease.mayAct()) return;
     const workspace = ownership.provenWorkspace();
     const isForeign = ({ body }: OpenWork<WorkMark>) => !ownership.mayWorkIn(body.workspace ?? null);
     const foreign: ForeignWork[] = [];
     const over = [...this.#owned].filter(([, { hasEnded }]) => hasEnded).map(([id]) => id);
-    try {
-      const { claimed, own: known } = await this.#claims.claim(own, {
-        isWhole: true,
-        // Work that has waited for this gateway's workspace has a gateway again
-        also: workspace === null ? [] : [waiterOf(workspace)],
-        isKnown: (id) => this.#owned.has(id),
-        hasRoom: (work, count) => count < room() && !isForeign(work),
-        onLeft: (work) => void (isForeign(work) && foreign.push({ ...work, isOwn: false })),
-      });
-      for (const { id, version } of known) {
-        const owned = this.#owned.get(id);
-        if (owned === undefined || owned.version === version) continue;
-        owned.version = version;
-        if (!owned.hasEnded) changed(id, 0);
-      }
-      const left = new Set(known.map(({ id }) => id));
-      for (const id of over) if (!left.has(id) && this.#owned.get(id)?.hasEnded) this.#owned.delete(id);
-      // Others may have fenced the gateway off while it claimed
-      if (lease.own()?.fence !== own.fence) return;
-      for (const work of claimed) {
-        // A workspace may have been lost, or come back, since the look began
-        if (isForeign(work)) foreign.push({ ...work, version: work.version + 1, isOwn: true });
-        else this.#take(work.id, own, { version: work.version + 1 });
-      }
-      await this.#strand(foreign, own);
-      this.#isAway = false;
-    } catch (error) {
-      if (!this.#isAway) {
-        log.error("Work cannot be claimed: the gateway tries again each second", { collection, error });
-      }
-      this.#isAway = true;
+    const { claimed, own: known } = await this.#claims.claim(own, {
+      isWhole: true,
+      // Work that has waited for this gateway's workspace has a gateway again
+      also: workspace === null ? [] : [waiterOf(workspace)],
+      isKnown: (id) => this.#owned.has(id),
+      hasRoom: (work, count) => count < room() && !isForeign(work),
+      onLeft: (work) => void (isForeign(work) && foreign.push({ ...work, isOwn: false })),
+    });
+    for (const { id, version } of known) {
+      const owned = this.#owned.get(id);
+      if (owned === undefined || owned.version === version) continue;
+      owned.version = version;
+      if (!owned.hasEnded) changed(id, 0);
     }
+    const left = new Set(known.map(({ id }) => id));
+    for (const id of over) if (!left.has(id) && this.#owned.get(id)?.hasEnded) this.#owned.delete(id);
+    // Others may have fenced the gateway off while it claimed
+    if (lease.own()?.fence !== own.fence) return;
+    for (const work of claimed) {
+      // A workspace may have been lost, or come back, since the look began
+      if (isForeign(work)) foreign.push({ ...work, version: work.version + 1, isOwn: true });
+      else this.#take(work.id, own, { version: work.version + 1 });
+    }
+    await this.#strand(foreign, own);
   }
 
   /** Claims work whose workspace has no gateway: what was just found and what somebody has changed, and what has waited for too long. */

@@ -1,4 +1,5 @@
-import type { Clock, Timer } from "../base/clock.ts";
+import type { Clock } from "../base/clock.ts";
+import { Poller } from "../base/poller.ts";
 import type { Logger } from "../base/telemetry/log.ts";
 import { POLL_MS } from "./cluster_news.ts";
 import type { GatewayLease } from "./gateway_lease.ts";
@@ -26,28 +27,28 @@ const STALE_MS = 5 * POLL_MS;
 export class Takeovers {
   readonly #options: TakeoversOptions;
   readonly #listeners: (() => void)[] = [];
-  #poll: Timer | undefined = undefined;
-  #looking: Promise<void> | undefined = undefined;
+  readonly #poller: Poller;
   #count = 0;
   #forgetAt = 0;
   #lookedAt = Number.NEGATIVE_INFINITY;
-  #isAway = false;
 
   constructor(options: TakeoversOptions) {
     this.#options = options;
+    this.#poller = new Poller(() => this.#look(), (error) => {
+      options.log.error("Gateways that are gone cannot be looked for: the gateway tries again each second", { error });
+    });
   }
 
   /** Begins to look: at least once a second, so that a lease that has run out is noticed half a lease later at the latest. */
   start(): void {
     const { clock, leaseMs } = this.#options;
     this.#lookedAt = clock.monotonic();
-    this.#poll = clock.every(Math.min(POLL_MS, leaseMs / 2), () => this.#look());
+    this.#poller.start(clock, Math.min(POLL_MS, leaseMs / 2));
   }
 
   /** Ends the looks. Resolves when one that is at work has ended. */
-  async stop(): Promise<void> {
-    this.#poll?.clear();
-    await this.#looking;
+  stop(): Promise<void> {
+    return this.#poller.stop();
   }
 
   /** Calls a function each time that gateways were fenced off, so that nobody owns their work any more. It must not throw. */
@@ -65,30 +66,18 @@ export class Takeovers {
     return this.#options.clock.monotonic() - this.#lookedAt > STALE_MS;
   }
 
-  #look(): void {
-    this.#looking ??= this.#lookOnce().finally(() => this.#looking = undefined);
-  }
-
-  async #lookOnce(): Promise<void> {
+  async #look(): Promise<void> {
     const { leases, lease, clock, log } = this.#options;
     const own = lease.own();
     if (own === undefined || !lease.mayTakeOver()) return;
-    try {
-      const off = await leases.fenceOff(own);
-      this.#lookedAt = clock.monotonic();
-      this.#count += off.length;
-      for (const gateway of off) log.warn("A gateway is gone: its runs are taken over", { gateway });
-      if (off.length > 0) { for (const listener of this.#listeners) listener(); }
-      if (clock.monotonic() >= this.#forgetAt) {
-        this.#forgetAt = clock.monotonic() + FORGET_EVERY_MS;
-        await leases.forgetGone(own);
-      }
-      this.#isAway = false;
-    } catch (error) {
-      if (!this.#isAway) {
-        log.error("Gateways that are gone cannot be looked for: the gateway tries again each second", { error });
-      }
-      this.#isAway = true;
+    const off = await leases.fenceOff(own);
+    this.#lookedAt = clock.monotonic();
+    this.#count += off.length;
+    for (const gateway of off) log.warn("A gateway is gone: its runs are taken over", { gateway });
+    if (off.length > 0) { for (const listener of this.#listeners) listener(); }
+    if (clock.monotonic() >= this.#forgetAt) {
+      this.#forgetAt = clock.monotonic() + FORGET_EVERY_MS;
+      await leases.forgetGone(own);
     }
   }
 }

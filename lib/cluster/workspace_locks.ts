@@ -1,6 +1,6 @@
 import { relative } from "node:path";
 import { CancelError, cancelError } from "../base/cancel.ts";
-import type { Clock } from "../base/clock.ts";
+import { Backoff, type Clock } from "../base/clock.ts";
 import { ToolError } from "../base/errors.ts";
 import { canonicalDigest } from "../base/json.ts";
 import type { Logger } from "../base/telemetry/log.ts";
@@ -32,8 +32,7 @@ interface ChangeLocks {
 
 /** Longest wait for a lock, and the pauses between two tries. Milliseconds */
 const WAIT_MS = 30_000;
-const PAUSE_MS = 50;
-const MAX_PAUSE_MS = 500;
+const PAUSES = { firstMs: 50, mostMs: 500 } as const;
 /** Pause before a lock is given back again that could not be. Milliseconds */
 const AGAIN_MS = 1_000;
 
@@ -89,7 +88,7 @@ export class WorkspaceLocks implements FileLocks {
       if (own !== undefined) return own;
       if (signal.aborted) throw cancelError(signal);
       if (lease.isStopped()) throw new CancelError("shutdown");
-      await clock.sleep(MAX_PAUSE_MS, signal).catch(() => {});
+      await clock.sleep(PAUSES.mostMs, signal).catch(() => {});
     }
   }
 
@@ -98,11 +97,11 @@ export class WorkspaceLocks implements FileLocks {
     const { store, clock, lease } = this.#options;
     const { own } = locks;
     const end = clock.monotonic() + WAIT_MS;
-    for (let pause = PAUSE_MS;; pause = Math.min(2 * pause, MAX_PAUSE_MS)) {
+    for (const backoff = new Backoff(PAUSES);;) {
       const found = await this.#lookAt(locks);
       if ("writes" in found && await store.batch([fenceCheck(own), ...found.writes])) return found.versions;
       if (clock.monotonic() >= end) throw locked("holder" in found ? found.holder : "another one");
-      await clock.sleep(pause, signal).catch(() => {});
+      await clock.sleep(backoff.next(), signal).catch(() => {});
       if (signal.aborted) throw cancelError(signal);
       if (lease.own()?.fence !== own.fence) throw new CancelError("shutdown");
     }

@@ -1,5 +1,6 @@
-import type { Clock, Timer } from "../base/clock.ts";
+import type { Clock } from "../base/clock.ts";
 import { ConfigError } from "../base/errors.ts";
+import { Poller } from "../base/poller.ts";
 import { type ClusterNews, POLL_MS } from "./cluster_news.ts";
 import type { JoinedGateway } from "./leases.ts";
 import { type OtherGateway, WorkspaceMembers, type WorkspaceMembersOptions } from "./workspace_members.ts";
@@ -43,11 +44,7 @@ export class WorkspaceMembership {
   #waitsFor = "it has not looked for the other gateways of the workspace yet";
   /** True: the last look found other gateways of the workspace. */
   #isShared = false;
-  #poll: Timer | undefined = undefined;
-  #looking: Promise<void> | undefined = undefined;
-  #isDue = false;
-  #isStopped = false;
-  #isAway = false;
+  readonly #poller: Poller;
   readonly #settled = Promise.withResolvers<void>();
 
   constructor(options: WorkspaceMembershipOptions) {
@@ -55,6 +52,9 @@ export class WorkspaceMembership {
     this.id = options.workspace.id;
     this.#members = new WorkspaceMembers({ ...options, workspace: this.id });
     this.#record = new WorkspaceRecord(options);
+    this.#poller = new Poller(() => this.#look(), (error) => {
+      options.log.error("The other gateways of the workspace cannot be looked for", { error });
+    });
   }
 
   /** Returns the workspace whose runs this gateway may claim. Null while it has not proven that it has it */
@@ -80,9 +80,8 @@ export class WorkspaceMembership {
    */
   async start(): Promise<void> {
     const { clock } = this.#options;
-    this.#poll = clock.every(POLL_MS, () => this.look());
-    this.look();
-    await this.#looking;
+    this.#poller.start(clock, POLL_MS);
+    await this.#poller.look();
     const waiting = new AbortController();
     for (const ms of [SILENCE_MS, PROOF_WAIT_MS]) {
       if (this.proven() !== null || (ms !== SILENCE_MS && this.#mismatch === undefined)) break;
@@ -95,9 +94,7 @@ export class WorkspaceMembership {
 
   /** Takes the file and the record away. Call it before the lease is given back. Never throws. */
   async stop(): Promise<void> {
-    this.#isStopped = true;
-    this.#poll?.clear();
-    await this.#looking;
+    await this.#poller.stop();
     const { workspace, gateway } = this.#options;
     await workspace.files.remove(gateway);
     await this.#members.remove();
@@ -105,8 +102,7 @@ export class WorkspaceMembership {
 
   /** Looks for other gateways, now or after the look that is at work. */
   look(): void {
-    this.#isDue = true;
-    if (!this.#isStopped) this.#looking ??= this.#look().finally(() => this.#looking = undefined);
+    void this.#poller.look();
   }
 
   /** Tells whether other gateways have this workspace, let in or not: changes of its files then need locks. */
@@ -125,17 +121,11 @@ export class WorkspaceMembership {
   }
 
   async #look(): Promise<void> {
-    const { log } = this.#options;
-    while (this.#isDue && !this.#isStopped) {
-      this.#isDue = false;
-      try {
-        await this.#lookOnce();
-        this.#isAway = false;
-      } catch (error) {
-        if (!this.#isAway) log.error("The other gateways of the workspace cannot be looked for", { error });
-        this.#isAway = true;
-        this.#waitsFor = "the database does not tell which other gateways have the workspace";
-      }
+    try {
+      await this.#lookOnce();
+    } catch (error) {
+      this.#waitsFor = "the database does not tell which other gateways have the workspace";
+      throw error;
     }
   }
 

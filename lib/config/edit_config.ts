@@ -47,9 +47,10 @@ export async function setConfigValue(text: string, key: KeyPath, value: unknown)
  * @throws {ConfigError} the change or its result cannot be used; nothing was written
  */
 export async function changeConfigFile(file: string, edit: (text: string) => Promise<string>): Promise<string> {
-  const text = await edit((await readText(file)) ?? "");
+  const before = await readText(file);
+  const text = await edit(before ?? "");
   await checkConfigText(text, file);
-  await writeAtomically(file, text);
+  if (text !== before) await writeAtomically(file, text);
   return text;
 }
 

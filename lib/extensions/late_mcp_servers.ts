@@ -53,7 +53,7 @@ export class LateMcpServers {
 
   async #load(): Promise<McpServers> {
     const { redactor, opened, ...options } = this.#options;
-    const [{ createMcpServers }, { KnownServers }, { openAcceptedTools }, { ServerSwitches }] = await Promise.all([
+    const [{ McpServers }, { KnownServers }, { openAcceptedTools }, { ServerSwitches }] = await Promise.all([
       import("./mcp/mcp_servers.ts"),
       import("./mcp/server_record.ts"),
       import("./mcp/accepted_tools.ts"),
@@ -62,7 +62,7 @@ export class LateMcpServers {
     const known = await KnownServers.read(options);
     const disabled = await new ServerSwitches(options).disabled();
     const accepted = await openAcceptedTools(options);
-    const servers = createMcpServers({ ...options, accepted, redact: redactor.part, disabled, known });
+    const servers = new McpServers({ ...options, accepted, redact: redactor.part, disabled, known });
     return opened.own(servers, (open) => open.close());
   }
 }

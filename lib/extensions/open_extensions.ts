@@ -174,8 +174,8 @@ const NO_SKILLS: SkillOffer = { prompt: "", isAny: false };
 /** Leaves the skills for their first use. */
 function openSkills({ opened, ...options }: ExtensionsOptions): LateSkills {
   const load = lazily(async () => {
-    const { createSkills } = await import("./skills/skills.ts");
-    return await createSkills(options);
+    const { Skills } = await import("./skills/skills.ts");
+    return await Skills.open(options);
   });
   opened.own(load, closeMade);
   let lookedAt = -Infinity;

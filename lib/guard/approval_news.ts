@@ -1,5 +1,6 @@
-import type { Clock, Timer } from "../base/clock.ts";
+import type { Clock } from "../base/clock.ts";
 import { createKeyedNotifier, type Listening } from "../base/keyed_queues.ts";
+import { Poller } from "../base/poller.ts";
 import type { Logger } from "../base/telemetry/log.ts";
 import type { RunOwnership } from "../cluster/run_ownership.ts";
 import { isStorageAway, scanAll } from "../storage/read_records.ts";
@@ -30,8 +31,7 @@ export class ApprovalNews {
   readonly #notifier = createKeyedNotifier();
   /** Number of waits by approval id, in a cluster. */
   readonly #waits = new Map<string, number>();
-  #timer: Timer | undefined = undefined;
-  #isLooking = false;
+  readonly #poller = new Poller(() => this.#look());
 
   constructor(options: ApprovalNewsOptions) {
     this.#options = options;
@@ -42,8 +42,8 @@ export class ApprovalNews {
   listen(id: string, signal: AbortSignal): Listening {
     const listening = this.#notifier.listen(id, signal);
     if (this.#options.cluster === undefined) return listening;
+    if (this.#waits.size === 0) this.#poller.start(this.#options.clock, POLL_MS);
     this.#waits.set(id, (this.#waits.get(id) ?? 0) + 1);
-    this.#timer ??= this.#options.clock.every(POLL_MS, () => void this.#look());
     let isStopped = false;
     return {
       ...listening,
@@ -65,14 +65,10 @@ export class ApprovalNews {
     const left = (this.#waits.get(id) ?? 1) - 1;
     if (left > 0) this.#waits.set(id, left);
     else this.#waits.delete(id);
-    if (this.#waits.size > 0) return;
-    this.#timer?.clear();
-    this.#timer = undefined;
+    if (this.#waits.size === 0) void this.#poller.stop();
   }
 
   async #look(): Promise<void> {
-    if (this.#isLooking) return;
-    this.#isLooking = true;
     try {
       const { store, collection } = this.#options;
       const settled = new Set(this.#waits.keys());
@@ -81,8 +77,6 @@ export class ApprovalNews {
     } catch (error) {
       if (isStorageAway(error)) return;
       this.#options.log.error("Approvals could not be looked at: the gateway tries again in a second", { error });
-    } finally {
-      this.#isLooking = false;
     }
   }
 }

@@ -159,6 +159,8 @@ export interface DecideInput {
   readonly carriesTaint?: boolean | undefined;
   /** Set when the run has read each address of the call, letter by letter. Default false */
   readonly hasReadUrls?: boolean | undefined;
+  /** Paths that words of its commands may name, which rules that deny or ask go by. Default: none */
+  readonly named?: readonly Required<Pick<CallPart, "command" | "path" | "named">>[] | undefined;
 }
 
 /**
@@ -170,8 +172,9 @@ export interface DecideInput {
  * Source: docs/design/policy.md "Autonomy"
  */
 export function decide(input: DecideInput): Decision {
-  const denyRules = denyRulesFor(input);
-  return denied(input.tool, denyRules) ?? decideByLevel(input, denyRules);
+  const verdicts = settleParts(input);
+  const denyRules = denyRulesFor(input, verdicts);
+  return denied(input.tool, denyRules) ?? decideByLevel(input, { denyRules, verdicts });
 }
 
 /** Returns the denial, or undefined when no rule denies. All rules that deny must be lifted, so all of their edits are named at once. */
@@ -192,7 +195,10 @@ function denied(tool: string, denyRules: readonly DenyRule[]): Decision | undefi
   };
 }
 
-function decideByLevel(input: DecideInput, denyRules: readonly DenyRule[]): Decision {
+function decideByLevel(
+  input: DecideInput,
+  { denyRules, verdicts }: { readonly denyRules: readonly DenyRule[]; readonly verdicts: Verdicts },
+): Decision {
   const { tool, access, effects, autonomy } = input;
   // An unknown level is denied by a rule, and no rule denied
   const level = parseLevel(autonomy.level) as Level;
@@ -200,11 +206,11 @@ function decideByLevel(input: DecideInput, denyRules: readonly DenyRule[]): Deci
   const says = strictest(accesses.map((each) => LEVEL_TABLE[level][each]));
   const does = `${effectOf(accesses)}${signedIn(effects)}`;
   const isAfterOutside = asksAfterOutside(input, level);
-  const verdicts = settleParts(input);
   const [asking] = verdicts.filter(({ settled }) => settled?.then === "ask");
   const allowing = verdicts.find(({ isAllowed }) => isAllowed);
-  const missing = verdicts.filter((each) => !each.isAllowed && !(allowing !== undefined && isFree(each, effects)))
-    .map(({ part }) => part.tool);
+  const missing = verdicts.filter((each) =>
+    !each.isAllowed && each.part.named === undefined && !(allowing !== undefined && isFree(each, effects))
+  ).map(({ part }) => part.tool);
   const rule = `level:${level}/${access}`;
   const path: readonly RuleStep[] = [...denyRules.filter(({ rule }) => rule !== RULE_LEVEL).map(toPass), {
     rule,
@@ -231,7 +237,14 @@ function decideByLevel(input: DecideInput, denyRules: readonly DenyRule[]): Deci
     const what = FETCHING.has(tool) ? "nothing that it has read names this address" : `the call ${does}`;
     const why = `${readOutside(input)}, and ${what}`;
     const asked: RuleStep = { rule: RULE_OUTSIDE_CONTENT, says: "ask" };
-    return { kind: "ask", reason: toAsk(tool, why, change), rule: asked.rule, path: [...listed, asked], change };
+    const elsewhere = says === "allow"
+      ? `level "${level}" allows it`
+      : allowing !== undefined && missing.length === 0 && whyUnjudged({ access, effects }) === undefined
+      ? reasonOf(allowing, [allowing])
+      : undefined;
+    const narrow = elsewhere && `in a conversation without such content ${elsewhere}, or `;
+    const reason = toAsk(tool, why, change, narrow);
+    return { kind: "ask", reason, rule: asked.rule, path: [...listed, asked], change };
   }
   const unlisted: readonly RuleStep[] = [...listed, { rule: RULE_OUTSIDE_CONTENT, says: "pass" }];
   if (says === "allow") {
@@ -325,15 +338,18 @@ interface Verdict {
   readonly isAllowed: boolean;
 }
 
-function settleParts(input: DecideInput): readonly [Verdict, ...Verdict[]] {
-  const { root, home } = input.workspace;
-  const rules = compileRules(input.autonomy, { root, home });
-  // A call has at least the part of its own tool
-  return partsOf(input).map((part) => ({
+/** Verdicts on the parts of a call, which has at least the part of its own tool. */
+type Verdicts = readonly [Verdict, ...Verdict[]];
+
+function settleParts(input: DecideInput): Verdicts {
+  const { tool, op = null, named = [], autonomy, workspace: { root, home } } = input;
+  const rules = compileRules(autonomy, { root, home });
+  const further = named.map((part): CallPart => ({ tool, op, host: undefined, ...part }));
+  return [...partsOf(input), ...further].map((part) => ({
     part,
     settled: settle(rules, part),
     isAllowed: rules.some(({ then, covers }) => then === "allow" && covers(part)),
-  })) as [Verdict, ...Verdict[]];
+  })) as [Verdict, ...Verdict[]]; // a part of its own tool is among them
 }
 
 /** Tells whether a part of a line writes no file and is free beside what the line runs, such as `cd` or `echo`. */
@@ -446,8 +462,9 @@ function toPass({ rule }: DenyRule): RuleStep {
   return { rule, says: "pass" };
 }
 
-function toAsk(tool: string, why: string, change: readonly string[]): string {
-  return `Cannot call "${tool}" without approval: ${why}; ${toSentence(change)} to allow it without asking`;
+/** Returns the reason of a question. @param narrow way beside the edits, with the `or` between them. Default: none */
+function toAsk(tool: string, why: string, change: readonly string[], narrow = ""): string {
+  return `Cannot call "${tool}" without approval: ${why}; ${narrow}${toSentence(change)} to allow it without asking`;
 }
 
 function toAllow(tool: string, why: string, change: readonly string[]): string {
@@ -467,7 +484,7 @@ export const RULE_LEVEL = "level";
 const MAX_PATH_SHOWN = 200;
 
 /** A rule that can deny a call whatever the lists say. */
-export interface DenyRule {
+interface DenyRule {
   /** Reason of the denial. Undefined when the rule does not deny */
   readonly reason: string | undefined;
   readonly rule: string;
@@ -480,13 +497,13 @@ export interface DenyRule {
 }
 
 /** Returns the deny rules for this call, in the order in which they count. A rule that denies has a reason. Pure: no disk, no clock. */
-export function denyRulesFor(input: DecideInput): readonly DenyRule[] {
-  const written = input.autonomy.rules.length === 0 ? [] : [writtenRule(input)];
+function denyRulesFor(input: DecideInput, verdicts: Verdicts): readonly DenyRule[] {
+  const written = input.autonomy.rules.length === 0 ? [] : [writtenRule(verdicts)];
   return [offRule(input), forbiddenPathRule(input), levelRule(input), ...written];
 }
 
 /** Tells whether a deny rule denies this call. */
-export function denies({ reason }: DenyRule): boolean {
+function denies({ reason }: DenyRule): boolean {
   return reason !== undefined;
 }
 
@@ -511,8 +528,7 @@ function levelRule({ access, effects, autonomy }: DecideInput): DenyRule {
   };
 }
 
-function writtenRule(input: DecideInput): DenyRule {
-  const verdicts = settleParts(input);
+function writtenRule(verdicts: Verdicts): DenyRule {
   const denying = verdicts.find(({ settled }) => settled?.then === "deny");
   const [first] = denying?.settled?.by ?? [];
   if (denying === undefined || first === undefined) return passing("rules");

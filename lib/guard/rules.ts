@@ -23,6 +23,11 @@ export interface CallPart {
   readonly redirects?: "from" | "to" | undefined;
   /** Absolute path. Undefined: the part names none */
   readonly path: string | undefined;
+  /**
+   * Set where `path` is what words of the command may name: a file, a folder that it may look through, or a path in a text that it may run.
+   * No rule that allows goes by it
+   */
+  readonly named?: "file" | "folder" | "text" | undefined;
   /** Host as URLs have it. Undefined: the part names none */
   readonly host: string | undefined;
 }
@@ -137,6 +142,8 @@ export function compileWritten(rule: WrittenRule, places: RulePlaces): Rule {
     change: `remove "${name}" from [[autonomy.rules]]`,
     covers: (part) =>
       matchesText(rule.tool, part.tool) &&
+      (isWide || part.named === undefined) &&
+      (path.length === 0 || part.named === undefined || part.named === "file") &&
       (rule.op === "" || rule.op === part.op) &&
       (command.length === 0 || (part.command !== undefined && fits(part.command))) &&
       // To allow a command says nothing of the file that its output goes to
@@ -147,11 +154,15 @@ export function compileWritten(rule: WrittenRule, places: RulePlaces): Rule {
   };
 }
 
-/** Compiles the question about a command whose unknown words, or whose redirection, may be what a rule denies or asks about. */
+/**
+ * Compiles the question about a command that may be what a rule denies or asks about: by its unknown words, its redirection, a folder that it
+ * may look through, or a text that it may run.
+ */
 function compileUnknown(rule: WrittenRule, places: RulePlaces): readonly Rule[] {
   const [program] = commandOf(rule);
   if (rule.then === "allow" || (program === undefined && rule.path === "")) return [];
-  const named = compileWritten({ ...rule, path: "" }, places);
+  const pathless = compileWritten({ ...rule, path: "" }, places);
+  const pattern = rule.path === "" ? [] : namesOf(rule.path, places).map(foldName);
   const mayBe = ([name = "", ...rest]: readonly string[]) =>
     program !== undefined && [name, ...rest].includes(UNKNOWN_WORD) &&
     (!runsNoOther(name) || matchesText(program.toLowerCase(), name.toLowerCase()));
@@ -161,10 +172,15 @@ function compileUnknown(rule: WrittenRule, places: RulePlaces): readonly Rule[] 
     reason: `the rule "${rule.name}" may mean what shows only when the line runs, so a person is asked about it`,
     change: `remove "${rule.name}" from [[autonomy.rules]]`,
     covers: (part) => {
-      const { tool, command, path, redirects } = part;
+      const { tool, command, path, redirects, named } = part;
       if (!matchesText(rule.tool, tool) || command === undefined) return false;
-      const isUnplaced = rule.path !== "" && redirects !== undefined && path === undefined;
-      return mayBe(command) || (isUnplaced && named.covers(part));
+      const isMeant = rule.path !== "" &&
+        (path === undefined
+          ? redirects !== undefined
+          : named === "folder"
+          ? mayLieBelow(pattern, foldedNames(path))
+          : named === "text" && matchesPath(pattern, foldedNames(path)));
+      return mayBe(command) || (isMeant && pathless.covers(part));
     },
   }];
 }

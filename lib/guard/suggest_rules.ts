@@ -1,4 +1,5 @@
 import { relative, sep } from "node:path";
+import { canonicalDigest } from "../base/json.ts";
 import {
   type CallPart,
   compileRules,
@@ -114,14 +115,17 @@ function pathsOf(place: string): readonly string[] {
   return [names.join("/"), ...(end > 0 ? [[...folders, `*${name.slice(end)}`].join("/")] : []), ...above];
 }
 
-function nameFor({ tool, op, command, path, host }: Pattern, names: Set<string>): string {
+/** Returns a name that says the pattern and ends with a mark of it, so that no other pattern gets the same one another time. */
+function nameFor(pattern: Pattern, names: Set<string>): string {
+  const { tool, op, command, path, host } = pattern;
   const text = [tool, op, command, path, host].join("-").toLowerCase();
-  const plain = text.replace(/[^a-z0-9]+/g, "-").replace(/^-|-$/g, "").slice(0, MAX_NAME) || "rule";
+  const words = text.replace(/[^a-z0-9]+/g, "-").replace(/^-|-$/g, "").slice(0, MAX_WORDS) || "rule";
+  const plain = `${words}-${canonicalDigest(pattern).slice(0, 4)}`;
   let name = plain;
   for (let count = 2; names.has(name); count++) name = `${plain}-${count}`;
   names.add(name);
   return name;
 }
 
-/** With a number behind it, a name has at most 64 characters. */
-const MAX_NAME = 56;
+/** With the mark and a number behind it, a name has at most 64 characters. */
+const MAX_WORDS = 56;

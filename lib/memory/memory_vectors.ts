@@ -1,5 +1,5 @@
 import { CancelError } from "../base/cancel.ts";
-import type { Clock, Timer } from "../base/clock.ts";
+import { Backoff, type Clock, type Timer } from "../base/clock.ts";
 import { ProviderError } from "../base/errors.ts";
 import type { Logger } from "../base/telemetry/log.ts";
 import type { Store, Stored } from "../storage/store.ts";
@@ -50,8 +50,7 @@ export interface MemoryVectors {
 }
 
 const QUERY_MS = 5_000;
-const FIRST_PAUSE_MS = 30_000;
-const MAX_PAUSE_MS = 600_000;
+const PAUSES = { firstMs: 30_000, mostMs: 600_000 } as const;
 /** Records that are looked at in one step of a sweep */
 const PAGE = 200;
 /** Texts of one request */
@@ -77,7 +76,7 @@ class StoredVectors implements MemoryVectors {
   /** Length of the vectors that the model gave last */
   #dimensions: number | undefined;
   #work: Promise<void> | undefined;
-  #pauseMs = 0;
+  readonly #backoff = new Backoff(PAUSES);
   #pause: Timer | undefined;
   /** Set while another gateway looks through the memories. It may fail, so this one looks again later. */
   #elsewhere: Timer | undefined;
@@ -140,14 +139,14 @@ class StoredVectors implements MemoryVectors {
   }
 
   #rest(isDone: boolean): void {
-    this.#pauseMs = isDone ? 0 : Math.min(MAX_PAUSE_MS, Math.max(FIRST_PAUSE_MS, this.#pauseMs * 2));
+    if (isDone) this.#backoff.reset();
     const goOn = () => {
       this.#work = undefined;
       const isDue = this.#swept === undefined && this.#elsewhere === undefined;
       if (isDue || this.#waiting.size > 0) this.#wake();
     };
     if (isDone || this.#closing.signal.aborted) goOn();
-    else this.#pause = this.#options.clock.after(this.#pauseMs, goOn);
+    else this.#pause = this.#options.clock.after(this.#backoff.next(), goOn);
   }
 
   /** Computes what is missing. Returns false when the model could not be asked. Never throws. */
@@ -184,7 +183,7 @@ class StoredVectors implements MemoryVectors {
     if (await alone(() => this.#sweep(embedder))) return;
     this.#swept = undefined;
     for (const key of waiting) this.#waiting.add(key);
-    this.#elsewhere = clock.after(FIRST_PAUSE_MS, () => {
+    this.#elsewhere = clock.after(PAUSES.firstMs, () => {
       this.#elsewhere = undefined;
       this.#wake();
     });

@@ -1,5 +1,5 @@
 import { CancelError, cancelError } from "../base/cancel.ts";
-import type { Clock } from "../base/clock.ts";
+import { Backoff, type Clock } from "../base/clock.ts";
 import { ProviderError } from "../base/errors.ts";
 import type { Random } from "../base/random.ts";
 import type { ProviderEvent } from "../base/records/provider_event.ts";
@@ -42,8 +42,7 @@ export interface RetryOptions {
   readonly modelNames?: (() => Promise<readonly string[]>) | undefined;
 }
 
-const FIRST_PAUSE_MS = 500;
-const MAX_PAUSE_MS = 8_000;
+const PAUSES = { firstMs: 500, mostMs: 8_000 } as const;
 /** Longest Retry-After that is waited for. The client gets a longer one instead */
 const MAX_RETRY_AFTER_SECONDS = 30;
 
@@ -88,6 +87,7 @@ class RetryStream implements AsyncIterableIterator<readonly ProviderEvent[], und
   /** Model at that attempt's provider; undefined: the request's own */
   #model: string | undefined = undefined;
   #retries = 0;
+  #backoff: Backoff | undefined = undefined;
   #startedAt = 0;
   /** Events were given to the reader: from here on nothing is tried again */
   #given = false;
@@ -190,6 +190,7 @@ class RetryStream implements AsyncIterableIterator<readonly ProviderEvent[], und
     this.#ended = false;
     this.#place++;
     this.#retries = 0;
+    this.#backoff = undefined;
     const model = `${name}/${this.#model ?? this.#call.request.model}`;
     this.#report("provider_fallback", `${failure.message}; asking provider "${name}" instead`, model);
   }
@@ -214,11 +215,9 @@ class RetryStream implements AsyncIterableIterator<readonly ProviderEvent[], und
   /** @returns undefined when this provider is not to be asked again */
   #pauseOf({ retryable, retryAfterSeconds }: ProviderError): number | undefined {
     if (!retryable || this.#retries >= this.#attempt.maxRetries) return undefined;
-    if (retryAfterSeconds !== undefined) {
-      return retryAfterSeconds <= MAX_RETRY_AFTER_SECONDS ? retryAfterSeconds * 1000 : undefined;
-    }
-    const [byte = 0] = this.#call.options.random.bytes(1);
-    return Math.round(Math.min(FIRST_PAUSE_MS * 2 ** this.#retries, MAX_PAUSE_MS) * (1 - byte / 512));
+    const pauseMs = (this.#backoff ??= new Backoff(PAUSES, this.#call.options.random)).next();
+    if (retryAfterSeconds === undefined) return pauseMs;
+    return retryAfterSeconds <= MAX_RETRY_AFTER_SECONDS ? retryAfterSeconds * 1000 : undefined;
   }
 
   #report(code: string, message: string, model?: string): void {

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { join } from "node:path";
 import { test } from "node:test";
 import { createPairing } from "../../lib/access/pairing.ts";
-import { createTokens } from "../../lib/access/tokens.ts";
+import { Tokens } from "../../lib/access/tokens.ts";
 import { HttpError } from "../../lib/base/errors.ts";
 import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
 import { openSqliteStore } from "../../lib/storage/open_sqlite_store.ts";
@@ -14,7 +14,7 @@ import { withTemporaryFolder } from "../support/temporary_folder.ts";
 async function setUp(store: Store = createMemoryStore()) {
   const clock = createFakeClock();
   const random = createSeededRandom();
-  const tokens = await createTokens({ store, clock, random });
+  const tokens = await Tokens.open({ store, clock, random });
   const restart = () => createPairing({ store, clock, random, tokens, ttlSeconds: () => 3600 });
   return { store, clock, tokens, restart, pairing: restart() };
 }

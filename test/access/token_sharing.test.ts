@@ -5,7 +5,7 @@ import { createSharedTickets, WS_TICKETS } from "../../lib/access/shared_tickets
 import type { Identity } from "../../lib/access/identity.ts";
 import { TOKEN_CHANGES } from "../../lib/access/token_sharing.ts";
 import { TOKENS } from "../../lib/access/stored_token.ts";
-import { createTokens } from "../../lib/access/tokens.ts";
+import { Tokens } from "../../lib/access/tokens.ts";
 import { HttpError } from "../../lib/base/errors.ts";
 import type { Actor } from "../../lib/base/records/caller.ts";
 import { createSharedDatabase } from "../support/clustered.ts";
@@ -28,7 +28,7 @@ function createGateways() {
     const link = database.link();
     const random = createSeededRandom(++seed);
     const gateway = `gw_${seed}`;
-    const tokens = await createTokens({
+    const tokens = await Tokens.open({
       ...{ store: link.store, clock, random, ...more },
       cluster: {
         gateway,

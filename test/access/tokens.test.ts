@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { test } from "node:test";
 import { SCOPES } from "../../lib/base/records/caller.ts";
-import { createTokens } from "../../lib/access/tokens.ts";
+import { Tokens } from "../../lib/access/tokens.ts";
 import type { RecordAccess } from "../../lib/access/identity.ts";
 import { ConfigError, HttpError } from "../../lib/base/errors.ts";
 import { createLogger } from "../../lib/base/telemetry/log.ts";
@@ -14,7 +14,7 @@ import { createSeededRandom } from "../support/seeded_random.ts";
 
 function setUp(store: Store = createMemoryStore(), clock: FakeClock = createFakeClock()) {
   const random = createSeededRandom();
-  return { store, clock, random, tokens: () => createTokens({ store, clock, random }) };
+  return { store, clock, random, tokens: () => Tokens.open({ store, clock, random }) };
 }
 
 const isRefused = (code: string, status: number, param?: string) => (error: unknown) =>
@@ -199,7 +199,7 @@ test("when the store cannot forget a token it is refused all the same, and can b
     ...store,
     batch: (writes) => broken ? Promise.reject(new Error("disk full")) : store.batch(writes),
   };
-  const all = await createTokens({ store: flaky, clock, random });
+  const all = await Tokens.open({ store: flaky, clock, random });
   const { token, record } = await all.issue({ scopes: ["chat"], label: "x" });
   broken = true;
   await assert.rejects(all.revoke(record.id), /disk full/);
@@ -254,7 +254,7 @@ test("revokeAll() also ends a token that is being made in that moment", async ()
 
 test("an identity is live until its token is revoked or expires, and listeners are told", async () => {
   const { store, clock, random } = setUp();
-  const all = await createTokens({ store, clock, random, envToken: "from-the-environment" });
+  const all = await Tokens.open({ store, clock, random, envToken: "from-the-environment" });
   const told: string[] = [];
   all.onRevoke((id) => void told.push(id));
   const { record: kept } = await all.issue({ scopes: ["chat"], label: "kept" });
@@ -292,7 +292,7 @@ test("the last use is written at most once a minute, and a failure to write it h
       return broken ? Promise.reject(new Error("disk full")) : store.putIfVersion(...args);
     },
   };
-  const all = await createTokens({ store: counting, clock, random, log });
+  const all = await Tokens.open({ store: counting, clock, random, log });
   const { token } = await all.issue({ scopes: ["chat"], label: "x" });
   for (let second = 0; second < 180; second++) {
     assert.ok(all.verify(token));
@@ -308,30 +308,30 @@ test("the last use is written at most once a minute, and a failure to write it h
 
 test("the tokens of the environment and the control file are admins beside the stored ones", async () => {
   const { store, clock, random } = setUp();
-  const all = await createTokens({ store, clock, random, envToken: "from-env", controlToken: "from-file" });
+  const all = await Tokens.open({ store, clock, random, envToken: "from-env", controlToken: "from-file" });
   assert.deepEqual(all.verify("from-env"), { tokenId: "env", scopes: ["admin"] });
   assert.deepEqual([await all.count(), await all.list()], [0, []]);
   assert.equal(await all.revokeAll(), 0);
   assert.ok(all.verify("from-env"));
-  const empty = await createTokens({ store, clock, random, envToken: "" });
+  const empty = await Tokens.open({ store, clock, random, envToken: "" });
   assert.equal(empty.verify(""), undefined);
 });
 
 test("a token of the environment may have 512 characters; a longer one, which no request could present, is refused", async () => {
   const { store, clock, random } = setUp();
   const longest = "x".repeat(512);
-  const tokens = await createTokens({ store, clock, random, envToken: longest });
+  const tokens = await Tokens.open({ store, clock, random, envToken: longest });
   assert.equal(tokens.verify(longest)?.tokenId, "env");
   assert.equal(tokens.verify(`${longest}x`), undefined);
   await assert.rejects(
-    createTokens({ store, clock, random, envToken: `${longest}x` }),
+    Tokens.open({ store, clock, random, envToken: `${longest}x` }),
     (error) => error instanceof ConfigError && /Cannot use POSTERN_TOKEN/.test(error.message),
   );
 });
 
 test("the control token counts from a loopback peer only", async () => {
   const { store, clock, random } = setUp();
-  const all = await createTokens({ store, clock, random, controlToken: "from-file" });
+  const all = await Tokens.open({ store, clock, random, controlToken: "from-file" });
   assert.deepEqual(all.verify("from-file", "loopback"), { tokenId: "control", scopes: ["admin"] });
   assert.equal(all.verify("from-file", "other"), undefined);
   assert.equal(all.verify("from-file"), undefined);
@@ -374,7 +374,7 @@ test("a token whose record cannot be written is not issued, and one whose revoca
   let fails = true;
   const record: RecordAccess = (_change, writes) =>
     fails ? Promise.reject(new Error("The disk is full")) : store.batch(writes);
-  const tokens = await createTokens({ store, clock, random, record });
+  const tokens = await Tokens.open({ store, clock, random, record });
   await assert.rejects(tokens.issue({ scopes: ["admin"], label: "" }), /disk is full/);
   assert.deepEqual([await store.count("tokens"), (await tokens.list()).length], [0, 0]);
   fails = false;

@@ -1,7 +1,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { systemClock } from "../../lib/base/clock.ts";
 import { HttpError } from "../../lib/base/errors.ts";
+import { createOpenedList } from "../../lib/base/opened_list.ts";
 import { createRedactor } from "../../lib/base/redact.ts";
+import { createTelemetry } from "../../lib/base/telemetry/create_telemetry.ts";
 import { createLogger, createRecentLog, type LogRecord, RECENT_LINES } from "../../lib/base/telemetry/log.ts";
 
 const SECRET = "canary-0123456789";
@@ -24,6 +27,25 @@ test("a child logger adds its fields, and the level filters", () => {
     message: "Hello",
     fields: { request_id: "req_1", run_id: "run_1" },
   }]);
+});
+
+test("a line of a gateway names the program as its reader types it, in the log and in what is kept of it", async () => {
+  const records: LogRecord[] = [];
+  const opened = createOpenedList();
+  const telemetry = createTelemetry({
+    clock: systemClock,
+    version: "1",
+    level: () => "info",
+    sink: (record) => void records.push(record),
+    secrets: [],
+    opened,
+    programName: "npx postern",
+  });
+  telemetry.log.error("The audit was changed: run postern audit verify", { file: "postern.toml" });
+  await opened.close();
+  assert.deepEqual(records.map(({ message }) => message), ["The audit was changed: run npx postern audit verify"]);
+  const { lines: [kept] } = telemetry.recentLog.list({ sinceSeq: 0, beforeSeq: Infinity, level: "info", limit: 1 });
+  assert.equal(kept?.message, records[0]?.message);
 });
 
 test("a known secret reaches no line: not in messages, nested fields, errors or their causes", () => {

@@ -1,5 +1,5 @@
 /** Prints the cost of what every request pays for access, in nanoseconds: `node test/bench/access.bench.ts`. */
-import { createTokens } from "../../lib/access/tokens.ts";
+import { Tokens } from "../../lib/access/tokens.ts";
 import { slidingWindow } from "../../lib/access/sliding_window.ts";
 import { systemClock } from "../../lib/base/clock.ts";
 import { createSystemRandom } from "../../lib/base/random.ts";
@@ -19,7 +19,7 @@ function measure(name: string, operation: (index: number) => void): void {
   console.log(`${name.padEnd(44)} ${median(rounds).toFixed(0).padStart(6)} ns/op`);
 }
 
-const tokens = await createTokens({ store: createMemoryStore(), clock: systemClock, random: createSystemRandom() });
+const tokens = await Tokens.open({ store: createMemoryStore(), clock: systemClock, random: createSystemRandom() });
 const issued: string[] = [];
 for (let index = 0; index < 100; index++) issued.push((await tokens.issue({ scopes: ["chat"], label: "" })).token);
 // As a header gives it: a fresh string each time

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { join } from "node:path";
 import { before, describe, test } from "node:test";
+import { comparePicture } from "../pictures/picture.ts";
 import { loadsUntilHealth } from "../support/loads_until_health.ts";
 import { PROJECT_ROOT } from "../support/source_files.ts";
 
@@ -64,6 +65,8 @@ describe("a start with the offline provider", { skip: ON_DENO && "Deno has no ho
   test("it loads these packages and no other", () => {
     assert.deepEqual(packages, PACKAGES);
   });
+
+  test("start_modules.txt shows its modules", () => comparePicture("start_modules.txt", own.toSorted()));
 
   test("it leaves to the first use what /health does not need", () => {
     assert.deepEqual(own.filter((file) => LATER.some((place) => file.startsWith(place))), []);

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { readdirSync, readFileSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { PROJECT_ROOT, sourceFiles } from "../support/source_files.ts";
@@ -78,11 +78,38 @@ test("CONTRIBUTING has a line for each folder, and no line for a folder that is 
   // A folder of the source and the folder of its tests share a line
   const lines = [...read("CONTRIBUTING.md").matchAll(/^\| ((?:`[\w/]+\/`(?:, )?)+) \| \S.{5,} \|$/gm)];
   const map = lines.flatMap(([, names = ""]) => names.replaceAll("`", "").split(", "));
-  // Folders inside an example or a document need no line
-  const needed = folders.filter((folder) => !/^(fixtures|docs)\/./.test(folder));
+  // Folders inside an example, a document or the templates of a plugin need no line
+  const needed = folders.filter((folder) => !/^(fixtures|docs|lib\/extensions\/plugins\/scaffolds)\/./.test(folder));
   assert.deepEqual(needed.filter((folder) => !map.includes(folder)), [], "no line in the map");
   assert.deepEqual(map.filter((folder) => !folders.includes(folder)), [], "no such folder");
   assert.deepEqual(map.filter((folder, at) => map.indexOf(folder) !== at), [], "two lines");
+});
+
+test("dependencies.md has a row for each package of package.json, and no row for another", () => {
+  const text = CHAPTERS.get("dependencies.md") ?? "";
+  const rowsBetween = (from: string, to: string) =>
+    text.slice(text.indexOf(from), text.indexOf(to)).split("\n").filter((line) => line.startsWith("| "));
+  const packagesOf = (rows: readonly string[]) =>
+    rows.flatMap((row) => [...(row.split(" | ")[0] ?? "").matchAll(/`([^`]+)`/g)].map(([, name = ""]) => name))
+      .filter((name) => !name.startsWith("node:")).sort();
+  const { dependencies, peerDependencies, devDependencies } = JSON.parse(read("package.json"));
+  const users = Object.keys({ ...dependencies, ...peerDependencies });
+  const used = rowsBetween("## Packages in use", "A document goes through");
+  assert.deepEqual(packagesOf(used), users.sort());
+  assert.deepEqual(
+    packagesOf(used.filter((row) => /optional peers?:/.test(row))),
+    Object.keys(peerDependencies).sort(),
+  );
+  const tests = Object.keys(devDependencies).filter((name) => !users.includes(name) && !name.startsWith("@types/"));
+  assert.deepEqual(packagesOf(rowsBetween("For tests and builds only", "## Written by hand")), tests.sort());
+});
+
+test("what dependencies.md calls written by hand is where it says", () => {
+  const text = CHAPTERS.get("dependencies.md") ?? "";
+  const part = text.slice(text.indexOf("## Written by hand"), text.indexOf("## Main content of pages"));
+  const places = [...part.matchAll(/^\| [^|]+ \| `([^`]+)` \|/gm)].map(([, place = ""]) => place);
+  assert.ok(places.length > 20, "the table is found");
+  assert.deepEqual(places.filter((place) => !existsSync(join(PROJECT_ROOT, place))), []);
 });
 
 test("the changelog has one line for each thing, in full sentences that stand once", () => {

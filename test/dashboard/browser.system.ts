@@ -291,6 +291,20 @@ describe("the dashboard in Chromium", { skip: NO_PAGE_TEST }, () => {
     await page.locator("#approvals-count").waitFor({ state: "hidden" });
   });
 
+  test("where more calls wait than are shown, that is said", async () => {
+    for (let number = 0; number < 101; number++) gateway.ask();
+    await openPaired();
+    await page.locator("#approvals-count").getByText("100+").waitFor();
+    await page.click("nav a[href='#approvals']");
+    await page.getByText("More than 100 calls wait for your answer. These are the newest").waitFor();
+  });
+
+  test("a reply of more marks than an element takes parts is shown to its end", async () => {
+    await openPaired();
+    await ask("many marks");
+    await page.locator(".turns .prose").getByText("The end.").waitFor();
+  });
+
   test("what cannot be seen is spelled out, a long input scrolls, and one that is cut says so", async () => {
     const hidden = "a\u202etxt.\u200bz\u2028b";
     gateway.ask({

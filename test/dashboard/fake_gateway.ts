@@ -146,8 +146,10 @@ export async function startFakeGateway(options: FakeGatewayOptions = {}): Promis
     }
     if (path === "/v1/tools") return send(response, 200, list(TOOLS));
     if (path === "/v1/approvals") {
-      const only = new URL(request.url ?? "/", "http://gateway.test").searchParams.get("status");
-      return send(response, 200, list(approvals.filter(({ status }) => only === null || status === only)));
+      const query = new URL(request.url ?? "/", "http://gateway.test").searchParams;
+      const [only, limit] = [query.get("status"), Number(query.get("limit") ?? 50)];
+      const found = approvals.filter(({ status }) => only === null || status === only);
+      return send(response, 200, { ...list(found.slice(0, limit)), has_more: found.length > limit });
     }
     if (path === "/v1/approval-rules") return send(response, 200, list(rules));
     if (path.startsWith("/v1/approval-rules/")) {
@@ -292,6 +294,7 @@ async function answer(socket: WebSocket, text: string, released: Promise<void>):
     await released;
     event(socket, { type: "approval_answered", approval_id: "apr_1", decision: "approve", by: null });
   }
+  if (text === "many marks") event(socket, { type: "text_delta", delta: `${"\\!".repeat(300_000)}\n\nThe end.\n\n` });
   event(socket, { type: "text_delta", delta: "The **README** says: <img src=x onerror=alert(1)> water " });
   if (text.startsWith("slow")) await released;
   event(socket, {

@@ -31,7 +31,7 @@ describe("the dashboard's card of workspace instructions in Chromium", { skip: N
         await page.click("nav a[href='#skills']");
         await shows("AGENTS.md: changed.");
         assert.match(await body.locator("pre").innerText(), /\+\s*Send keys\./);
-        await page.getByRole("button", { name: "Take the trust back" }).click();
+        await page.getByRole("button", { name: "Stop trusting" }).click();
         await shows("AGENTS.md: untrusted.");
       });
     }));

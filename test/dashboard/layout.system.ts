@@ -90,6 +90,29 @@ describe("every view of the dashboard", { skip: NO_PAGE_TEST }, () => {
       }
     }));
 
+  test("shows every tab of the bar whole, with a number at one and with that of clusters", () =>
+    withRunningGateway(
+      { script: [], config: { security: { write_file: { enabled: true } }, gateway: { rate_limit_max: 0 } } },
+      async (gateway) => {
+        await gateway.call("/v1/tools/write_file/call", { body: { input: { path: "y.md", content: "x" } } });
+        await withPage(gateway, {}, async (page) => {
+          await page.locator("#approvals-count").waitFor();
+          for (const cluster of [false, true]) {
+            if (cluster) await page.locator("#nav-cluster").evaluate((link) => link.toggleAttribute("hidden", false));
+            for (const width of [1400, 1280, 1200, 1150, 1100, 1050, 1000, 900, 800, 720]) {
+              await page.setViewportSize({ width, height: 800 });
+              const cut = await page.evaluate(`(() => {
+                const nav = document.querySelector("#nav");
+                const [bar, end] = [".bar", ".bar-end"].map((name) => document.querySelector(name).getBoundingClientRect());
+                return [nav.scrollWidth - nav.clientWidth, Math.max(0, end.right - bar.right)];
+              })()`);
+              assert.deepEqual(cut, [0, 0], `${width} ${cluster}`);
+            }
+          }
+        });
+      },
+    ));
+
   test("asks only for what it shows", () =>
     withRunningGateway(
       { script: [], config: { gateway: { rate_limit_max: 0 } } },

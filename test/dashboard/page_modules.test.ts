@@ -96,6 +96,16 @@ describe("markdown_blocks.js", () => {
     assert.deepEqual(kinds("- a\n\n- b\n\n1. c\n* * *\n-"), ["list", "list", "rule", "list"]);
   });
 
+  test("reads texts of any length, and shows what is behind 20,000 lines as it is written", () => {
+    for (const line of ["- a\n", "a\n", "\n", "> \n", "- a\n\n\n", "| a |\n| - |\n"]) {
+      const text = line.repeat(400_000);
+      const blocks = toBlocks(`- item\n${text}- last`);
+      const rest = blocks.at(-1);
+      assert.equal(rest.kind, "code", line);
+      assert.ok(rest.text.endsWith("- last") && blocks.length <= 20_001, line);
+    }
+  });
+
   test("reads quotes, and tables with their alignment and cells that hold a bar", () => {
     const [quote] = toBlocks("> # Title\n> said\n>\n> > deeper");
     assert.deepEqual(quote.blocks.map(({ kind }: { kind: string }) => kind), ["heading", "paragraph", "quote"]);

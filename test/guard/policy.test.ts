@@ -13,6 +13,7 @@ import {
   LEVELS,
   parseLevel,
 } from "../../lib/guard/policy.ts";
+import { compileRules } from "../../lib/guard/rules.ts";
 
 const ACCESSES: readonly Access[] = ["read", "state", "write", "network"];
 const WORKSPACE = {
@@ -427,6 +428,26 @@ test("a question after content from outside names the origin and every edit that
   assert.doesNotMatch(ask({ always_ask: ["shell"] }).reason, /outside/);
 });
 
+test("a question after content from outside names the rule that lets the call through where there is none", () => {
+  const rule = {
+    name: "tests",
+    tool: "shell",
+    op: "",
+    command: "npm test *",
+    path: "",
+    host: "",
+    then: "allow",
+  } as const;
+  const call = { taint: TAINT, effects: { command: ["npm", "test"] } };
+  const way = (start: string) =>
+    `; in a conversation without such content ${start}, or set [autonomy] after_outside_content`;
+  assert.ok(ask({ ...call, rules: [rule] }).reason.includes(way('the rule "tests" allows it')));
+  assert.ok(ask({ ...call, auto_approve: ["shell"] }).reason.includes(way("[autonomy] auto_approve names it")));
+  const full = { ...call, level: "full", after_outside_content: "ask" } as const;
+  assert.ok(ask(full).reason.includes(way('level "full" allows it')));
+  assert.doesNotMatch(ask(call).reason, /in a conversation/, "nothing lets it through anywhere");
+});
+
 test("a page that is handed over asks at each level, and no list or answer stands for the person", () => {
   for (const level of ["read_only", "supervised", "full"] as const) {
     const effects = { handoff: "Solve the puzzle" };
@@ -472,4 +493,27 @@ test("no list turns a deny into anything else, and no write passes for a read", 
     }),
     { numRuns: 200 },
   );
+});
+
+test("the list of rules is compiled once for a decision", () => {
+  for (const then of ["deny", "ask", "allow"] as const) {
+    let looks = 0;
+    const rule = { name: "it", tool: "shell", op: "", command: "ls *", host: "", then };
+    const counted = {
+      ...rule,
+      get path() {
+        looks++;
+        return "";
+      },
+    };
+    const once = () => {
+      looks = 0;
+      ask({ rules: [counted] });
+      return looks;
+    };
+    const compiled = once();
+    looks = 0;
+    compileRules({ rules: [counted], auto_approve: [], always_ask: [] }, { root: "/w", home: "/h" });
+    assert.equal(compiled, looks, then);
+  }
 });

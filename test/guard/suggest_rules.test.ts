@@ -66,8 +66,12 @@ test("names are those of the patterns, and not of another rule", () => {
       ...PLACES,
       settings: { ...NONE, rules: taken.map((name) => ({ ...rule, name })) },
     }).map(({ rule: { name } }) => name);
-  assert.deepEqual(names([]), ["shell-npm-test"]);
-  assert.deepEqual(names(["shell-npm-test", "shell-npm-test-2"]), ["shell-npm-test-3"]);
+  assert.deepEqual(names([]), ["shell-npm-test-e444"]);
+  const wider = [command("npm test a"), command("npm test b")];
+  const [suggested] = suggestRules({ approved: wider, denied: [] }, { ...PLACES, settings: NONE });
+  assert.equal(suggested?.rule.command, "npm test *");
+  assert.match(suggested?.rule.name ?? "", /^shell-npm-test-(?!e444)[0-9a-f]{4}$/, "a wider one has another name");
+  assert.deepEqual(names(["shell-npm-test-e444", "shell-npm-test-e444-2"]), ["shell-npm-test-e444-3"]);
 });
 
 test("what rules decide already is not proposed again", () => {

@@ -12,7 +12,7 @@ import {
   symlinkSync,
   writeFileSync,
 } from "node:fs";
-import { dirname, join, sep } from "node:path";
+import { dirname, join, relative, sep } from "node:path";
 import process from "node:process";
 import { test } from "node:test";
 import { pathToFileURL } from "node:url";
@@ -128,6 +128,25 @@ test("the package has the licences of the packages that stand in its files, and 
     assert.deepEqual(code.filter((text) => text.includes(`from '${name}`)), []);
   }
 });
+
+test("the package writes new plugins as the sources do", () =>
+  withWorld(async (world) => {
+    const { SCAFFOLD_KINDS, writeScaffold } = await import("../../lib/extensions/plugins/write_scaffold.ts");
+    const [command = "", ...options] = RUN;
+    const filesOf = (folder: string) =>
+      readdirSync(folder, { recursive: true, withFileTypes: true }).filter((entry) => entry.isFile())
+        .map((entry) => join(entry.parentPath, entry.name))
+        .map((file) => [relative(folder, file), readFileSync(file, "utf8")]).sort();
+    const [cwd, sources] = [await world.folder(), await world.folder()];
+    for (const kind of SCAFFOLD_KINDS) {
+      const cli = [...options, join(built, "cli/main.js"), "plugin", "new", "--id", kind, "--scaffold", kind];
+      const { status, stderr } = spawnSync(command, cli, { cwd, encoding: "utf8" });
+      assert.equal(status, 0, stderr);
+      await writeScaffold({ id: kind, kind, folder: join(sources, kind) });
+    }
+    assert.ok(filesOf(cwd).length > 20, "the files are found");
+    assert.deepEqual(filesOf(cwd), filesOf(sources));
+  }));
 
 test("the command line runs from the package", () => {
   const [command = "", ...options] = RUN;

@@ -13,7 +13,7 @@ import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
-import { createTokens } from "../../lib/access/tokens.ts";
+import { Tokens } from "../../lib/access/tokens.ts";
 import { ConfigError } from "../../lib/base/errors.ts";
 import { createMemory } from "../../lib/memory/memory.ts";
 import { createPlans } from "../../lib/memory/plans.ts";
@@ -186,7 +186,7 @@ test("a database of each released version opens and keeps what it held", async (
       const path = join(folder, "postern.db");
       copyFileSync(join(fixtures, name), path);
       const store = await openSqliteStore({ path, clock });
-      const tokens = await createTokens({ store, clock, random: createSeededRandom() });
+      const tokens = await Tokens.open({ store, clock, random: createSeededRandom() });
       assert.deepEqual(tokens.verify(`pst_${"A".repeat(43)}`)?.scopes, ["chat"]);
       const [found] = await createMemory({ store, clock }).recall({ query: "scripts deploy" });
       assert.equal(found?.value, "The deploy script needs Node 24");

@@ -10,6 +10,8 @@ export interface FakePackage {
   readonly version: string;
   readonly manifest?: Readonly<Record<string, unknown>>;
   readonly files?: Readonly<Record<string, string>>;
+  /** Entries of a tar behind those of the files, as they are */
+  readonly entries?: readonly Uint8Array[];
   /** Bytes that come in place of the right ones */
   readonly tampered?: boolean;
   /** Leaves out the strong digest */
@@ -100,7 +102,9 @@ interface Archive {
   readonly sent: Uint8Array;
 }
 
-function tarballOf({ name, version, manifest, files = {}, tampered = false }: FakePackage): Archive {
+function tarballOf(
+  { name, version, manifest, files = {}, entries: more = [], tampered = false }: FakePackage,
+): Archive {
   const make = (extra: Readonly<Record<string, string>>) => {
     const all = { "package.json": JSON.stringify({ name, version, ...manifest }), ...files, ...extra };
     const entries = Object.entries(all).map(([path, text]) => ({
@@ -108,7 +112,8 @@ function tarballOf({ name, version, manifest, files = {}, tampered = false }: Fa
       bytes: Buffer.from(text),
       executable: false,
     }));
-    return gzipSync(writeTar(entries));
+    // The end of a tar is two empty blocks
+    return gzipSync(Buffer.concat([writeTar(entries).subarray(0, -1024), ...more, new Uint8Array(1024)]));
   };
   const right = make({});
   return { right, sent: tampered ? make({ "evil.js": "process.exit(1)" }) : right };

@@ -9,7 +9,7 @@ import type { LogRecord } from "../../lib/base/telemetry/log.ts";
 import type { Config } from "../../lib/config/config.ts";
 import type { AcceptedTools } from "../../lib/extensions/mcp/accepted_tools.ts";
 import type { McpConnection } from "../../lib/extensions/mcp/mcp_connection.ts";
-import { createMcpServers, type McpServers } from "../../lib/extensions/mcp/mcp_servers.ts";
+import { McpServers } from "../../lib/extensions/mcp/mcp_servers.ts";
 import { createMcpSignIn, type McpSignIn } from "../../lib/extensions/mcp/oauth/sign_in.ts";
 import { createSystemRandom } from "../../lib/base/random.ts";
 import { createToolSecrets } from "../../lib/tools/secrets/tool_secrets.ts";
@@ -125,7 +125,7 @@ export async function withMcp(
     onAccount: (server) => void state.servers?.accountChanged(server),
   });
   const create = async () => {
-    return createMcpServers({
+    return new McpServers({
       ...{ ...shared, processes, workspaceRoot, signIn },
       known: await KnownServers.read({ ...shared, signIn }),
       home: folder,

@@ -7,7 +7,7 @@ import { defaultConfig } from "../../lib/config/config.ts";
 import type { PluginAnswer, PluginCall } from "../../lib/extensions/plugins/plugin_host.ts";
 import type { PluginOpeners, PluginToOpen } from "../../lib/extensions/plugins/plugin_openers.ts";
 import { inspectJob } from "../../lib/extensions/plugins/wasm/inspect_module.ts";
-import { createPlugins, type Plugins } from "../../lib/extensions/plugins/plugins.ts";
+import { Plugins } from "../../lib/extensions/plugins/plugins.ts";
 import type { CommandContainment } from "../../lib/system/process/containment.ts";
 import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
 import type { Store } from "../../lib/storage/store.ts";
@@ -78,7 +78,7 @@ export async function withPlugins(
   };
   const openers = Object.fromEntries(kinds.map((kind) => [kind, opener])) as PluginOpeners;
   const start = () =>
-    createPlugins({
+    Plugins.open({
       ...{ store, clock, log, audit: audit.append, openers, dataDir, workspaceRoot, home: folder },
       random: createSeededRandom(clock.now()),
       config: () => state.config,

@@ -25,6 +25,7 @@ export function plantSecrets({ path }: Workspace): void {
     fill(path(place), RACED_CANARIES[kind as keyof typeof RACED_CANARIES]);
   }
   fill(path(".git/notes"), "repository");
+  mkdirSync(path(".git/hooks"), { recursive: true });
 }
 
 /** Makes `notes` anew, and `decoy`, which looks as `notes` does, and leads outside. */
@@ -37,7 +38,8 @@ export function layOutNotes({ path }: Workspace): void {
 
 /** Returns the bytes of all files that no tool may change. */
 export function protectedBytes({ path }: Workspace): readonly string[] {
-  return [...Object.values(PLACES), ".git"].map((place) => bytesBelow(path(place)));
+  // git itself keeps an index and objects beside them
+  return [...Object.values(PLACES), ".git/notes", ".git/hooks"].map((place) => bytesBelow(path(place)));
 }
 
 function fill(folder: string, text: string): void {

@@ -29,7 +29,8 @@ import { createToolModules, type ToolModules } from "../../lib/extensions/plugin
 import type { McpServers } from "../../lib/extensions/mcp/mcp_servers.ts";
 import { createServerReader } from "../../lib/extensions/mcp/server_reader.ts";
 import { createFiles } from "../../lib/system/files/create_files.ts";
-import { createDesktop, type DesktopOptions } from "../../lib/system/desktop/desktop.ts";
+import { createDesktop } from "../../lib/system/desktop/desktop.ts";
+import type { DesktopOptions } from "../../lib/system/desktop/desktop_session.ts";
 import type { FilesVariant } from "../../lib/system/files/files.ts";
 import { createGit } from "../../lib/system/git/create_git.ts";
 import { createGuardedFetch, type GuardedFetch } from "../../lib/system/net/guarded_fetch.ts";

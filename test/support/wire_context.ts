@@ -85,7 +85,7 @@ export function createWireContext(
   return {
     logged,
     services: services as Services, // the services that are missing are not used by these handlers
-    connections: createConnections(services as Services), // reads metrics and tokens alone
+    connections: createConnections(services as Services, () => Promise.reject(new TypeError("There is no MCP"))), // reads metrics and tokens alone
     Response: options.Response ?? Response,
     identity: { tokenId: "tok_1", scopes: options.scopes ?? ["chat"] },
     params: options.params ?? {},

@@ -1,16 +1,28 @@
 import assert from "node:assert/strict";
+import { mkdirSync, rmSync } from "node:fs";
 import process from "node:process";
 import { test } from "node:test";
 import { systemClock } from "../../lib/base/clock.ts";
 import { createFiles } from "../../lib/system/files/create_files.ts";
 import { assertNoCanary } from "../support/canaries.ts";
-import { type Exchange, type Moment, NO_EXCHANGER as skip, withExchanger } from "../support/exchanger.ts";
+import {
+  DEV_SERVER_CONFIG,
+  type Exchange,
+  type Moment,
+  NO_EXCHANGER as skip,
+  startDevServer,
+  withExchanger,
+} from "../support/exchanger.ts";
 import { layOutNotes, plantSecrets, protectedBytes, RACED_CANARIES } from "../support/raced_workspace.ts";
 import { createSeededRandom } from "../support/seeded_random.ts";
+import { git, initRepository, isThere } from "../support/git_fixture.ts";
+import { startSh, uncontained } from "../support/sh_server.ts";
 import { createToolBench } from "../support/tool_bench.ts";
 import { withWorkspace } from "../support/workspace.ts";
 
-const CALLS = 10_000;
+const CALLS = Number(process.env["CALLS"] ?? 10_000);
+/** Starts of programs, which take the time of ten calls */
+const STARTS = Math.ceil(CALLS / 20);
 /** Ends before the runner would */
 const LIMIT_MS = 55 * 60_000;
 /** Share of the calls in which the attacker must have exchanged something */
@@ -37,6 +49,15 @@ const TOOL_CALLS: readonly (readonly [tool: string, input: unknown])[] = [
   ["apply_patch", { patch: PATCH }],
   ["shell", { command: "cat notes/a.txt notes/b.txt" }],
   ["shell", { command: "grep -r canary ." }],
+];
+const GIT_CALLS: typeof TOOL_CALLS = [
+  ["git_operations", { op: "status" }],
+  ["git_operations", { op: "diff" }],
+  ["git_operations", { op: "diff", staged: true }],
+  ["git_operations", { op: "add", paths: ["notes"] }],
+  ["git_operations", { op: "checkout", paths: ["notes/a.txt"] }],
+  ["git_operations", { op: "show", path: "notes/a.txt" }],
+  ["git_operations", { op: "log", path: "notes" }],
 ];
 const EVENTS = ["open", "access", "close", "any", "ring"] as const;
 const FILES = ["notes/a.txt", "notes/b.txt", "notes/a.docx"];
@@ -86,8 +107,11 @@ test(`${CALLS} calls with an attacker at any moment show no secret and change no
     const seed = Number(process.env["SEED"] ?? systemClock.now() % 1_000_000);
     context.diagnostic(`SEED=${seed}`);
     const { among, moment, trap } = choices(seed);
-    plantSecrets(workspace);
     layOutNotes(workspace);
+    // Before there are secrets: they are in no commit
+    if (isThere("git")) initRepository(workspace.root);
+    plantSecrets(workspace);
+    const known = isThere("git") ? [...TOOL_CALLS, ...GIT_CALLS] : TOOL_CALLS;
     const before = protectedBytes(workspace);
     const bench = createToolBench({
       root: workspace.root,
@@ -95,6 +119,7 @@ test(`${CALLS} calls with an attacker at any moment show no secret and change no
         autonomy: { level: "full", forbidden_paths: [workspace.path("private")] },
         write_file: { enabled: true },
         allowed_commands: ["cat", "grep"],
+        enable_git: true,
       },
     });
     const end = systemClock.monotonic() + LIMIT_MS;
@@ -103,7 +128,7 @@ test(`${CALLS} calls with an attacker at any moment show no secret and change no
       calls++;
       layOutNotes(workspace);
       const exchange: Exchange = { at: moment(), watched: workspace.path("notes"), ...trap(workspace.path) };
-      const [tool, input] = among(TOOL_CALLS);
+      const [tool, input] = among(known);
       await withExchanger(exchange, workspace.path("../bell"), async (exchanger) => {
         exchanger.ring();
         const { result } = await bench.call(tool, input);
@@ -117,10 +142,96 @@ test(`${CALLS} calls with an attacker at any moment show no secret and change no
       });
     }
     await bench.processes.close();
+    // What was added is what was there
+    if (isThere("git")) assertNoCanary("the index", git(workspace.root, "diff", "--cached"), RACED_CANARIES);
     context.diagnostic(
       `${calls} calls, ${answered} without an error, ${struck} attacked, exchanges at ${exchanges} events`,
     );
     assert.equal(calls, CALLS, `there was time for ${calls} calls alone`);
     assert.ok(struck >= calls * LEAST_STRUCK, `the attacker struck in ${struck} of ${calls} calls`);
     assert.ok(answered >= calls * 0.25, `${answered} of ${calls} calls gave an answer`);
+  }));
+
+/** Looks of a program for what it must not see. */
+const LOOKS =
+  "cat a.txt b.txt sub/a.txt .env ../.ssh/a.txt ../private/a.txt ../../outside/a.txt ../outside/a.txt; true";
+const MADE = "mkdir -p notes/sub && echo one > notes/a.txt && echo two > notes/b.txt && echo deep > notes/sub/a.txt";
+const START_TRAPS = [
+  ["notes", "../outside"],
+  ["notes", "."],
+  ["notes", ".ssh"],
+  ["notes", "private"],
+  ["notes/sub", "../../outside"],
+  ["notes/sub", "../.ssh"],
+  ["notes/a.txt", "../../outside/a.txt"],
+  ["notes/a.txt", "../private/a.txt"],
+] as const;
+
+test(`${STARTS} starts of MCP servers and plugins beside a contained attacker show no secret and change nothing`, {
+  skip: skip !== false ? skip : uncontained,
+}, (context) =>
+  withWorkspace({}, async (workspace) => {
+    const seed = Number(process.env["SEED"] ?? systemClock.now() % 1_000_000);
+    context.diagnostic(`SEED=${seed}`);
+    const { among, moment } = choices(seed);
+    const { root, path } = workspace;
+    plantSecrets(workspace);
+    const forbiddenPaths = [path("private")];
+    const bench = createToolBench({
+      root,
+      config: {
+        ...DEV_SERVER_CONFIG,
+        autonomy: { level: "full", forbidden_paths: forbiddenPaths },
+        shell: { sandbox: "require" },
+      },
+    });
+    const before = protectedBytes(workspace);
+    let [struck, begun] = [0, 0];
+    const asPlugin = async (script: string) => {
+      const prepared = await bench.processes.prepareProgram({
+        ...{ title: "plugin", file: "sh", args: ["-c", script], folder: path("../package"), taint: [] },
+        ...{ workspace: among(["read", "write"] as const), sandbox: "require", section: "[plugins]" },
+        ...{ hosts: { key: "", entries: [] }, signal: new AbortController().signal },
+        scope: { workspaceRoot: root, workspaceOnly: true, forbiddenPaths, allowSensitive: false },
+      });
+      return { program: await prepared.start(), after: prepared.after };
+    };
+    mkdirSync(path("../package"));
+    for (let start = 1; start <= STARTS; start++) {
+      rmSync(path("notes"), { recursive: true, force: true });
+      const [target, other] = among(START_TRAPS);
+      const exchange: Exchange = { at: moment(), watched: path("notes"), target: path(target), by: "link", other };
+      mkdirSync(path("notes"));
+      const server = await startDevServer({ bench, workspace }, exchange, MADE);
+      const what = `SEED=${seed}, start ${start}: ${JSON.stringify(exchange)}`;
+      try {
+        server.ring();
+        const script = `cd '${path("notes")}' && ${LOOKS}`;
+        const started = await (among([true, false])
+          ? startSh(workspace, bench.processes, { paths: [path("notes")], script }).then((program) => ({
+            program,
+            after: () => Promise.resolve(),
+          }))
+          : asPlugin(script)).catch((error: unknown) => String(error));
+        let said = "";
+        if (typeof started === "string") said = started;
+        else {
+          begun++;
+          for (const stream of [started.program.stdout, started.program.stderr]) {
+            stream.on("data", (part) => void (said += part));
+          }
+          await started.program.exited;
+          await started.program.end();
+          await started.after();
+        }
+        assertNoCanary(what, said, RACED_CANARIES);
+        assert.deepEqual(protectedBytes(workspace), before, what);
+        if ((await server.report()).struck > 0) struck++;
+      } finally {
+        await server.end();
+      }
+    }
+    await bench.processes.close();
+    context.diagnostic(`${STARTS} starts, ${begun} begun, ${struck} attacked`);
+    assert.ok(struck >= STARTS * 0.3 && begun >= STARTS * 0.2, `${struck} attacked, ${begun} begun of ${STARTS}`);
   }));

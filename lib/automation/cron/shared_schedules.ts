@@ -1,4 +1,5 @@
-import type { Clock, Timer } from "../../base/clock.ts";
+import type { Clock } from "../../base/clock.ts";
+import { Poller } from "../../base/poller.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
 import type { RunOwnership } from "../../cluster/run_ownership.ts";
 import type { Store, Write } from "../../storage/store.ts";
@@ -48,14 +49,15 @@ export class SharedSchedules {
   readonly #options: SharedSchedulesOptions;
   /** Version that this gateway has read the schedules of. */
   #seen = -1;
-  #poll: Timer | undefined = undefined;
+  readonly #poller: Poller;
   #stopHearing = () => {};
-  #looking: Promise<void> | undefined = undefined;
   #readAt = -Infinity;
-  #isAway = false;
 
   constructor(options: SharedSchedulesOptions) {
     this.#options = options;
+    this.#poller = new Poller(() => this.#look(), (error) => {
+      options.log.error("Schedules cannot be followed: the gateway looks again each second", { error });
+    });
   }
 
   /** Returns the write that goes with each change. @param version of the record, where nothing may have changed since. Default: any */
@@ -78,34 +80,22 @@ export class SharedSchedules {
   async start(): Promise<void> {
     this.stop();
     const { clock, notes } = this.#options;
-    this.#poll = clock.every(LOOK_MS, () => void this.#look());
-    this.#stopHearing = notes.onNote(({ kind }) => void (kind === "schedules" && this.#look()));
+    this.#poller.start(clock, LOOK_MS);
+    this.#stopHearing = notes.onNote(({ kind }) => void (kind === "schedules" && this.#poller.look()));
     this.#readAt = -Infinity;
-    await this.#look();
+    await this.#poller.look();
   }
 
   stop(): void {
     this.#seen = -1;
-    this.#poll?.clear();
-    this.#poll = undefined;
+    void this.#poller.stop();
     this.#stopHearing();
   }
 
-  #look(): Promise<void> {
-    return this.#looking ??= this.#readChanged().finally(() => this.#looking = undefined);
-  }
-
-  async #readChanged(): Promise<void> {
-    const { clock, log } = this.#options;
-    // The next look of the poll reads what is told of before its time
-    if (this.#poll === undefined || clock.monotonic() - this.#readAt < LOOK_MS) return;
-    try {
-      if (await this.version() !== this.#seen) await this.#read();
-      this.#isAway = false;
-    } catch (error) {
-      if (!this.#isAway) log.error("Schedules cannot be followed: the gateway looks again each second", { error });
-      this.#isAway = true;
-    }
+  async #look(): Promise<void> {
+    // The next look of the poller reads what is told of before its time
+    if (this.#options.clock.monotonic() - this.#readAt < LOOK_MS) return;
+    if (await this.version() !== this.#seen) await this.#read();
   }
 
   /** Reads the schedules. A change while they are read makes the next look read them again. */

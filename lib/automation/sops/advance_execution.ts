@@ -48,7 +48,7 @@ import {
 import { TemplateError } from "./template.ts";
 
 /**
- * The moves of an execution. The executor (create_executor.ts) has a loop for each open execution: read the record, call
+ * The moves of an execution. The executor (executor.ts) has a loop for each open execution: read the record, call
  * `AdvanceExecution`, read again, until the execution has ended. Each call makes one move:
  *
  * - Somebody cancelled the execution: its run is cancelled, and the execution ends.

@@ -17,7 +17,7 @@ import type { Files } from "../../system/files/files.ts";
 import { checkOwner, onlyReached } from "../../tools/runtime/owned_things.ts";
 import type { ToolExecutor } from "../../tools/runtime/tool_executor.ts";
 import type { SopCaller, SopCatalogue, SopExecutionView, Sops } from "../../tools/sops/sops.ts";
-import { createExecutor, type Executor } from "./create_executor.ts";
+import { Executor } from "./executor.ts";
 import { checkInputs, type SopDefinition } from "./definition.ts";
 import { currentStep, type Execution, hasEnded, newExecution, stepEnded } from "./execution_record.ts";
 import { createExecutionStore, type EndedStep, type ExecutionStore, type KeptExecution } from "./execution_store.ts";
@@ -96,7 +96,7 @@ class ProcedureService implements SopService {
   constructor(options: SopsOptions) {
     this.#options = options;
     this.#store = createExecutionStore(options.store);
-    this.#executor = createExecutor({
+    this.#executor = new Executor({
       ...options,
       store: this.#store,
       approvalTimeoutMs: () => options.settings().approvalTimeoutMs,

@@ -1,5 +1,6 @@
 import type { Clock } from "../clock.ts";
 import type { OpenedList } from "../opened_list.ts";
+import { withProgramName } from "../program_name.ts";
 import { createRedactor, type Redactor } from "../redact.ts";
 import { createLogger, createRecentLog, type Logger, type LogLevel, type LogSink, type RecentLog } from "./log.ts";
 import { createMetrics, type Metrics, observeProcess } from "./metrics.ts";
@@ -15,6 +16,8 @@ export interface TelemetryOptions {
   /** Secrets known at the start, with their names. */
   readonly secrets: Iterable<readonly [secret: string, name: string]>;
   readonly opened: OpenedList;
+  /** Words that start the program where its reader is, for lines of the log. Default: `postern` */
+  readonly programName?: string | undefined;
 }
 
 /** Log and metrics of one gateway. */
@@ -28,7 +31,9 @@ export interface Telemetry {
 }
 
 /** Creates log and metrics, and begins to measure the process. */
-export function createTelemetry({ clock, version, level, sink, secrets, opened }: TelemetryOptions): Telemetry {
+export function createTelemetry(
+  { clock, version, level, sink, secrets, opened, programName = "postern" }: TelemetryOptions,
+): Telemetry {
   const redactor = createRedactor(secrets);
   const recentLog = createRecentLog();
   const log = createLogger({
@@ -36,7 +41,8 @@ export function createTelemetry({ clock, version, level, sink, secrets, opened }
       return level();
     },
     now: clock.now,
-    sink: (record) => {
+    sink(given) {
+      const record = { ...given, message: withProgramName(given.message, programName) };
       recentLog.add(record);
       sink(record);
     },

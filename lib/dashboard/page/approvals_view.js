@@ -36,8 +36,11 @@ export function createApprovalsView({ session }) {
   /** @type {Map<string, ReturnType<typeof createApprovalCard>>} */
   const cards = new Map();
 
-  /** Keeps the cards that stay, and the focus in them. @param {readonly Approval[]} waiting */
-  function showPending(waiting) {
+  /**
+   * Keeps the cards that stay, and the focus in them.
+   * @param {{ data: readonly Approval[], has_more: boolean }} listed those that wait, the newest first
+   */
+  function showPending({ data: waiting, has_more: hasMore }) {
     for (const [id, card] of cards) {
       if (waiting.some((approval) => approval.id === id)) continue;
       card.root.remove();
@@ -49,9 +52,11 @@ export function createApprovalsView({ session }) {
       cards.set(approval.id, card);
       pending.append(card.root);
     }
-    count.textContent = waiting.length === 0 ? "" : String(waiting.length);
+    count.textContent = waiting.length === 0 ? "" : `${waiting.length}${hasMore ? "+" : ""}`;
     count.hidden = waiting.length === 0;
-    const words = waiting.length === 1
+    const words = hasMore
+      ? `More than ${waiting.length} calls wait for your answer. These are the newest; postern approval list shows all.`
+      : waiting.length === 1
       ? "1 call waits for your answer."
       : `${waiting.length} calls wait for your answer.`;
     const text = waiting.length === 0 ? "No call waits for an answer." : words;
@@ -132,7 +137,7 @@ export function createApprovalsView({ session }) {
         session.json(`v1/approvals?limit=${RECENT}`),
         session.json("v1/approval-rules"),
       ]);
-      showPending(waiting.data);
+      showPending(waiting);
       showRecent(all.data);
       showRules(remembered.data);
     } catch (error) {
@@ -145,11 +150,11 @@ export function createApprovalsView({ session }) {
     /** Shows what waits now. Does nothing for a token that may not see it. */
     async poll() {
       const waiting = await session.poll(PENDING).catch(() => undefined);
-      if (waiting !== undefined) showPending(waiting.data);
+      if (waiting !== undefined) showPending(waiting);
     },
     /** Forgets everything, as on signing out. */
     reset() {
-      showPending([]);
+      showPending({ data: [], has_more: false });
       lead.textContent = "";
       rules.replaceChildren();
       recent.replaceChildren();

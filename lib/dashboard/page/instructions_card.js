@@ -64,12 +64,12 @@ export function createInstructionsCard({ session }) {
   function toButtons({ state, digest, trusted_digest: before }) {
     const trust = () =>
       change("Trust", () => session.request(`${PATH}/trust`, { method: "POST", body: { digest, before } }));
-    const untrust = () => change("Take the trust back", () => session.request(`${PATH}/untrust`, { method: "POST" }));
+    const untrust = () => change("Stop trusting", () => session.request(`${PATH}/untrust`, { method: "POST" }));
     return element(
       "div",
       { class: "ask-buttons" },
       ...(state === "untrusted" || state === "changed" ? [button("Trust this content", trust)] : []),
-      ...(before === null ? [] : [button("Take the trust back", untrust)]),
+      ...(before === null ? [] : [button("Stop trusting", untrust)]),
     );
   }
 

@@ -25,6 +25,8 @@ const INLINE = new RegExp(
 const NO_HOST = /[^\p{L}\p{N}.-]+/u;
 /** Marks within marks */
 const MAX_DEPTH = 4;
+/** Marks of one text: an element takes no more parts than a call may have arguments */
+const MAX_MARKS = 20_000;
 const COPIED_MS = 2000;
 
 /**
@@ -149,6 +151,7 @@ function toInline(text, depth = 0) {
   const nodes = [];
   let from = 0;
   for (const match of text.matchAll(INLINE)) {
+    if (nodes.length >= MAX_MARKS) break;
     nodes.push(text.slice(from, match.index), toMark(match.groups ?? {}, depth));
     from = match.index + match[0].length;
   }

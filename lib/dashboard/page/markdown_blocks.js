@@ -17,14 +17,20 @@ const TABLE_LINE = /^ {0,3}\|?[ \t]*:?-+:?(?:[ \t]*\|[ \t]*:?-+:?)*[ \t]*\|?$/;
 /** Lists and quotes in each other beyond this are shown as they are written */
 const MAX_DEPTH = 8;
 const MAX_COLUMNS = 64;
+/** Lines that are read: an element takes no more parts than a call may have arguments */
+const MAX_LINES = 20_000;
 
 /**
- * Cuts Markdown into blocks, in their order. `source` of each is what it was made of: together they are the whole text.
+ * Cuts Markdown into blocks, in their order. What is behind MAX_LINES is one block, shown as it is written. `source` of each is what it was made of: together they are the whole text.
  * @param {string} text
  * @returns {Block[]}
  */
 export function toBlocks(text) {
-  return readBlocks(text.split("\n"), 0);
+  const lines = text.split("\n");
+  const blocks = readBlocks(lines.slice(0, MAX_LINES), 0);
+  if (lines.length <= MAX_LINES) return blocks;
+  const rest = sourceOf(lines, MAX_LINES, lines.length);
+  return [...blocks, { kind: "code", text: rest, language: "", source: rest }];
 }
 
 /**

@@ -109,7 +109,7 @@ export function createSkillsView({ session }) {
     const path = `v1/skills/${encodeURIComponent(name)}`;
     const shownName = exactLine(name);
     const untrust = () =>
-      list.change(`Trust ${shownName} no more`, () => session.request(`${path}/trust`, { method: "DELETE" }));
+      list.change(`Stop trusting ${shownName}`, () => session.request(`${path}/trust`, { method: "DELETE" }));
     const remove = () => list.change(`Remove ${shownName}`, () => session.request(path, { method: "DELETE" }));
     /** @param {import("./extension_list.js").Ask} ask */
     const look = async (ask) => {

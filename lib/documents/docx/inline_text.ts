@@ -7,6 +7,11 @@ import type { ParagraphStyle } from "./styles.ts";
 /** Fields in each other */
 const MAX_FIELDS = 50;
 const MAX_ALT_TEXT = 500;
+/** UTF-16 units of one paragraph: more would be cut from the whole text anyway */
+const MAX_PARAGRAPH = 1_000_000;
+/** UTF-16 units of one formula, and of the sign that stands between or around its parts */
+const MAX_FORMULA = 100_000;
+const MAX_SIGN = 8;
 
 /** The text of a paragraph as it is put together. */
 export interface InlineText {
@@ -62,6 +67,8 @@ class ParagraphText implements InlineText {
   /** Complex fields among the frames, by their depth: a field may not end a link that stands around it */
   readonly #addresses = new Map<Frame, OpenLink>();
   #parts: string[] = [];
+  /** UTF-16 units that were put together. The address of a link may be many times as long as what names it */
+  #length = 0;
 
   constructor(options: InlineOptions) {
     this.#options = options;
@@ -121,8 +128,9 @@ class ParagraphText implements InlineText {
   }
 
   #put(text: string): void {
-    if (text === "") return;
+    if (text === "" || this.#length > MAX_PARAGRAPH) return;
     this.#parts.push(text);
+    this.#length += text.length;
     this.#addInstruction(text);
   }
 
@@ -188,6 +196,7 @@ class ParagraphText implements InlineText {
     if (frame === undefined) return;
     this.#addresses.delete(frame);
     const text = this.#parts.join("");
+    this.#length -= text.length;
     this.#parts = frame.outside;
     const isLink = !frame.inCode && !frame.hasLink && address !== "" && address !== text && text.trim() !== "";
     this.#put(isLink ? `[${text}](${address})` : text);
@@ -233,8 +242,13 @@ function symbolOf(code: string): string {
   return value < 0x20 || (value >= 0xd800 && value <= 0xf8ff) ? "\ufffd" : String.fromCharCode(value);
 }
 
-/** Writes a formula on one line: fractions with a slash, exponents after `^`, indices after `_`. Source: ECMA-376 part 1, section 22.1 */
+/** Writes a formula on one line, cut at MAX_FORMULA: fractions with a slash, exponents after `^`, indices after `_`. Source: ECMA-376 part 1, section 22.1 */
 export function mathText(element: XmlElement): string {
+  // Its signs may be as long as the document, and stand between as many parts
+  return wholeMathText(element).slice(0, MAX_FORMULA);
+}
+
+function wholeMathText(element: XmlElement): string {
   const part = (name: string) => {
     const child = childOf(element, name);
     return child === undefined ? "" : mathText(child);
@@ -242,7 +256,7 @@ export function mathText(element: XmlElement): string {
   const property = (name: string) => {
     const properties = elementsOf(element).find((child) => child.name.endsWith("Pr"));
     const found = properties === undefined ? undefined : childOf(properties, name);
-    return found === undefined ? undefined : wordAttribute(found, "val") ?? "";
+    return found === undefined ? undefined : (wordAttribute(found, "val") ?? "").slice(0, MAX_SIGN);
   };
   switch (element.name) {
     case "m:t":

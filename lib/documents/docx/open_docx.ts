@@ -5,6 +5,8 @@ import { readZip, type Zip } from "../read_zip.ts";
 import type { WorkBudget } from "../work_budget.ts";
 
 const MAX_PART_BYTES = 33_554_432;
+/** UTF-16 units of an address, or of the name of a part: more than is shown of it */
+const MAX_TARGET = 4_000;
 /** First bytes of the container of old Office files, and of encrypted new ones */
 const OLE_SIGNATURE = [0xd0, 0xcf, 0x11, 0xe0];
 const OFFICE = ["http://schemas.openxmlformats.org/officeDocument/2006", "http://purl.oclc.org/ooxml/officeDocument"];
@@ -101,7 +103,8 @@ function readRelationships(root: XmlElement | undefined, folder: string): Map<st
   for (const element of root === undefined ? [] : elementsOf(root)) {
     const id = attribute(element, "Id");
     const type = attribute(element, "Type") ?? "";
-    const target = attribute(element, "Target");
+    // An address is cut for each link that has it
+    const target = attribute(element, "Target")?.slice(0, MAX_TARGET);
     if (id === undefined || target === undefined) continue;
     const known = OFFICE.some((prefix) => type.startsWith(prefix)) || type.includes("/package/");
     if (!known) continue;

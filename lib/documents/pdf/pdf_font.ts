@@ -140,6 +140,8 @@ function characterMapOf(dict: PdfDict, { file, budget }: Pick<FontParts, "file" 
     : reader.name(reader.dict(dict, "Encoding") ?? EMPTY_DICT, "UseCMap");
   const base = name === undefined ? undefined : file.predefinedMap(name);
   if (own === undefined || base === undefined) return own ?? base;
+  // Each font of the document keeps a copy
+  budget.keep(base.glyphs.size);
   return createCharacterMap({
     texts: own.texts,
     glyphs: new Map([...base.glyphs, ...own.glyphs]),

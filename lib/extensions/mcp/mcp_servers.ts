@@ -17,36 +17,7 @@ import { ServerConnection } from "./server_connection.ts";
 import { type KnownServers, NOTHING_KNOWN } from "./server_record.ts";
 import { WatchedConnection } from "./watched_connection.ts";
 
-/** MCP servers of one gateway: those of `[mcp.servers]` that `allowed_servers` names. */
-export interface McpServers {
-  /** Returns the connections by name. */
-  list(): readonly McpConnection[];
-  /** Returns one. Undefined: there is none of this name that may be used */
-  get(name: string): McpConnection | undefined;
-  /** Returns the tools of all servers, for the registry; those that are held back are off. The same array until they change. */
-  tools(): readonly Tool[];
-  /** Returns the servers that are being asked for their tools for the first time, and a promise that resolves when they have answered or failed. */
-  learning(): { readonly names: readonly string[]; readonly over: Promise<void> };
-  /** Begins or ends the connection to a server that the configuration allows, as a person turned it on or off. */
-  setEnabled(name: string, isEnabled: boolean): Promise<void>;
-  /** Returns the tools of a server that are not offered until a person accepts them. Empty for a server that there is not */
-  changes(name: string): readonly ToolChange[];
-  /**
-   * Accepts tools of a server that a person has seen, by the digests of `changes`.
-   * @throws {HttpError} 409 conflict when a tool has changed since
-   */
-  accept(name: string, digests: readonly string[], by: Actor): Promise<void>;
-  /** Forgets what another account at a server taught, and asks the server anew. Does nothing for a server that may not be used. */
-  accountChanged(name: string): Promise<void>;
-  /** Drops what is in memory of a server that left the configuration and was forgotten. */
-  forgotten(name: string): void;
-  /** Ends servers that the newest configuration does not allow, or has other settings for, and begins those that it allows. */
-  follow(): Promise<void>;
-  /** Ends every session. Repeating it does nothing */
-  close(): Promise<void>;
-}
-
-/** Options of `createMcpServers`. */
+/** Options of `McpServers`. */
 export interface McpServersOptions extends SessionServices {
   readonly clock: Clock;
   readonly log: Logger;
@@ -62,14 +33,6 @@ export interface McpServersOptions extends SessionServices {
   readonly accepted?: AcceptedTools | undefined;
 }
 
-/**
- * Creates the connections by the configuration of the start. The tools of a server that was asked before are those that it had then. One that
- * nobody has asked is started, and nothing waits for it.
- */
-export function createMcpServers(options: McpServersOptions): McpServers {
-  return new ConfiguredServers(options);
-}
-
 /** Returns the names of the servers that may be used, in order. */
 export function allowedServers({ mcp, security }: Config): readonly string[] {
   if (!security.mcp.enabled) return [];
@@ -82,7 +45,8 @@ function limitsOf({ mcp }: Config, name: string): { readonly startupSecs: number
   return { startupSecs, callSecs };
 }
 
-class ConfiguredServers implements McpServers {
+/** MCP servers of one gateway: those of `[mcp.servers]` that `allowed_servers` names. */
+export class McpServers {
   readonly #options: McpServersOptions;
   readonly #connections = new Map<string, McpConnection>();
   /** Settings that each connection began with */
@@ -98,6 +62,10 @@ class ConfiguredServers implements McpServers {
   /** All tools. Undefined after a change */
   #tools: readonly Tool[] | undefined;
 
+  /**
+   * Creates the connections by the configuration of the start. The tools of a server that was asked before are those that it had then. One that
+   * nobody has asked is started, and nothing waits for it.
+   */
   constructor(options: McpServersOptions) {
     this.#options = options;
     this.#calls = options.metrics?.counter("postern_mcp_calls_total", "Requests to MCP servers", ["server", "outcome"]);
@@ -107,23 +75,28 @@ class ConfiguredServers implements McpServers {
     for (const name of this.#wanted()) this.#begin(name);
   }
 
+  /** Returns the connections by name. */
   list(): readonly McpConnection[] {
     return [...this.#connections.values()].sort((a, b) => (a.name < b.name ? -1 : 1));
   }
 
+  /** Returns one. Undefined: there is none of this name that may be used */
   get(name: string): McpConnection | undefined {
     return this.#connections.get(name);
   }
 
+  /** Returns the tools of all servers, for the registry; those that are held back are off. The same array until they change. */
   tools(): readonly Tool[] {
     return this.#tools ??= this.list().flatMap((connection) => this.#toolsOf(connection));
   }
 
+  /** Returns the servers that are being asked for their tools for the first time, and a promise that resolves when they have answered or failed. */
   learning(): { readonly names: readonly string[]; readonly over: Promise<void> } {
     const over = Promise.all(this.#learning.values()).then(() => {});
     return { names: [...this.#learning.keys()].sort(), over };
   }
 
+  /** Begins or ends the connection to a server that the configuration allows, as a person turned it on or off. */
   async setEnabled(name: string, isEnabled: boolean): Promise<void> {
     if (!isEnabled) {
       this.#disabled.add(name);
@@ -133,12 +106,14 @@ class ConfiguredServers implements McpServers {
     if (!this.#connections.has(name) && this.#wanted().includes(name)) this.#begin(name);
   }
 
+  /** Drops what is in memory of a server that left the configuration and was forgotten. */
   forgotten(name: string): void {
     this.#disabled.delete(name);
     this.#options.accepted?.forgotten(name);
     this.#options.known?.forgotten(name);
   }
 
+  /** Ends servers that the newest configuration does not allow, or has other settings for, and begins those that it allows. */
   async follow(): Promise<void> {
     const { servers } = this.#options.config().mcp;
     const kept = this.#wanted().filter((name) => isDeepStrictEqual(this.#settings.get(name), servers[name]));
@@ -153,15 +128,21 @@ class ConfiguredServers implements McpServers {
     }
   }
 
+  /** Returns the tools of a server that are not offered until a person accepts them. Empty for a server that there is not */
   changes(name: string): readonly ToolChange[] {
     return this.#options.accepted?.changes(name, this.get(name)?.tools() ?? []) ?? [];
   }
 
+  /**
+   * Accepts tools of a server that a person has seen, by the digests of `changes`.
+   * @throws {HttpError} 409 conflict when a tool has changed since
+   */
   async accept(name: string, digests: readonly string[], by: Actor): Promise<void> {
     await this.#options.accepted?.accept(name, { tools: this.get(name)?.tools() ?? [], digests, by });
     this.#tools = undefined;
   }
 
+  /** Forgets what another account at a server taught, and asks the server anew. Does nothing for a server that may not be used. */
   async accountChanged(name: string): Promise<void> {
     const connection = this.#connections.get(name);
     await connection?.forget(async () => await this.#options.known?.forget(name));
@@ -169,6 +150,7 @@ class ConfiguredServers implements McpServers {
     await connection?.freshTools(this.#ending.signal).catch(() => {});
   }
 
+  /** Ends every session. Repeating it does nothing */
   async close(): Promise<void> {
     this.#ending.abort();
     await Promise.all([...this.#connections.values()].map((connection) => connection.close()));

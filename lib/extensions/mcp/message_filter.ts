@@ -1,4 +1,5 @@
 import type { JSONRPCMessage } from "@modelcontextprotocol/client";
+import { slidingWindow } from "../../access/sliding_window.ts";
 import type { Clock } from "../../base/clock.ts";
 import { isRecord, isShallow } from "../../base/json.ts";
 import { FIELDS, type ListMethod } from "./read_lists.ts";
@@ -48,8 +49,7 @@ export class MessageFilter {
   readonly #clock: Pick<Clock, "monotonic">;
   readonly #mend: MendResult;
   #useless = 0;
-  #notifications = 0;
-  #windowFrom = 0;
+  readonly #notifications = slidingWindow({ max: MAX_NOTIFICATIONS, windowMs: WINDOW_MS, maxKeys: 1 });
 
   constructor(clock: Pick<Clock, "monotonic">, mend: MendResult = (_method, result) => result) {
     this.#clock = clock;
@@ -104,12 +104,7 @@ export class MessageFilter {
   }
 
   #countNotification(): void {
-    const now = this.#clock.monotonic();
-    if (now - this.#windowFrom >= WINDOW_MS) {
-      this.#windowFrom = now;
-      this.#notifications = 0;
-    }
-    if (++this.#notifications <= MAX_NOTIFICATIONS) return;
+    if (this.#notifications.take("", this.#clock.monotonic()).allowed) return;
     throw new MessageFault(`it sent more than ${MAX_NOTIFICATIONS} notifications within ${WINDOW_MS / 1000} s`);
   }
 

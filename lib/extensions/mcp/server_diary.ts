@@ -1,5 +1,5 @@
 import { Buffer } from "node:buffer";
-import type { Clock } from "../../base/clock.ts";
+import { Backoff, type Clock } from "../../base/clock.ts";
 import type { RedactPart } from "../../base/redact.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
 import { createOutputRing, type OutputRing } from "../../system/process/command_output.ts";
@@ -118,14 +118,13 @@ export class ServerDiary {
 }
 
 /** Milliseconds before a server is started again that failed twice in a row. They double up to the last. After the first failure: none. */
-const FIRST_PAUSE_MS = 1_000;
-const MAX_PAUSE_MS = 60_000;
+const PAUSES = { firstMs: 1_000, mostMs: 60_000 } as const;
 
 /** Pause between a failure of a server and its next start: longer each time, until it works again. */
 export class RestartPause {
   readonly #clock: Clock;
   /** Undefined before the first failure */
-  #pauseMs: number | undefined;
+  #backoff: Backoff | undefined;
   /** Monotonic time */
   #until = 0;
 
@@ -140,14 +139,13 @@ export class RestartPause {
 
   /** Begins a pause. */
   begin(): void {
-    const last = this.#pauseMs;
-    this.#pauseMs = last === undefined ? 0 : Math.min(Math.max(last * 2, FIRST_PAUSE_MS), MAX_PAUSE_MS);
-    this.#until = this.#clock.monotonic() + this.#pauseMs;
+    this.#until = this.#clock.monotonic() + (this.#backoff?.next() ?? 0);
+    this.#backoff ??= new Backoff(PAUSES);
   }
 
   /** Ends the pause, and begins with the shortest again. */
   reset(): void {
-    this.#pauseMs = undefined;
+    this.#backoff = undefined;
     this.#until = -Infinity;
   }
 }

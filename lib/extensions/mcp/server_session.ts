@@ -10,7 +10,7 @@ import type {
   Tool,
 } from "@modelcontextprotocol/client";
 import { cancelError } from "../../base/cancel.ts";
-import { type Clock, withTimeout } from "../../base/clock.ts";
+import { Backoff, type Clock, withTimeout } from "../../base/clock.ts";
 import { untilEffectMayBegin } from "../../base/effect_right.ts";
 import { isRecord } from "../../base/json.ts";
 import type { McpClientSdk } from "./load_sdk.ts";
@@ -66,8 +66,7 @@ const ACK_MS = 1_000;
 /** Milliseconds for that word in all. */
 const LISTEN_MS = 10_000;
 /** Milliseconds before a server is asked again to tell its changes. They double up to the last. */
-const FIRST_PAUSE_MS = 1_000;
-const MAX_PAUSE_MS = 60_000;
+const PAUSES = { firstMs: 1_000, mostMs: 60_000 } as const;
 
 /** Session with a server: a connected client of the SDK, whose answers are bounded in time. */
 export class ServerSession {
@@ -186,7 +185,7 @@ export class ServerSession {
   async #listen(filter: SubscriptionFilter, onFirst: () => void): Promise<void> {
     const { signal } = this.#ending;
     const { clock, onLog } = this.#options;
-    for (let pauseMs = FIRST_PAUSE_MS; !signal.aborted; pauseMs = Math.min(pauseMs * 2, MAX_PAUSE_MS)) {
+    for (const backoff = new Backoff(PAUSES); !signal.aborted;) {
       const limit = clock.timeoutSignal(LISTEN_MS);
       try {
         const opening = { signal: AbortSignal.any([signal, limit.signal]), timeout: SDK_TIMEOUT_MS };
@@ -205,7 +204,7 @@ export class ServerSession {
       } finally {
         limit.clear();
       }
-      await clock.sleep(pauseMs, signal).catch(() => {});
+      await clock.sleep(backoff.next(), signal).catch(() => {});
       // A server tells no changes during the pause, so its tools are read again
       if (!signal.aborted) this.#options.onEvent({ type: "tools" });
     }

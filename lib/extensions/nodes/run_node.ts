@@ -1,4 +1,4 @@
-import { type Clock, withTimeout } from "../../base/clock.ts";
+import { Backoff, type Clock, withTimeout } from "../../base/clock.ts";
 import type { Random } from "../../base/random.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
 import type { AuditAppend } from "../../guard/audit/audit_chain.ts";
@@ -27,8 +27,7 @@ export interface RunNodeOptions {
   readonly graceMs: number;
 }
 
-const FIRST_DELAY_MS = 1000;
-const MAX_DELAY_MS = 60_000;
+const DELAYS = { firstMs: 1_000, mostMs: 60_000 } as const;
 /** A link that held this long was a good one: the next wait is short again */
 const GOOD_LINK_MS = 30_000;
 const NORMAL = 1000;
@@ -47,7 +46,7 @@ const FINAL_CODES: ReadonlyMap<number, string> = new Map([
  */
 export async function runNode(options: RunNodeOptions): Promise<void> {
   const { clock, log, signal, url } = options;
-  let failures = 0;
+  const backoff = new Backoff(DELAYS, options.random);
   let everConnected = false;
   while (!signal.aborted) {
     try {
@@ -56,7 +55,7 @@ export async function runNode(options: RunNodeOptions): Promise<void> {
       const why = FINAL_CODES.get(link.code);
       if (why !== undefined) throw new LinkError(`Cannot stay connected to ${url}: ${why}`, { status: link.code });
       if (signal.aborted) return;
-      failures = link.welcomed && link.heldMs >= GOOD_LINK_MS ? 0 : failures + 1;
+      if (link.welcomed && link.heldMs >= GOOD_LINK_MS) backoff.reset();
       log.warn("The link to the gateway has ended", { gateway: url, code: link.code, reason: link.reason });
     } catch (error) {
       if (signal.aborted) return;
@@ -65,19 +64,12 @@ export async function runNode(options: RunNodeOptions): Promise<void> {
       if (status !== undefined && (FINAL_CODES.has(status) || (!everConnected && FINAL_STATUS.has(status)))) {
         throw error;
       }
-      failures++;
       log.warn(error.message, { gateway: url });
     }
-    const delayMs = delayAfter(failures, options.random);
+    const delayMs = backoff.next();
     log.info("Connecting again", { gateway: url, in_ms: delayMs });
     await clock.sleep(delayMs, signal).catch(() => {});
   }
-}
-
-function delayAfter(failures: number, random: Random): number {
-  const longest = Math.min(MAX_DELAY_MS, FIRST_DELAY_MS * 2 ** Math.min(16, Math.max(0, failures - 1)));
-  const part = (random.bytes(1)[0] as number) / 255; // one byte was asked for
-  return Math.round(longest * (1 - part / 2));
 }
 
 interface EndedLink {

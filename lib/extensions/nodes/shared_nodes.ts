@@ -1,8 +1,9 @@
 import * as v from "valibot";
 import { cancelError } from "../../base/cancel.ts";
-import type { Clock, Timer } from "../../base/clock.ts";
+import type { Clock } from "../../base/clock.ts";
 import { ToolError } from "../../base/errors.ts";
 import { canonicalDigest } from "../../base/json.ts";
+import { Poller } from "../../base/poller.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
 import { GatewayLinkError, type LinkedGateway } from "../../cluster/gateway_links.ts";
 import type { Cluster } from "../../cluster/join_cluster.ts";
@@ -96,25 +97,24 @@ export class SharedNodes {
   readonly #held = new Map<string, Held>();
   #elsewhere: ReadonlyMap<string, NodeElsewhere> = new Map();
   #listener: SharedNodesListener | undefined = undefined;
-  #timer: Timer | undefined = undefined;
+  readonly #poller: Poller;
   #stopNotes = () => {};
-  #looking: Promise<void> | undefined = undefined;
-  #isDue = false;
-  #isClosed = false;
   /** Ends the pause that is due. */
   readonly #closing = new AbortController();
-  #isAway = false;
 
   constructor(options: SharedNodesOptions) {
     this.#options = options;
     this.gateway = options.cluster.id;
+    this.#poller = new Poller(() => this.#reconcile(), (error) => {
+      options.log.warn("The nodes of the cluster cannot be read: it is tried again", { error });
+    });
   }
 
   /** Begins to look at the nodes of the others. */
   start(listener: SharedNodesListener): void {
     const { clock, cluster } = this.#options;
     this.#listener = listener;
-    this.#timer = clock.every(LOOK_MS, () => this.#look());
+    this.#poller.start(clock, LOOK_MS);
     this.#stopNotes = cluster.ownership.onNote(({ kind }) => void (kind === "node" && this.#look()));
     this.#look();
   }
@@ -160,19 +160,17 @@ export class SharedNodes {
     const answer = await this.#ask(id, { path: "describe", what: "describe", body: {}, signal });
     const failure = v.safeParse(nodeFailureSchema, answer);
     if (failure.success) throw new ToolError(failure.output.code, failure.output.message);
-    this.#look();
-    await this.#looking;
+    await this.#poller.look();
   }
 
   /** Ends the looks, and takes back the records of the nodes that are connected here. Never throws. */
   async close(): Promise<void> {
     this.#held.clear();
-    this.#timer?.clear();
     this.#stopNotes();
-    this.#look();
+    const last = this.#poller.look();
     this.#closing.abort();
-    await this.#looking;
-    this.#isClosed = true;
+    await last;
+    await this.#poller.stop();
   }
 
   async #ask(
@@ -210,33 +208,22 @@ export class SharedNodes {
 
   /** Looks at the records, now or after the look that is at work. */
   #look(): void {
-    this.#isDue = true;
-    if (!this.#isClosed) this.#looking ??= this.#work().finally(() => this.#looking = undefined);
+    void this.#poller.look();
   }
 
-  async #work(): Promise<void> {
-    while (this.#isDue) {
-      this.#isDue = false;
-      try {
-        if (!await this.#reconcile()) await this.#tryAgain();
-        this.#isAway = false;
-      } catch (error) {
-        const { log } = this.#options;
-        if (!this.#isAway) log.warn("The nodes of the cluster cannot be read: it is tried again", { error });
-        this.#isAway = true;
-      }
-    }
+  async #reconcile(): Promise<void> {
+    if (!await this.#lookOnce()) await this.#tryAgain();
   }
 
   /** Waits before the next look: nothing says that it finds anything else. */
   async #tryAgain(): Promise<void> {
     const { signal } = this.#closing;
     await this.#options.clock.sleep(AGAIN_MS, signal).catch(() => {});
-    if (!signal.aborted) this.#isDue = true;
+    if (!signal.aborted) this.#look();
   }
 
   /** @returns false when a record could not be written, since something else had changed */
-  async #reconcile(): Promise<boolean> {
+  async #lookOnce(): Promise<boolean> {
     const { store, cluster } = this.#options;
     const own = cluster.lease.own();
     if (own === undefined) return true;

@@ -1,7 +1,8 @@
 import { lstat } from "node:fs/promises";
 import { basename, join } from "node:path";
-import type { Clock, Timer } from "../../base/clock.ts";
+import type { Clock } from "../../base/clock.ts";
 import { messageOf } from "../../base/errors.ts";
+import { Poller } from "../../base/poller.ts";
 import { listPlainFolder } from "../package_folder.ts";
 import { MANIFEST_NAME, type PluginManifest } from "./manifest.ts";
 import { PluginError } from "./plugin_error.ts";
@@ -90,48 +91,23 @@ export async function watchPlugins(
   path: string,
   { clock, onChange }: { readonly clock: Clock; readonly onChange: () => Promise<void> },
 ): Promise<() => void> {
-  const watch = new PluginWatch(path, { onChange, stamp: await stampOfPlugins(path) });
-  return watch.begin(clock);
-}
-
-class PluginWatch {
-  readonly #path: string;
-  readonly #onChange: () => Promise<void>;
-  /** Stamp that the last call told of */
-  #told: string;
-  /** Stamp of the last look */
-  #seen: string;
-  #isLooking = false;
-  #isEnded = false;
-
-  constructor(path: string, { onChange, stamp }: { readonly onChange: () => Promise<void>; readonly stamp: string }) {
-    this.#path = path;
-    this.#onChange = onChange;
-    this.#told = this.#seen = stamp;
-  }
-
-  begin(clock: Clock): () => void {
-    const timer: Timer = clock.every(LOOK_MS, () => void this.#look());
-    return () => {
-      this.#isEnded = true;
-      timer.clear();
-    };
-  }
-
-  async #look(): Promise<void> {
-    if (this.#isLooking || this.#isEnded) return;
-    this.#isLooking = true;
-    try {
-      const stamp = await stampOfPlugins(this.#path);
-      const isQuiet = stamp === this.#seen;
-      this.#seen = stamp;
-      if (!isQuiet || stamp === this.#told || this.#isEnded) return;
-      this.#told = stamp;
-      await this.#onChange();
-    } finally {
-      this.#isLooking = false;
-    }
-  }
+  let isEnded = false;
+  // Stamps of what the last call told, and of the last look
+  let told = await stampOfPlugins(path);
+  let seen = told;
+  const poller = new Poller(async () => {
+    const stamp = await stampOfPlugins(path);
+    const isQuiet = stamp === seen;
+    seen = stamp;
+    if (!isQuiet || stamp === told || isEnded) return;
+    told = stamp;
+    await onChange();
+  });
+  poller.start(clock, LOOK_MS);
+  return () => {
+    isEnded = true;
+    void poller.stop();
+  };
 }
 
 /** Returns the names of the folders that may be plugins, at most 64. */

@@ -7,7 +7,7 @@ import type { Workers } from "../../system/process/workers.ts";
 import type { ToolSecrets } from "../../tools/secrets/tool_secrets.ts";
 import type { PluginOpeners } from "./plugin_openers.ts";
 import { createPluginRegistry, type PluginRegistry } from "./plugin_registry.ts";
-import { createPlugins, type Plugins, type PluginsOptions } from "./plugins.ts";
+import { Plugins, type PluginsOptions } from "./plugins.ts";
 
 /** Options of `createPluginServices`. */
 export interface PluginServicesOptions extends Omit<PluginsOptions, "openers" | "containment" | "inspect"> {
@@ -25,14 +25,14 @@ export interface PluginServicesOptions extends Omit<PluginsOptions, "openers" | 
 
 /** Plugins of one gateway, and the registry that they are installed from. */
 export interface PluginServices extends Pick<Plugins, "tools" | "close"> {
-  readonly plugins: Plugins;
+  readonly plugins: Pick<Plugins, keyof Plugins>;
   readonly registry: PluginRegistry;
 }
 
 /** Reads the plugins, with a host for each kind that this version runs. */
 export async function createPluginServices(options: PluginServicesOptions): Promise<PluginServices> {
   const { processes } = options;
-  const plugins = await createPlugins({
+  const plugins = await Plugins.open({
     ...options,
     async inspect(job, signal) {
       const { inspectInThread } = await import("./wasm/inspect_in_thread.ts");

@@ -26,52 +26,7 @@ import type { PluginRecord } from "./plugin_record.ts";
 import { PluginRecords } from "./plugin_records.ts";
 import type { InspectJob, ModuleReport } from "./wasm/inspect_module.ts";
 
-/** The plugins of one gateway (docs/design/plugins.md "Plugins"). */
-export interface Plugins {
-  /** Returns all plugins by id; of several with one id the one that counts. */
-  list(): readonly PluginInfo[];
-  /** Looks at the folders that are not watched, if they changed since the last look, and at the sandbox: for a person who asks. */
-  look(): Promise<void>;
-  /** undefined: there is none */
-  get(id: string): PluginInfo | undefined;
-  /** @throws {PluginError} `plugin_not_found` */
-  require(id: string): PluginInfo;
-  /** Returns the record of an installed package, also of one that another place overrides; undefined: there is none */
-  installed(id: string): PluginRecord | undefined;
-  /**
-   * Installs a package, off. In place of another version it stays enabled, unless it asks for more.
-   * @param options.registry address of the registry that it came from. Default: none
-   * @throws {PluginError} a package that is refused
-   */
-  install(
-    bytes: Uint8Array,
-    options: { readonly by: Actor; readonly registry?: string | undefined },
-  ): Promise<PluginInfo>;
-  /**
-   * Enables a plugin for exactly this content.
-   * @throws {PluginError} `plugin_not_found`, `plugin_changed` for another digest, `plugin_conflict`
-   */
-  enable(id: string, options: { readonly by: Actor; readonly digest: string }): Promise<PluginInfo>;
-  /** @throws {PluginError} `plugin_not_found` */
-  disable(id: string, options: { readonly by: Actor }): Promise<PluginInfo>;
-  /** Removes an installed package. @throws {PluginError} `plugin_not_found`, `plugin_conflict` for one that lies in a folder */
-  remove(id: string, options: { readonly by: Actor }): Promise<void>;
-  /** Serves a package at once, in place of every other plugin of its id, until `endServing` or the end of the gateway. */
-  serve(bytes: Uint8Array, options: { readonly by: Actor }): Promise<PluginInfo>;
-  /** Ends `serve`. @throws {PluginError} `plugin_not_found` */
-  endServing(id: string, options: { readonly by: Actor }): Promise<void>;
-  /**
-   * Calls a tool of a plugin that is on, without policy and audit: for a person who tests the plugin.
-   * @throws {PluginError} `plugin_not_found`, `plugin_conflict` for one that is off
-   */
-  call(id: string, call: PluginCall, signal: AbortSignal): Promise<PluginAnswer>;
-  /** Returns the tools of all plugins that count, for the registry: the same array until something changes. */
-  tools(): readonly Tool[];
-  /** Ends the watch and every host. */
-  close(): Promise<void>;
-}
-
-/** Options of `createPlugins`. */
+/** Options of `Plugins`. */
 export interface PluginsOptions {
   readonly store: Store;
   readonly clock: Clock;
@@ -93,14 +48,8 @@ export interface PluginsOptions {
   readonly home: string;
 }
 
-/** Reads the plugins of the records and of the folders, and watches `plugins` of the workspace. */
-export async function createPlugins(options: PluginsOptions): Promise<Plugins> {
-  const plugins = new StoredPlugins(options);
-  await plugins.start();
-  return plugins;
-}
-
-class StoredPlugins implements Plugins {
+/** The plugins of one gateway (docs/design/plugins.md "Plugins"). */
+export class Plugins {
   readonly #options: PluginsOptions;
   readonly #files: PluginFiles;
   readonly #records: PluginRecords;
@@ -125,7 +74,14 @@ class StoredPlugins implements Plugins {
     });
   }
 
-  async start(): Promise<void> {
+  /** Reads the plugins of the records and of the folders, and watches `plugins` of the workspace. */
+  static async open(options: PluginsOptions): Promise<Plugins> {
+    const plugins = new Plugins(options);
+    await plugins.#start();
+    return plugins;
+  }
+
+  async #start(): Promise<void> {
     await this.#alone(async () => {
       const installed = (await this.#records.read()).filter(({ folder }) => folder === null);
       this.#known.putLayer("package", await Promise.all(installed.map((record) => this.#openInstalled(record))));
@@ -138,10 +94,12 @@ class StoredPlugins implements Plugins {
     this.#endWatch = await this.#folders.watch(look);
   }
 
+  /** Returns all plugins by id; of several with one id the one that counts. */
   list(): readonly PluginInfo[] {
     return this.#known.effective().map((plugin) => this.#infoOf(plugin));
   }
 
+  /** Looks at the folders that are not watched, if they changed since the last look, and at the sandbox: for a person who asks. */
   async look(): Promise<void> {
     const { config, containment } = this.#options;
     const { sandbox } = config().plugins;
@@ -157,19 +115,27 @@ class StoredPlugins implements Plugins {
     }
   }
 
+  /** undefined: there is none */
   get(id: string): PluginInfo | undefined {
     const plugin = this.#known.find(id);
     return plugin === undefined ? undefined : this.#infoOf(plugin);
   }
 
+  /** @throws {PluginError} `plugin_not_found` */
   require(id: string): PluginInfo {
     return this.#infoOf(this.#find(id));
   }
 
+  /** Returns the record of an installed package, also of one that another place overrides; undefined: there is none */
   installed(id: string): PluginRecord | undefined {
     return this.#known.at("package", id)?.record;
   }
 
+  /**
+   * Installs a package, off. In place of another version it stays enabled, unless it asks for more.
+   * @param options.registry address of the registry that it came from. Default: none
+   * @throws {PluginError} a package that is refused
+   */
   async install(
     bytes: Uint8Array,
     { by, registry }: { readonly by: Actor; readonly registry?: string | undefined },
@@ -195,6 +161,10 @@ class StoredPlugins implements Plugins {
     });
   }
 
+  /**
+   * Enables a plugin for exactly this content.
+   * @throws {PluginError} `plugin_not_found`, `plugin_changed` for another digest, `plugin_conflict`
+   */
   enable(id: string, { by, digest }: { readonly by: Actor; readonly digest: string }): Promise<PluginInfo> {
     return this.#alone(async () => {
       const known = this.#find(id);
@@ -212,6 +182,7 @@ class StoredPlugins implements Plugins {
     });
   }
 
+  /** @throws {PluginError} `plugin_not_found` */
   disable(id: string, { by }: { readonly by: Actor }): Promise<PluginInfo> {
     return this.#alone(async () => {
       const known = this.#find(id);
@@ -228,6 +199,7 @@ class StoredPlugins implements Plugins {
     });
   }
 
+  /** Removes an installed package. @throws {PluginError} `plugin_not_found`, `plugin_conflict` for one that lies in a folder */
   remove(id: string, { by }: { readonly by: Actor }): Promise<void> {
     return this.#alone(async () => {
       const installed = this.#known.at("package", id);
@@ -243,6 +215,7 @@ class StoredPlugins implements Plugins {
     });
   }
 
+  /** Serves a package at once, in place of every other plugin of its id, until `endServing` or the end of the gateway. */
   async serve(bytes: Uint8Array, { by }: { readonly by: Actor }): Promise<PluginInfo> {
     const plugin = readPackage(bytes);
     await this.#check(plugin);
@@ -257,6 +230,7 @@ class StoredPlugins implements Plugins {
     });
   }
 
+  /** Ends `serve`. @throws {PluginError} `plugin_not_found` */
   endServing(id: string, { by }: { readonly by: Actor }): Promise<void> {
     return this.#alone(async () => {
       const served = this.#known.at("dev", id);
@@ -267,14 +241,20 @@ class StoredPlugins implements Plugins {
     });
   }
 
+  /**
+   * Calls a tool of a plugin that is on, without policy and audit: for a person who tests the plugin.
+   * @throws {PluginError} `plugin_not_found`, `plugin_conflict` for one that is off
+   */
   async call(id: string, call: PluginCall, signal: AbortSignal): Promise<PluginAnswer> {
     const { on, reason } = this.require(id);
     if (!on) throw pluginConflict(`Cannot call "${id}": ${reason}`);
     return await this.#offered.call(id, call, signal);
   }
 
+  /** Returns the tools of all plugins that count, for the registry: the same array until something changes. */
   readonly tools = (): readonly Tool[] => this.#offered.tools;
 
+  /** Ends the watch and every host. */
   async close(): Promise<void> {
     this.#closing.abort(new CancelError("shutdown"));
     this.#endWatch();

@@ -1,6 +1,7 @@
-import type { Clock, Timer } from "../../base/clock.ts";
+import type { Clock } from "../../base/clock.ts";
 import { ToolError } from "../../base/errors.ts";
 import { createKeyedMutex } from "../../base/keyed_queues.ts";
+import { Poller } from "../../base/poller.ts";
 import type { Random } from "../../base/random.ts";
 import type { Actor } from "../../base/records/caller.ts";
 import { UNTAINTED } from "../../base/taint.ts";
@@ -52,39 +53,7 @@ export interface InstallOptions {
   readonly signal: AbortSignal;
 }
 
-/** The skills of one gateway (docs/design/skills.md "Skills"). */
-export interface Skills extends ReadableSkills {
-  /** Returns what a run that begins now is told of. Looks at the folders where the last look is older than LOOK_MS. */
-  offer(): Promise<SkillOffer>;
-  /** Looks at all folders, and returns the skills by name. */
-  list(): Promise<SkillList>;
-  /** Returns a skill with its text and its changes. @throws {SkillError} `skill_not_found`, `skill_invalid` */
-  show(name: string): Promise<SkillDetail>;
-  /** Checks a skill strictly. @throws {SkillError} `skill_not_found`, `skill_invalid` */
-  test(name: string, tools: readonly string[]): Promise<SkillTest>;
-  /**
-   * Trusts exactly this content.
-   * @throws {SkillError} `skill_not_found`, `skill_changed` for another digest, `skill_conflict` for a skill that breaks the format; {HttpError} 409
-   * where another content was trusted since `before`
-   */
-  trust(
-    name: string,
-    options: { readonly digest: string; readonly before?: string | null | undefined; readonly by: Actor },
-  ): Promise<SkillInfo>;
-  /** Takes the trust back. @throws {SkillError} `skill_not_found`, `skill_conflict` where there is none */
-  untrust(name: string, options: { readonly by: Actor }): Promise<SkillInfo>;
-  /**
-   * Installs a skill, in place of the installed one of its name.
-   * @throws {SkillError} `skill_invalid`, `skill_too_large`, `skill_source_failed`, `skill_conflict`; {CancelError} when the signal aborts
-   */
-  install(source: InstallSource, options: InstallOptions): Promise<SkillInfo>;
-  /** Removes a skill of `{data_dir}/skills`. @throws {SkillError} `skill_not_found`, `skill_conflict` for one of another folder */
-  remove(name: string, options: { readonly by: Actor }): Promise<void>;
-  /** Ends the watch. */
-  close(): Promise<void>;
-}
-
-/** Options of `createSkills`. */
+/** Options of `Skills`. */
 export interface SkillsOptions extends SkillPlaces, Omit<FetchSkillServices, "config"> {
   /** The newest configuration. */
   readonly config: () => Pick<Config, "skills" | "url_access">;
@@ -106,20 +75,13 @@ const MAX_LISTED = 100;
 /** Age of a look that is new enough for a run that begins. */
 const LOOK_MS = 1_000;
 
-/** Looks at the folders of skills, and watches those of the workspace. */
-export async function createSkills(options: SkillsOptions): Promise<Skills> {
-  const skills = new FoundSkills(options);
-  await skills.start();
-  return skills;
-}
-
-class FoundSkills implements Skills {
+/** The skills of one gateway (docs/design/skills.md "Skills"). */
+export class Skills implements ReadableSkills {
   readonly #options: SkillsOptions;
   readonly #installer: SkillInstaller;
   readonly #catalogue: SkillCatalogue;
   readonly #mutex = createKeyedMutex();
-  #watch: Timer | undefined;
-  #isWatching = false;
+  readonly #watch = new Poller(() => this.#lookAtWorkspace());
   /** Monotonic time of the next look at the workspace, in ms */
   #watchesFrom = -Infinity;
   /** Monotonic time of the last look, in ms */
@@ -140,22 +102,32 @@ class FoundSkills implements Skills {
     });
   }
 
-  async start(): Promise<void> {
-    await this.#installer.tidy();
-    await this.#alone(() => this.#look());
-    this.#watch = this.#options.clock.every(WATCH_MS, () => void this.#lookAtWorkspace());
+  /** Looks at the folders of skills, and watches those of the workspace. */
+  static async open(options: SkillsOptions): Promise<Skills> {
+    const skills = new Skills(options);
+    await skills.#start();
+    return skills;
   }
 
+  async #start(): Promise<void> {
+    await this.#installer.tidy();
+    await this.#alone(() => this.#look());
+    this.#watch.start(this.#options.clock, WATCH_MS);
+  }
+
+  /** Returns what a run that begins now is told of. Looks at the folders where the last look is older than LOOK_MS. */
   async offer(): Promise<SkillOffer> {
     if (this.#options.clock.monotonic() - this.#lookedAt >= LOOK_MS) await this.#alone(() => this.#look());
     return this.#offer;
   }
 
+  /** Looks at all folders, and returns the skills by name. */
   async list(): Promise<SkillList> {
     await this.#alone(() => this.#look());
     return { skills: this.#catalogue.known.map(toSkillInfo), problems: this.#catalogue.problems };
   }
 
+  /** Returns a skill with its text and its changes. @throws {SkillError} `skill_not_found`, `skill_invalid` */
   async show(name: string): Promise<SkillDetail> {
     await this.#alone(() => this.#look());
     const known = this.#find(name);
@@ -166,6 +138,7 @@ class FoundSkills implements Skills {
     return toSkillDetail({ ...known, found: whole.skill }, text, trust);
   }
 
+  /** Checks a skill strictly. @throws {SkillError} `skill_not_found`, `skill_invalid` */
   async test(name: string, tools: readonly string[]): Promise<SkillTest> {
     await this.#alone(() => this.#look());
     const { found, hides } = this.#find(name);
@@ -193,6 +166,11 @@ class FoundSkills implements Skills {
     return toText(whole, path);
   }
 
+  /**
+   * Trusts exactly this content.
+   * @throws {SkillError} `skill_not_found`, `skill_changed` for another digest, `skill_conflict` for a skill that breaks the format; {HttpError} 409
+   * where another content was trusted since `before`
+   */
   trust(
     name: string,
     { digest, before, by }: {
@@ -217,6 +195,7 @@ class FoundSkills implements Skills {
     });
   }
 
+  /** Takes the trust back. @throws {SkillError} `skill_not_found`, `skill_conflict` where there is none */
   untrust(name: string, { by }: { readonly by: Actor }): Promise<SkillInfo> {
     return this.#alone(async () => {
       await this.#look();
@@ -229,6 +208,10 @@ class FoundSkills implements Skills {
     });
   }
 
+  /**
+   * Installs a skill, in place of the installed one of its name.
+   * @throws {SkillError} `skill_invalid`, `skill_too_large`, `skill_source_failed`, `skill_conflict`; {CancelError} when the signal aborts
+   */
   async install(given: InstallSource, { name, by, signal }: InstallOptions): Promise<SkillInfo> {
     const taken = await this.#installer.take(given, name, signal);
     return await this.#alone(async () => {
@@ -238,6 +221,7 @@ class FoundSkills implements Skills {
     });
   }
 
+  /** Removes a skill of `{data_dir}/skills`. @throws {SkillError} `skill_not_found`, `skill_conflict` for one of another folder */
   remove(name: string, { by }: { readonly by: Actor }): Promise<void> {
     return this.#alone(async () => {
       await this.#look();
@@ -247,8 +231,9 @@ class FoundSkills implements Skills {
     });
   }
 
+  /** Ends the watch. */
   async close(): Promise<void> {
-    this.#watch?.clear();
+    await this.#watch.stop();
     await this.#alone(() => Promise.resolve());
   }
 
@@ -265,8 +250,7 @@ class FoundSkills implements Skills {
   async #lookAtWorkspace(): Promise<void> {
     const { clock } = this.#options;
     const begun = clock.monotonic();
-    if (this.#isWatching || begun < this.#watchesFrom) return;
-    this.#isWatching = true;
+    if (begun < this.#watchesFrom) return;
     try {
       if (await this.#catalogue.hasChanged(({ layer }) => layer === "workspace")) {
         await this.#alone(() => this.#look());
@@ -274,7 +258,6 @@ class FoundSkills implements Skills {
     } catch (error) {
       this.#options.log.error("The skills of the workspace cannot be read", { error });
     } finally {
-      this.#isWatching = false;
       // Whoever fills a workspace with files does not keep the gateway busy with them
       this.#watchesFrom = begun + REST * (clock.monotonic() - begun);
     }

@@ -68,8 +68,10 @@ export async function createAudit(options: AuditOptions): Promise<Audit> {
     },
     verify: ({ head: given, signal } = {}) =>
       upkeep.withoutPruning(async () => {
-        const { verifyAudit } = await import("./verify_audit.ts");
-        return await verifyAudit({ store, given, signal, isCluster: chain !== undefined });
+        const verify = chain === undefined
+          ? (await import("./verify_audit.ts")).verifyAudit
+          : (await import("./verify_chains.ts")).verifyChains;
+        return await verify({ store, given, signal });
       }),
     head: () => writer.head,
     healthy: () => writer.healthy(),

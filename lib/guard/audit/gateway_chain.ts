@@ -1,5 +1,6 @@
-import type { Clock, Timer } from "../../base/clock.ts";
+import type { Clock } from "../../base/clock.ts";
 import { HttpError } from "../../base/errors.ts";
+import { Poller } from "../../base/poller.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
 import type { Cluster } from "../../cluster/join_cluster.ts";
 import { fenceCheck, type JoinedGateway } from "../../cluster/leases.ts";
@@ -59,10 +60,7 @@ export class GatewayChain implements ChainPlace {
   /** Time of the newest record: time does not go back in a chain. ISO 8601 */
   #time = "";
   #isEnded = false;
-  #timers: readonly Timer[] = [];
-  #looking: Promise<void> | undefined = undefined;
-  /** Upkeeps that are at work. */
-  readonly #upkeeps = new Set<Promise<void>>();
+  #pollers: readonly Poller[] = [];
   #isStopped = false;
 
   /** @throws {HttpError} `storage_unavailable` for a gateway that has joined no cluster */
@@ -87,18 +85,19 @@ export class GatewayChain implements ChainPlace {
   /** Begins to look at the other chains. @param append writes to this chain */
   start(append: AuditAppend): void {
     const { clock } = this.#options;
-    this.#timers = [
-      clock.every(LOOK_MS, () => void (this.#looking ??= this.#look().finally(() => this.#looking = undefined))),
-      clock.every(MINUTE_MS, () => this.#beginUpkeep(append)),
-    ];
-    this.#beginUpkeep(append);
+    // Without a word in the log: the store says that it is away
+    const looks = new Poller(() => this.#look());
+    const upkeep = new Poller(() => this.#keepUp(append));
+    this.#pollers = [looks, upkeep];
+    looks.start(clock, LOOK_MS);
+    upkeep.start(clock, MINUTE_MS);
+    void upkeep.look();
   }
 
   /** Ends the looks, and waits for what is at work: it may write until then. */
   async stop(): Promise<void> {
     this.#isStopped = true;
-    for (const timer of this.#timers) timer.clear();
-    await Promise.all([this.#looking, ...this.#upkeeps]);
+    await Promise.all(this.#pollers.map((poller) => poller.stop()));
   }
 
   now(): number {
@@ -178,11 +177,6 @@ export class GatewayChain implements ChainPlace {
     return this.#isEnded || this.#version === 0;
   }
 
-  #beginUpkeep(append: AuditAppend): void {
-    const upkeep = this.#keepUp(append).finally(() => this.#upkeeps.delete(upkeep));
-    this.#upkeeps.add(upkeep);
-  }
-
   /** Ends the chains of gateways that are gone, and names heads that nothing has named for a minute. Never throws. */
   async #keepUp(append: AuditAppend): Promise<void> {
     const { cluster, log, enabled } = this.#options;
@@ -237,12 +231,7 @@ export class GatewayChain implements ChainPlace {
   }
 
   async #look(): Promise<void> {
-    if (!this.#options.enabled()) return;
-    try {
-      await this.others.look(this.id);
-    } catch {
-      // The store says that it is away; the next look comes in a second
-    }
+    if (this.#options.enabled()) await this.others.look(this.id);
   }
 
   async #joinedAgain(fence: number): Promise<JoinedGateway> {

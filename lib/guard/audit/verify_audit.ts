@@ -67,19 +67,15 @@ export interface VerifyOptions {
   /** A head kept from before, as the log has them */
   readonly given?: GivenHead | undefined;
   readonly signal?: AbortSignal | undefined;
-  /** True: the chains of a cluster are checked */
-  readonly isCluster?: boolean | undefined;
 }
 
 const MAX_PROBLEMS = 100;
 
-/** Checks the chain from its begin to its head. Records may be added meanwhile. @throws {CancelError} when `signal` aborts */
-export async function verifyAudit(options: VerifyOptions): Promise<AuditReport> {
-  const { store, given, signal, isCluster } = options;
-  if (isCluster === true) {
-    const { verifyChains } = await import("./verify_chains.ts");
-    return await verifyChains(options);
-  }
+/**
+ * Checks the chain of a gateway alone from its begin to its head. Records may be added meanwhile.
+ * @throws {CancelError} when `signal` aborts
+ */
+export async function verifyAudit({ store, given, signal }: VerifyOptions): Promise<AuditReport> {
   const chain = new ChainCheck({ given });
   let head = await readHead(store);
   let after: string | undefined;

@@ -122,7 +122,9 @@ const START_SECONDS = 300;
 /**
  * The text of a systemd user unit. It hardens only what a user's manager can without a mount namespace, and what tools can live
  * with: no MemoryDenyWriteExecute, since JavaScript and WebAssembly are compiled; no RestrictNamespaces, since bubblewrap makes them.
- * Each program that tools run stays within the unit (`KillMode=control-group`); one that eats all memory ends alone (`OOMPolicy`).
+ * Each program that tools run stays within the unit (`KillMode=control-group`); one that eats all memory ends alone (`OOMPolicy`), and
+ * contained ones within the bound of a cgroup that the gateway makes beside its own (`Delegate`). An older systemd passes over what it
+ * does not know.
  *
  * Source: systemd.unit(5), systemd.service(5) "Command lines": `:` before the program keeps `$` as it is; `%` is doubled everywhere
  */
@@ -153,6 +155,8 @@ TimeoutStartSec=${START_SECONDS}
 TimeoutStopSec=${graceSeconds + STOP_MARGIN_SECONDS}
 WatchdogSec=${WATCHDOG_SECONDS}
 KillMode=control-group
+Delegate=memory
+DelegateSubgroup=gateway
 OOMPolicy=continue
 UMask=0077
 LimitCORE=0

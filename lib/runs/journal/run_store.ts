@@ -37,49 +37,6 @@ export interface AppendOptions {
   readonly create?: { readonly state: RunState; readonly input: RunInput } | undefined;
 }
 
-/** The journal: every recorded run, its events and their fold. */
-export interface RunStore {
-  /**
-   * Makes a run known, in one transaction with `claim`; durable when it resolves.
-   * @throws {HttpError} 409 `conflict` when the claim was made before
-   */
-  accept(state: RunState, input: RunInput, claim?: Write | readonly Write[]): Promise<void>;
-  /**
-   * Adds events as one record and folds them into the run, in one transaction.
-   * @param expectedSeq the last seq the journal has, 0 for an empty one
-   * @throws {JournalError} when the journal is elsewhere, or cannot be written; {CancelError} `shutdown` when this gateway does not own the run
-   */
-  append(runId: string, expectedSeq: number, events: PackedEvents, options?: AppendOptions): Promise<void>;
-  /** Yields the events after `afterSeq`, in order. */
-  replay: RecordedEvents["replay"];
-  /** Returns the next events after a place, 512 at most, and none at the end of the journal. */
-  read: RecordedEvents["read"];
-  /** Returns the last seq in the journal, 0 for an empty one. */
-  lastSeq(runId: string): Promise<number>;
-  /** Returns a run as the database has it, with the end of its journal. */
-  recorded(runId: string): Promise<RunWithEnd | undefined>;
-  /** Yields the records of a run's journal, in order. */
-  records: RecordedEvents["records"];
-  get(runId: string): Promise<Run | undefined>;
-  input(runId: string): Promise<RunInput | undefined>;
-  startedBy: RunSupervisor["startedBy"];
-  /** Returns runs, the newest first. */
-  list(options: ListRunsOptions): Promise<RunList>;
-  /** Returns the runs that have not ended, the oldest first. */
-  open(): Promise<readonly OpenRunId[]>;
-  /** Notes that a run must not go on after a restart. @returns false for a run that is unknown or has ended */
-  cancel(runId: string): Promise<boolean>;
-  /** Tells whether somebody has cancelled an open run. */
-  isCancelled(runId: string): Promise<OpenRunId["cancelled"]>;
-  /**
-   * Notes what a run waits for that nobody can go on with, in one transaction with `writes`. Undefined: it waits for nothing any more, and
-   * has the state that its journal gives.
-   */
-  setWaiting(runId: string, waitingFor: Run["waiting_for"], writes: readonly Write[]): Promise<boolean>;
-  /** Forgets what is known of a run that others may write from now on. */
-  forget(runId: string): void;
-}
-
 /** A run that has not ended. */
 export interface OpenRunId {
   readonly id: string;
@@ -121,12 +78,8 @@ export interface RunStoreOptions {
   readonly history?: (() => string | undefined) | undefined;
 }
 
-/** Returns the journal over a store. */
-export function createRunStore(store: Store, options: RunStoreOptions = {}): RunStore {
-  return new StoreJournal(store, options);
-}
-
-class StoreJournal implements RunStore {
+/** The journal: every recorded run, its events and their fold. */
+export class RunStore {
   readonly #store: Store;
   /** Heads of runs at work, so that an append reads nothing. */
   readonly #heads = new Map<string, Head>();
@@ -135,7 +88,7 @@ class StoreJournal implements RunStore {
   readonly #ownership: RunOwnership | undefined;
   readonly #history: () => string | undefined;
 
-  constructor(store: Store, { onRecorded, ownership, history }: RunStoreOptions) {
+  constructor(store: Store, { onRecorded, ownership, history }: RunStoreOptions = {}) {
     this.#store = store;
     this.#onRecorded = onRecorded;
     this.#ownership = ownership;
@@ -143,6 +96,10 @@ class StoreJournal implements RunStore {
     this.#events = new RecordedEvents(store, this.#history);
   }
 
+  /**
+   * Makes a run known, in one transaction with `claim`; durable when it resolves.
+   * @throws {HttpError} 409 `conflict` when the claim was made before
+   */
   async accept(state: RunState, input: RunInput, claim?: Write | readonly Write[]): Promise<void> {
     const head = { state, seq: 0, records: 0 };
     const { run } = state;
@@ -154,6 +111,11 @@ class StoreJournal implements RunStore {
     this.#keepHead(head);
   }
 
+  /**
+   * Adds events as one record and folds them into the run, in one transaction.
+   * @param expectedSeq the last seq the journal has, 0 for an empty one
+   * @throws {JournalError} when the journal is elsewhere, or cannot be written; {CancelError} `shutdown` when this gateway does not own the run
+   */
   async append(runId: string, expectedSeq: number, events: PackedEvents, options: AppendOptions = {}): Promise<void> {
     const { writes = [], create, check, write = this.#store.batch, ...notes } = options;
     const head = create === undefined
@@ -225,6 +187,10 @@ class StoreJournal implements RunStore {
     if (this.#ownership?.owns(id) ?? true) this.#heads.set(id, head);
   }
 
+  /**
+   * Notes what a run waits for that nobody can go on with, in one transaction with `writes`. Undefined: it waits for nothing any more, and
+   * has the state that its journal gives.
+   */
   async setWaiting(runId: string, waitingFor: Run["waiting_for"], writes: readonly Write[]): Promise<boolean> {
     const found = await RUNS.read(this.#store, runId);
     const folded = await this.#fold(runId);
@@ -243,26 +209,32 @@ class StoreJournal implements RunStore {
     return isWritten;
   }
 
+  /** Forgets what is known of a run that others may write from now on. */
   forget(runId: string): void {
     this.#heads.delete(runId);
   }
 
-  replay(runId: string, afterSeq: number): ReturnType<RunStore["replay"]> {
+  /** Yields the events after `afterSeq`, in order. */
+  replay(runId: string, afterSeq: number): ReturnType<RecordedEvents["replay"]> {
     return this.#events.replay(runId, afterSeq);
   }
 
-  read(runId: string, place: JournalPlace): ReturnType<RunStore["read"]> {
+  /** Returns the next events after a place, 512 at most, and none at the end of the journal. */
+  read(runId: string, place: JournalPlace): ReturnType<RecordedEvents["read"]> {
     return this.#events.read(runId, place);
   }
 
-  records(runId: string): ReturnType<RunStore["records"]> {
+  /** Yields the records of a run's journal, in order. */
+  records(runId: string): ReturnType<RecordedEvents["records"]> {
     return this.#events.records(runId);
   }
 
+  /** Returns the last seq in the journal, 0 for an empty one. */
   async lastSeq(runId: string): Promise<number> {
     return this.#heads.get(runId)?.seq ?? (await this.#recordOf(runId))?.seq ?? 0;
   }
 
+  /** Returns a run as the database has it, with the end of its journal. */
   async recorded(runId: string): Promise<RunWithEnd | undefined> {
     const history = this.#history();
     const record = await this.#recordOf(runId);
@@ -282,6 +254,7 @@ class StoreJournal implements RunStore {
     return input === undefined ? undefined : { tokenId: input.caller.token_id };
   }
 
+  /** Returns runs, the newest first. */
   async list({ status, after, limit }: ListRunsOptions): Promise<RunList> {
     const runs: Run[] = [];
     const where = status === undefined ? undefined : { field: "run.status", value: status };
@@ -296,6 +269,7 @@ class StoreJournal implements RunStore {
     return { runs, hasMore: false };
   }
 
+  /** Returns the runs that have not ended, the oldest first. */
   async open(): Promise<readonly OpenRunId[]> {
     const open: OpenRunId[] = [];
     for await (const stored of scanAll(this.#store, OPEN_RUNS.name, { order: "created" })) {
@@ -304,6 +278,7 @@ class StoreJournal implements RunStore {
     return open;
   }
 
+  /** Notes that a run must not go on after a restart. @returns false for a run that is unknown or has ended */
   async cancel(runId: string): Promise<boolean> {
     const open = await this.#store.get(OPEN_RUNS.name, runId);
     if (open === undefined) return false;
@@ -314,6 +289,7 @@ class StoreJournal implements RunStore {
     ]);
   }
 
+  /** Tells whether somebody has cancelled an open run. */
   async isCancelled(runId: string): Promise<OpenRunId["cancelled"]> {
     const open = await this.#store.get(OPEN_RUNS.name, runId);
     return open === undefined ? false : this.#toOpen(open).cancelled;

@@ -1,5 +1,5 @@
 import { shownUpTo } from "./run_records.ts";
-import type { Clock, Timer } from "../../base/clock.ts";
+import { Backoff, type Clock, type Timer } from "../../base/clock.ts";
 import { HttpError } from "../../base/errors.ts";
 import type { KeyedNotifier } from "../../base/keyed_queues.ts";
 import type { Random } from "../../base/random.ts";
@@ -39,8 +39,7 @@ const MAX_UNRECORDED = 64 * 1024 * 1024;
 /** A link that lives less long counts as a failure. Milliseconds */
 const SHORT_MS = 2_000;
 /** Pause before a link is made again: doubled with each failure, and half of it left to chance. Milliseconds */
-const AGAIN_MS = 250;
-const MAX_AGAIN_MS = 8_000;
+const PAUSES = { firstMs: 250, mostMs: 8_000 } as const;
 /** Time between two looks whether a link is behind the journal. Milliseconds */
 const CHECK_MS = 5_000;
 /** Time that a link has to bring what a note says is in the journal. Milliseconds */
@@ -123,7 +122,7 @@ export class RunWatch {
   #hint = 0;
   /** Set by a note, until the journal is read. */
   #isNoted = false;
-  #failures = 0;
+  readonly #backoff: Backoff;
   /** Monotonic time before which no link is made. */
   #again = 0;
   /** Ends the wait or the look that is due. */
@@ -133,6 +132,7 @@ export class RunWatch {
   constructor(id: string, options: RunWatchOptions & { readonly onEnd: () => void }) {
     this.#id = id;
     this.#options = options;
+    this.#backoff = new Backoff(PAUSES, options.random);
   }
 
   /** Adds a follower. */
@@ -394,11 +394,8 @@ export class RunWatch {
 
   /** Decides when a link is made again. */
   #planAgain(wasShort: boolean): void {
-    const { clock, random } = this.#options;
-    this.#failures = wasShort ? this.#failures + 1 : 0;
-    const ms = Math.min(MAX_AGAIN_MS, AGAIN_MS * 2 ** Math.min(this.#failures, 10));
-    const [share = 0] = random.bytes(1);
-    this.#again = clock.monotonic() + ms * (1 + share / 255) / 2;
+    if (!wasShort) this.#backoff.reset();
+    this.#again = this.#options.clock.monotonic() + this.#backoff.next();
   }
 
   /** Waits for a note, at most `ms` milliseconds. Does not throw. */

@@ -5,7 +5,7 @@ import type { Store } from "../../storage/store.ts";
 import { followRun } from "./follow_run.ts";
 import { journalOf, RUN_INPUTS, RUNS, shownUpTo } from "./run_records.ts";
 import type { RunSupervisor } from "../run_request.ts";
-import { createRunStore, type RunStoreOptions } from "./run_store.ts";
+import { RunStore, type RunStoreOptions } from "./run_store.ts";
 
 /** Recorded runs, for reading. */
 export type StoredRuns = Pick<RunSupervisor, "get" | "startedBy" | "list" | "follow" | "reach">;
@@ -14,7 +14,7 @@ export type StoredRuns = Pick<RunSupervisor, "get" | "startedBy" | "list" | "fol
 export function createStoredRuns(
   { store, ...options }: { readonly store: Store } & Pick<RunStoreOptions, "history">,
 ): StoredRuns {
-  const runs = createRunStore(store, options);
+  const runs = new RunStore(store, options);
   const news = createKeyedNotifier();
   return {
     get: (id) => runs.get(id),
@@ -87,7 +87,7 @@ export interface CancelRunsOptions {
  * @returns how many there were
  */
 export async function cancelRunsOf(tokenId: string, { store, supervisor }: CancelRunsOptions): Promise<number> {
-  const runs = createRunStore(store);
+  const runs = new RunStore(store);
   let count = 0;
   for (const { id, cancelled } of await runs.open()) {
     if (cancelled) continue;

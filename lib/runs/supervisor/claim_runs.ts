@@ -4,6 +4,7 @@ import type { Cluster } from "../../cluster/join_cluster.ts";
 import { type RunOwnership, runTakenOver } from "../../cluster/run_ownership.ts";
 import { CancelError } from "../../base/cancel.ts";
 import type { Clock, Timer } from "../../base/clock.ts";
+import { Poller } from "../../base/poller.ts";
 import { isEnded } from "../../base/records/run.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
 import { isStorageAway } from "../../storage/read_records.ts";
@@ -40,41 +41,40 @@ const MAX_STRANDED = 50;
 export class RunClaimer {
   readonly #options: RunClaimerOptions;
   readonly #ownership: RunOwnership;
+  readonly #poller: Poller;
   #poll: Timer | undefined = undefined;
-  /** The look that is at work. */
-  #looking: Promise<void> | undefined = undefined;
-  /** Resolves when one look has ended. */
-  readonly #first = Promise.withResolvers<void>();
-  /** Look that is to come, now or after the one at work: after news, or a whole one as once a second. */
-  #due: "none" | "news" | "whole" = "none";
+  /** True: the next look is a whole one, as once a second. */
+  #isWholeDue = false;
+  /** True: the database was away when a claimed run was taken up, so news waits for the next whole look. */
+  #isBroken = false;
   #isStopped = false;
   /** Runs that could not be read: they stay for a person. */
   readonly #unreadable = new Set<string>();
-  #isAway = false;
   #hasAdopted = false;
 
   constructor(options: RunClaimerOptions) {
     this.#options = options;
     this.#ownership = options.cluster.ownership;
+    this.#poller = new Poller(() => this.#look(), (error) => {
+      options.log.error("Runs cannot be claimed: the gateway tries again each second", { error });
+    });
   }
 
   /** Begins to claim. Resolves after the first look. */
   async start(): Promise<void> {
     const { cluster, clock } = this.#options;
-    cluster.onTakeover(() => this.look("whole"));
+    cluster.onTakeover(() => void this.look("whole"));
     this.#ownership.onLost((ids) => this.#lose(ids));
-    // A gateway whose lease has run out is noticed half a lease later at the latest
-    this.#poll = clock.every(Math.min(POLL_MS, this.#ownership.leaseMs / 2), () => this.look("whole"));
-    this.look("whole");
-    // A look may take longer than the pause to the next one, and then the looking does not end
-    await Promise.race([this.#first.promise, this.#looking]);
+    // A gateway whose lease has run out is noticed half a lease later at the latest. A whole look follows one after news that is at work
+    this.#poll = clock.every(Math.min(POLL_MS, this.#ownership.leaseMs / 2), () => void this.look("whole"));
+    await this.look("whole");
   }
 
   /** Ends the claiming, for a shutdown. Resolves when the look at work has ended. */
   async stop(): Promise<void> {
     this.#isStopped = true;
     this.#poll?.clear();
-    await this.#looking;
+    await this.#poller.stop();
   }
 
   /** Tells whether the claiming was ended. */
@@ -82,15 +82,15 @@ export class RunClaimer {
     return this.#isStopped;
   }
 
-  /** Looks for runs to claim, now or after the look that is at work. */
-  look(due: "news" | "whole" = "news"): void {
-    if (this.#due !== "whole") this.#due = due;
-    if (!this.#isStopped) this.#looking ??= this.#look();
+  /** Looks for runs to claim, now or right after the look at work. Resolves when that look has ended. */
+  look(due: "news" | "whole" = "news"): Promise<void> {
+    if (due === "whole") this.#isWholeDue = true;
+    return this.#poller.look();
   }
 
   /** Looks after a slot has become free, when the last look left runs waiting. Each run that comes to wait later has a note of its own. */
   lookForWaiting(): void {
-    if (this.#ownership.queue().waiting > 0) this.look();
+    if (this.#ownership.queue().waiting > 0) void this.look();
   }
 
   /** Claims a run that was cancelled and that no gateway owns, and ends it. Does nothing for a run that has an owner. */
@@ -110,36 +110,26 @@ export class RunClaimer {
   }
 
   async #look(): Promise<void> {
-    const { queue, active, log } = this.#options;
-    while (this.#due !== "none" && !this.#isStopped) {
-      const isWhole = this.#due === "whole" || (this.#ownership.queue().hasAbandoned && queue.freeSlots() > 0);
-      this.#due = "none";
-      try {
-        if (isWhole) {
-          await this.#adopt();
-          for (const id of await this.#ownership.signals()) await this.readSignal(id);
-        }
-        const claimed = await this.#ownership.claim({
-          isWhole,
-          limit: queue.freeSlots(),
-          staysWithParent: this.#options.hasRunBudget?.() ?? false,
-          // A child of a run at work here takes no slot, and its parent may wait for it
-          takesNoSlot: ({ parentId }) => parentId !== null && active.find(parentId) !== undefined,
-          isKnown: (id) => active.find(id) !== undefined || this.#unreadable.has(id),
-        });
-        for (let next = 0; next < claimed.length; next += TAKEN_UP_AT_ONCE) {
-          await Promise.all(claimed.slice(next, next + TAKEN_UP_AT_ONCE).map((run) => this.#takeUp(run)));
-        }
-        if (isWhole) await this.#strand();
-        this.#isAway = false;
-      } catch (error) {
-        if (!this.#isAway) log.error("Runs cannot be claimed: the gateway tries again each second", { error });
-        this.#isAway = true;
-      }
-      this.#first.resolve();
+    if (this.#isBroken && !this.#isWholeDue) return;
+    const { queue, active } = this.#options;
+    const isWhole = this.#isWholeDue || (this.#ownership.queue().hasAbandoned && queue.freeSlots() > 0);
+    this.#isWholeDue = this.#isBroken = false;
+    if (isWhole) {
+      await this.#adopt();
+      for (const id of await this.#ownership.signals()) await this.readSignal(id);
     }
-    // In the same step as the last look at what is due, so that no news falls between
-    this.#looking = undefined;
+    const claimed = await this.#ownership.claim({
+      isWhole,
+      limit: queue.freeSlots(),
+      staysWithParent: this.#options.hasRunBudget?.() ?? false,
+      // A child of a run at work here takes no slot, and its parent may wait for it
+      takesNoSlot: ({ parentId }) => parentId !== null && active.find(parentId) !== undefined,
+      isKnown: (id) => active.find(id) !== undefined || this.#unreadable.has(id),
+    });
+    for (let next = 0; next < claimed.length; next += TAKEN_UP_AT_ONCE) {
+      await Promise.all(claimed.slice(next, next + TAKEN_UP_AT_ONCE).map((run) => this.#takeUp(run)));
+    }
+    if (isWhole) await this.#strand();
   }
 
   /** Takes the runs into the cluster that a gateway alone left open, once: their records may have been moved here. */
@@ -180,7 +170,7 @@ export class RunClaimer {
       if (run !== undefined && await this.#takeUp(run, since)) taken++;
     }
     // A look that has done nothing, as while this gateway may not act, would go round for ever
-    if (taken > 0 && due.length > MAX_STRANDED) this.#due = "whole";
+    if (taken > 0 && due.length > MAX_STRANDED) void this.look("whole");
   }
 
   /**
@@ -235,7 +225,7 @@ export class RunClaimer {
   /** Looks why a claimed run could not be taken up. @returns true for a run that cannot be read: it stays with this gateway, for a person */
   async #staysForPerson(id: string, error: unknown): Promise<boolean> {
     const isAway = isStorageAway(error);
-    if (isAway) this.#due = "none";
+    if (isAway) this.#isBroken = true;
     if (isAway || await this.#isDismissed(id) || this.#ownership.isLost(id)) return false;
     this.#unreadable.add(id);
     this.#options.log.error("Claimed run could not be taken up", { run_id: id, error });

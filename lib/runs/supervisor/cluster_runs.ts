@@ -67,7 +67,7 @@ export class ClusterRuns {
 
   /** Looks for runs to claim, now or after the look that is at work. */
   look(): void {
-    this.#claimer.look();
+    void this.#claimer.look();
   }
 
   /** Looks for runs to claim after a slot or a conversation has become free, when the last look left runs waiting. */

@@ -43,22 +43,7 @@ export interface EnterOptions {
 }
 
 /** Queue of runs: first come, first served, and one run of a conversation at a time. */
-export interface RunQueue {
-  /** @throws {HttpError} 503 `overloaded` */
-  enter(options: EnterOptions): QueuePlace;
-  /** Returns how many more runs could work now. */
-  freeSlots(): number;
-}
-
-/**
- * @param limits read at every entrance, so that a reload takes effect
- * @param onLent called when a run lends its slot and no run here takes it. Default: nobody is told
- */
-export function createRunQueue(limits: () => RunLimits, onLent: () => void = () => {}): RunQueue {
-  return new SlotQueue(limits, onLent);
-}
-
-class SlotQueue implements RunQueue {
+export class RunQueue {
   readonly #limits: () => RunLimits;
   readonly #onLent: () => void;
   readonly #waiting = new Set<SlotPlace>();
@@ -67,11 +52,16 @@ class SlotQueue implements RunQueue {
   #slots = 0;
   #plain = 0;
 
-  constructor(limits: () => RunLimits, onLent: () => void) {
+  /**
+   * @param limits read at every entrance, so that a reload takes effect
+   * @param onLent called when a run lends its slot and no run here takes it. Default: nobody is told
+   */
+  constructor(limits: () => RunLimits, onLent: () => void = () => {}) {
     this.#limits = limits;
     this.#onLent = onLent;
   }
 
+  /** @throws {HttpError} 503 `overloaded` */
   enter(options: EnterOptions): QueuePlace {
     if (options.isPlain) return this.#enterPlain();
     const place = new SlotPlace(this, options);
@@ -83,6 +73,7 @@ class SlotQueue implements RunQueue {
     return place;
   }
 
+  /** Returns how many more runs could work now. */
   freeSlots(): number {
     return Math.max(0, this.#limits().maxConcurrent - this.#slots - this.#waiting.size);
   }
@@ -153,14 +144,14 @@ class SlotQueue implements RunQueue {
 /** Place of a run that works in a slot, or in the slot of its parent. */
 class SlotPlace implements QueuePlace {
   readonly options: EnterOptions;
-  readonly #queue: SlotQueue;
+  readonly #queue: RunQueue;
   #ready = false;
   /** Number of waits that the slot is lent for. */
   #paused = 0;
   #left = false;
   #wake: (() => void) | undefined = undefined;
 
-  constructor(queue: SlotQueue, options: EnterOptions) {
+  constructor(queue: RunQueue, options: EnterOptions) {
     this.#queue = queue;
     this.options = options;
   }

@@ -16,7 +16,7 @@ import type { Store } from "../../storage/store.ts";
 import type { ToolExecutor } from "../../tools/runtime/tool_executor.ts";
 import { followRun } from "../journal/follow_run.ts";
 import { shownUpTo } from "../journal/run_records.ts";
-import { createRunStore, type OnRecorded, type RunStore } from "../journal/run_store.ts";
+import { type OnRecorded, RunStore } from "../journal/run_store.ts";
 import { pruneRuns } from "../journal/stored_runs.ts";
 import type { RecoverOptions } from "../recovery/recover_runs.ts";
 import type {
@@ -35,7 +35,7 @@ import { type AgentOf, noAgents } from "./agent_profile.ts";
 import type { ClusterRuns, ClusterRunsOptions } from "./cluster_runs.ts";
 import type { ApprovableRun } from "./create_approver.ts";
 import { createDayBudget, type DayBudget, type DayBudgetOptions } from "./day_budget.ts";
-import { createRunQueue, type RunLimits } from "./run_queue.ts";
+import { type RunLimits, RunQueue } from "./run_queue.ts";
 import type { AgentSettings, RunGuidance } from "./run_settings.ts";
 import type { RunStarter } from "./start_run.ts";
 
@@ -125,7 +125,7 @@ class Supervisor implements RunSupervisor {
   constructor(options: SupervisorOptions) {
     const { store, clock, random, log, metrics } = options;
     this.#options = options;
-    this.#runs = createRunStore(store, { onRecorded: options.onEvents, ownership: options.cluster?.ownership });
+    this.#runs = new RunStore(store, { onRecorded: options.onEvents, ownership: options.cluster?.ownership });
     const createDay = options.cluster?.toDayBudget ?? createDayBudget;
     this.#day = createDay({ store, clock, tokensPerDay: options.tokensPerDay ?? (() => 0) });
     this.#time = createIsoTime(clock);
@@ -137,7 +137,7 @@ class Supervisor implements RunSupervisor {
       statuses.map((status) => [status]),
     );
     metrics.gaugeOf("postern_runs_active", "Runs at work or waiting for their slot", this.#active.size);
-    const queue = createRunQueue(options.limits, () => this.#cluster?.lookForWaiting());
+    const queue = new RunQueue(options.limits, () => this.#cluster?.lookForWaiting());
     // The whole agent comes with it
     this.#loadStarter = lazily(async () => {
       const { RunStarter } = await import("./start_run.ts");

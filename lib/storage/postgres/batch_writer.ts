@@ -1,4 +1,4 @@
-import type { Clock } from "../../base/clock.ts";
+import { Backoff, type Clock } from "../../base/clock.ts";
 import type { Random } from "../../base/random.ts";
 import { nextTick } from "../../base/tick.ts";
 import type { EncodedWrite } from "../encode_write.ts";
@@ -31,8 +31,7 @@ const MAX_GROUP = { batches: 64, characters: 1_000_000 } as const;
 const MAX_PARALLEL = 4;
 /** Milliseconds that a writer asks for the outcome of a lost statement */
 const ASKING_MS = 60_000;
-const ASKING_PAUSE_MS = 100;
-const LONGEST_ASKING_PAUSE_MS = 2_000;
+const ASKING_PAUSES = { firstMs: 100, mostMs: 2_000 } as const;
 /** Times that a group whose connection was lost, and which was not written, is sent again */
 const MAX_SENDS = 3;
 /** SQLSTATE by which `write_batch` says that a precondition did not hold */
@@ -208,9 +207,9 @@ export class BatchWriter {
    * @returns its outcomes. Undefined: it was not done, and never will be
    */
   async #ask(id: string): Promise<readonly BatchOutcome[] | undefined> {
-    const { database, clock, watch } = this.#options;
+    const { database, clock, random, watch } = this.#options;
     const end = clock.monotonic() + ASKING_MS;
-    for (let pauseMs = ASKING_PAUSE_MS;; pauseMs = Math.min(pauseMs * 2, LONGEST_ASKING_PAUSE_MS)) {
+    for (const backoff = new Backoff(ASKING_PAUSES, random);;) {
       try {
         const [row] = await database.query(
           `INSERT INTO ${this.#schema}.batches (id) VALUES ($1) ON CONFLICT (id) DO NOTHING;
@@ -223,7 +222,7 @@ export class BatchWriter {
         if (!(error instanceof DatabaseAwayError) && !isNotNow(error)) throw error;
         if (clock.monotonic() >= end || watch.givenUp?.aborted === true) throw this.#unknown(error);
       }
-      await clock.sleep(watch.jittered(pauseMs), watch.givenUp).catch(() => {});
+      await clock.sleep(backoff.next(), watch.givenUp).catch(() => {});
     }
   }
 

@@ -1,4 +1,4 @@
-import type { Clock } from "../../base/clock.ts";
+import { Backoff, type Clock } from "../../base/clock.ts";
 import { HttpError } from "../../base/errors.ts";
 import type { Random } from "../../base/random.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
@@ -6,7 +6,7 @@ import { DatabaseAwayError, sqlStateOf } from "./database_errors.ts";
 import type { PostgresDatabase } from "./postgres_database.ts";
 
 /** First and longest pause between two attempts to reach a server that is away; each is cut by up to a half at random. Milliseconds */
-const PAUSES_MS = { first: 100, longest: 5_000 } as const;
+const PAUSES = { firstMs: 100, mostMs: 5_000 } as const;
 /** Least time between two questions whether the server is there: each request may want to know. Milliseconds */
 const PROBE_EVERY_MS = 1_000;
 /** Seconds of `Retry-After` */
@@ -145,8 +145,8 @@ export class ServerWatch {
   }
 
   async #search(): Promise<void> {
-    for (let pauseMs: number = PAUSES_MS.first;; pauseMs = Math.min(pauseMs * 2, PAUSES_MS.longest)) {
-      await this.#clock.sleep(this.jittered(pauseMs), this.#stopped.signal);
+    for (const backoff = new Backoff(PAUSES, this.#random);;) {
+      await this.#clock.sleep(backoff.next(), this.#stopped.signal);
       try {
         await this.#database.query("SELECT 1");
         break;
@@ -159,12 +159,6 @@ export class ServerWatch {
     this.#back?.resolve();
     this.#back = undefined;
     this.#log.info("The database answers again", { database: this.#database.name });
-  }
-
-  /** Returns the pause cut by up to a half, so that gateways do not come all at once. */
-  jittered(pauseMs: number): number {
-    const [share = 0] = this.#random.bytes(1);
-    return pauseMs * (0.5 + share / 510);
   }
 }
 

@@ -1,7 +1,7 @@
 import { stat } from "node:fs/promises";
 import { basename, isAbsolute, join } from "node:path";
 import { ToolError } from "../../base/errors.ts";
-import { type DesktopOptions, sessionOf } from "../desktop/desktop.ts";
+import { type DesktopOptions, sessionOf } from "../desktop/desktop_session.ts";
 
 /** Display of the user's desktop session, for a browser with a window. */
 export interface BrowserDisplay {

@@ -2,6 +2,7 @@ import type { Page } from "playwright-core";
 import { type Clock, withTimeout } from "../../base/clock.ts";
 import { cancelError } from "../../base/cancel.ts";
 import { ToolError } from "../../base/errors.ts";
+import { Poller } from "../../base/poller.ts";
 import type { StoredOrigin } from "../../base/records/browser_login.ts";
 import type { KeptCookie } from "../../base/records/cookie_jar.ts";
 import {
@@ -84,7 +85,6 @@ class LoginWindow {
   /** Cookies and values as the last look has found them */
   #cookies: readonly KeptCookie[] = [];
   readonly #storage = new Map<string, StoredOrigin>();
-  #isLooking = false;
 
   constructor(browser: StartedBrowser, options: LoginWindowOptions) {
     this.#browser = browser;
@@ -98,11 +98,15 @@ class LoginWindow {
     onOpened();
     // A page that does not load is shown with its reason, and the person may type another address
     page.goto(site.url, { timeout: GOTO_MS, waitUntil: "commit" }).catch(() => {});
-    const timer = clock.every(LOOK_MS, () => void this.#lookUnlessBusy());
+    const poller = new Poller(async () => {
+      this.#tellProblems();
+      await this.#look();
+    });
+    poller.start(clock, LOOK_MS);
     try {
       await Promise.race([this.#closed.promise, this.#browser.ended, done]);
     } finally {
-      timer.clear();
+      void poller.stop();
     }
     if (signal.aborted) throw cancelError(signal);
     await withTimeout(this.#look(), { ms: LAST_LOOK_MS, clock });
@@ -120,14 +124,6 @@ class LoginWindow {
       this.#pages.delete(page);
       if (this.#pages.size === 0) this.#closed.resolve();
     });
-  }
-
-  async #lookUnlessBusy(): Promise<void> {
-    if (this.#isLooking) return;
-    this.#isLooking = true;
-    this.#tellProblems();
-    await this.#look();
-    this.#isLooking = false;
   }
 
   /** Never throws: a browser that has ended leaves what the look before has found. */

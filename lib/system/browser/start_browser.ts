@@ -1,9 +1,10 @@
 import type { BrowserContext } from "playwright-core";
 import type { Clock } from "../../base/clock.ts";
-import type { DesktopOptions } from "../desktop/desktop.ts";
+import type { DesktopOptions } from "../desktop/desktop_session.ts";
 import type { CommandLookup } from "../process/command_lookup.ts";
 import { createContainmentFinder } from "../process/containment.ts";
 import { MARKER_VARIABLE } from "../process/leftover_processes.ts";
+import { tryBubblewrap } from "../process/sandbox.ts";
 import { type BrowserDisplay, findDisplay } from "./browser_display.ts";
 import { type BrowserNetworkOptions, openBrowserNetwork } from "./browser_network.ts";
 import { chromiumLine, findChromium } from "./chromium.ts";
@@ -63,7 +64,7 @@ export interface BrowserStarter {
 /** Creates a starter, which looks at the machine once. */
 export function createBrowserStarter(options: BrowserStarterOptions): BrowserStarter {
   const { commands, clock, loadDriver, session } = options;
-  const finder = createContainmentFinder(options);
+  const finder = createContainmentFinder(options, tryBubblewrap);
   return {
     async start(request) {
       const found = await finder.find();

@@ -3,7 +3,7 @@ import { isAbsolute, join } from "node:path";
 import { ToolError } from "../../base/errors.ts";
 import { isWithin } from "../files/forbidden_paths.ts";
 import { handOver } from "../process/hand_over.ts";
-import type { DesktopOptions, DesktopSession, OpenedUrl, OpenUrlOptions } from "./desktop.ts";
+import type { DesktopOptions, DesktopSession, OpenedUrl, OpenUrlOptions } from "./desktop_session.ts";
 
 /** Variables that openers and browsers use to find the session, the user's settings and the user's choice of a browser. */
 const USERS = [

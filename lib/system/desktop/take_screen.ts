@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { CancelError } from "../../base/cancel.ts";
 import { ToolError } from "../../base/errors.ts";
 import type { ProcessResult } from "../process/run_command.ts";
-import type { DesktopOptions, DesktopSession, ScreenPicture, SessionKind } from "./desktop.ts";
+import type { DesktopOptions, DesktopSession, ScreenPicture, SessionKind } from "./desktop_session.ts";
 
 /** A program that writes a picture of the screen to a file. */
 interface ScreenProgram {

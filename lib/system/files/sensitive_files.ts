@@ -1,6 +1,5 @@
-import { utf16Of } from "../../base/utf16.ts";
 import { Buffer } from "node:buffer";
-import { withoutEnd } from "../../base/text.ts";
+import { utf16Of, withoutEnd } from "../../base/text.ts";
 
 /**
  * Folders that hold credentials, whatever a file in them is called. All names are in folded form.

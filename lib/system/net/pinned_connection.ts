@@ -2,7 +2,7 @@ import { connect, isIP, type LookupFunction, type Socket } from "node:net";
 import { cancelError } from "../../base/cancel.ts";
 import { hostAndPort, isSameAddress } from "./address.ts";
 import { openTunnel } from "./proxy.ts";
-import { untilConnected } from "./until_connected.ts";
+import { untilConnected } from "./tcp.ts";
 
 /** Connection to one of these addresses and no other. */
 export interface PinnedConnection {

@@ -1,13 +1,16 @@
-import { readFileSync } from "node:fs";
-import { availableParallelism, release } from "node:os";
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { availableParallelism, release, totalmem } from "node:os";
+import { dirname, join } from "node:path";
 import process from "node:process";
+import type { CommandLine } from "./process_group.ts";
 import { unlessGone } from "./remembered_folders.ts";
 
 /**
  * Bounds on what a contained program takes of the machine. `prlimit` of util-linux sets them inside the sandbox and becomes the program:
  * there Linux counts the processes of that sandbox alone, however many its user has.
  *
- * Memory is not among them: Linux bounds what one process reserves, and V8 reserves 512 MiB for each thread of JavaScript.
+ * `prlimit` bounds no memory: Linux counts what one process reserves there, and V8 reserves 512 MiB for each thread of JavaScript. A
+ * cgroup does, where the gateway may make one.
  */
 export interface Bounds {
   /** Absolute path of `prlimit` */
@@ -20,6 +23,16 @@ export interface Bounds {
   readonly fileBytes: number;
   /** Bytes of a core file. Below a page none is written; with 1, nothing is given to the program that collects them outside either */
   readonly coreBytes: number;
+  /** Default: memory has no bound */
+  readonly memory?: MemoryBound | undefined;
+}
+
+/** Bound on the memory that the contained programs of this gateway take together: that of a cgroup which each of them begins in. */
+export interface MemoryBound {
+  /** Bytes in use, the cache of files included where Linux cannot give it up */
+  readonly bytes: number;
+  /** Absolute path of the file by which a process enters the cgroup */
+  readonly entry: string;
 }
 
 const PROCESSES = 512;
@@ -66,26 +79,38 @@ export function boundedBy({ file, processes, openFiles, fileBytes, coreBytes }: 
 }
 
 /** Says for a person which bounds hold, as a sentence without a full stop. */
-export function boundsText({ processes, openFiles, fileBytes }: Bounds): string {
+export function boundsText({ processes, openFiles, fileBytes, memory }: Bounds): string {
   const each = `each opens at most ${openFiles} files, writes at most ${
     sizeText(fileBytes)
-  } into one, and leaves no core`;
+  } into one, and leaves no core; ${
+    memory === undefined
+      ? "memory has a bound only in a gateway that systemd 254 or later runs (postern service install)"
+      : `all of them together take at most ${sizeText(memory.bytes)} of memory`
+  }`;
   return processes === undefined
     ? `A contained program may start any number of processes: Linux counts them from 5.14 on, and not for root; ${each}`
     : `A contained program has at most ${processes} processes and threads; ${each}`;
 }
 
-/** Returns the line for the model about a program that SIGXFSZ has ended, as far as an exit code tells. */
-export function fileBoundLines(code: string, bounds: Pick<Bounds, "fileBytes"> | undefined): readonly string[] {
-  if (bounds === undefined || code !== "153") return [];
-  const most = sizeText(bounds.fileBytes);
+/** Returns the line for the model about a program that a bound has ended, as far as an exit code tells. */
+export function boundLines(code: string, bounds: Pick<Bounds, "fileBytes" | "memory"> | undefined): readonly string[] {
+  if (bounds === undefined) return [];
+  if (code === "153") {
+    const most = sizeText(bounds.fileBytes);
+    return [
+      `[Code 153 is that of SIGXFSZ: a program wrote more than ${most} into one file. In a shell, "ulimit -f unlimited" lifts the bound]`,
+    ];
+  }
+  if (code !== "137" || bounds.memory === undefined) return [];
+  const most = sizeText(bounds.memory.bytes);
   return [
-    `[Code 153 is that of SIGXFSZ: a program wrote more than ${most} into one file. In a shell, "ulimit -f unlimited" lifts the bound]`,
+    `[Code 137 is that of SIGKILL: Linux ends a program so when all contained ones would take more than ${most} of memory]`,
   ];
 }
 
 function sizeText(bytes: number): string {
-  return bytes % 2 ** 30 === 0 ? `${bytes / 2 ** 30} GiB` : `${bytes} bytes`;
+  if (bytes % 2 ** 20 !== 0) return `${bytes} bytes`;
+  return bytes % 2 ** 30 === 0 ? `${bytes / 2 ** 30} GiB` : `${bytes / 2 ** 20} MiB`;
 }
 
 /**
@@ -98,4 +123,70 @@ export function isNotBegun(
   { code, stderr }: { readonly code: number; readonly stderr: string },
 ): boolean {
   return command !== "prlimit" && [1, 126, 127].includes(code) && /^prlimit: failed to (?:execute|set) /.test(stderr);
+}
+
+/** Name of the cgroup that a unit puts the gateway in (`DelegateSubgroup` of `postern service install`). The one above it holds no process */
+const GATEWAY_CGROUP = "gateway";
+const PROGRAMS_CGROUP = "contained";
+const MIB = 2 ** 20;
+
+/**
+ * Makes the cgroup of contained programs beside that of the gateway, bounded to half of the memory. The cgroup above both must have been
+ * delegated to the gateway: elsewhere another program, as systemd, divides it.
+ * Source: Documentation/admin-guide/cgroup-v2.rst "No Internal Process Constraint"; systemd.resource-control(5) `DelegateSubgroup`
+ * @param places.root where cgroups of the second version are. Default: `/sys/fs/cgroup`
+ * @param places.own content of `/proc/self/cgroup`. Default: this process's
+ * @param places.memory bytes of the machine. Default: this one's
+ * @returns undefined where nothing was delegated with the memory controller
+ */
+export function memoryBoundHere(
+  { root = "/sys/fs/cgroup", own, memory = totalmem() }: {
+    readonly root?: string;
+    readonly own?: string;
+    readonly memory?: number;
+  } = {},
+): MemoryBound | undefined {
+  const cgroups = own ?? unlessGone(() => readFileSync("/proc/self/cgroup", "utf8")) ?? "";
+  const [, path] = /^0::(\/.+)$/m.exec(cgroups) ?? [];
+  if (path === undefined || !path.endsWith(`/${GATEWAY_CGROUP}`)) return undefined;
+  const unit = join(root, dirname(path));
+  const folder = join(unit, PROGRAMS_CGROUP);
+  const valueOf = (file: string) => readFileSync(file, "utf8").trim();
+  try {
+    if (!valueOf(join(unit, "cgroup.controllers")).split(" ").includes("memory")) return undefined;
+    // "max" where the unit has no bound of its own
+    const most = Math.min(memory, Number(valueOf(join(unit, "memory.max"))) || Infinity);
+    const bytes = Math.floor(most / 2 / MIB) * MIB;
+    writeFileSync(join(unit, "cgroup.subtree_control"), "+memory");
+    mkdirSync(folder, { recursive: true });
+    writeFileSync(join(folder, "memory.max"), String(bytes));
+    const swap = join(folder, "memory.swap.max");
+    // A machine without swap does not have it
+    if (existsSync(swap)) writeFileSync(swap, "0");
+    return Number(valueOf(join(folder, "memory.max"))) === bytes
+      ? { bytes, entry: join(folder, "cgroup.procs") }
+      : undefined;
+  } catch {
+    // No right to divide it
+    return undefined;
+  }
+}
+
+const NOT_ENTERED = "postern: the cgroup of contained programs cannot be entered";
+/** Enters the cgroup that `$0` names, and becomes the program. */
+const ENTER = `{ echo 0 > "$0"; } 2> /dev/null || { echo "${NOT_ENTERED}" >&2; exit 1; }
+unset PWD OLDPWD SHLVL; exec "$@"`;
+
+/** Returns the line of a program that begins within the bound, or does not begin. */
+export function withinMemory<Line extends Pick<CommandLine, "file" | "args">>(
+  line: Line,
+  bound: MemoryBound | undefined,
+): Line {
+  if (bound === undefined) return line;
+  return { ...line, file: "/bin/sh", args: ["-c", ENTER, bound.entry, line.file, ...line.args] };
+}
+
+/** Tells whether a program did not begin since its cgroup was gone: it then writes one line. */
+export function isNotEntered({ code, stderr }: { readonly code: number; readonly stderr: string }): boolean {
+  return code === 1 && stderr.startsWith(NOT_ENTERED);
 }

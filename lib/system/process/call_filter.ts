@@ -18,9 +18,11 @@ interface Machine {
   readonly socketpair: number;
   readonly clone: number;
   readonly unshare: number;
-  /** Calls that give a file its mode, each with the place of the mode among its arguments */
+  /** Calls that change a mode, of folders too, each with the place of the mode among its arguments */
   readonly modes: readonly (readonly [call: number, mode: number])[];
-  /** Calls that give a file its mode where their flags say that they make it. The mode stands behind the flags */
+  /** Calls that make a file, and no folder */
+  readonly makes: readonly (readonly [call: number, mode: number])[];
+  /** Calls that make a file where their flags say so. The mode stands behind the flags */
   readonly opens: readonly (readonly [call: number, flags: number])[];
 }
 
@@ -39,8 +41,9 @@ const MACHINES: Readonly<Record<string, Machine>> = {
     // ptrace, add_key, request_key, keyctl, perf_event_open, bpf, userfaultfd
     refused: [101, 248, 249, 250, 298, 321, 323],
     ...{ ioctl: 16, socket: 41, socketpair: 53, clone: 56, unshare: 272 },
-    // chmod, fchmod, fchmodat, fchmodat2, creat, mknod, mknodat; open, openat
-    modes: [[90, 1], [91, 1], [268, 2], [FCHMODAT2, 2], [85, 1], [133, 1], [259, 2]],
+    // chmod, fchmod, fchmodat, fchmodat2; creat, mknod, mknodat; open, openat
+    modes: [[90, 1], [91, 1], [268, 2], [FCHMODAT2, 2]],
+    makes: [[85, 1], [133, 1], [259, 2]],
     opens: [[2, 1], [257, 2]],
   },
   arm64: {
@@ -48,7 +51,8 @@ const MACHINES: Readonly<Record<string, Machine>> = {
     foreign: [],
     refused: [117, 217, 218, 219, 241, 280, 282],
     ...{ ioctl: 29, socket: 198, socketpair: 199, clone: 220, unshare: 97 },
-    modes: [[52, 1], [53, 2], [FCHMODAT2, 2], [33, 2]],
+    modes: [[52, 1], [53, 2], [FCHMODAT2, 2]],
+    makes: [[33, 2]],
     opens: [[56, 2]],
   },
 };
@@ -64,8 +68,9 @@ const TYPING = [0x5412, 0x541c];
 const CLONE_NEWUSER = 0x10000000;
 /** O_CREAT, and the own bit of O_TMPFILE */
 const MAKES_FILE = 0x400040;
-/** Bit of a program that runs with the rights of its owner: anybody on the machine would start it with those of the user */
+/** Bits of a program that runs with the rights of its owner, or its group: anybody on the machine would start it with those of the user */
 const S_ISUID = 0o4000;
+const S_ISGID = 0o2000;
 
 const EPERM = 1;
 const ENOSYS = 38;
@@ -93,21 +98,31 @@ const whenIn = ([first, last]: readonly [number, number], steps: readonly Step[]
   ...steps,
 ];
 const whenAny = (bits: number, steps: readonly Step[]): readonly Step[] => [[0x45, 0, steps.length, bits], ...steps];
-const noSetuid = (mode: number) => [load(argument(mode)), ...whenAny(S_ISUID, [refuse(EPERM)]), ALLOW];
+const withoutBits = (mode: number, bits: number) => [load(argument(mode)), ...whenAny(bits, [refuse(EPERM)]), ALLOW];
 
 /**
  * Returns the filter for contained programs on this kind of machine, as bytes for `bwrap --seccomp`; undefined where none is known.
  * @param options.localSockets true: the program may make Unix sockets
+ * @param options.sharesFolders true for git, which gives each folder of a shared repository that of its group, and so may change modes to
+ * setgid. No program could tell a folder from a file by the call. Default false
  * @param options.machine as `process.arch`. Default: this machine's
  */
 export function callFilter(
-  { localSockets, machine = process.arch }: { readonly localSockets: boolean; readonly machine?: string },
+  { localSockets, sharesFolders = false, machine = process.arch }: {
+    readonly localSockets: boolean;
+    readonly sharesFolders?: boolean;
+    readonly machine?: string;
+  },
 ): Uint8Array | undefined {
   const calls = MACHINES[machine];
-  return calls === undefined ? undefined : toBytes(stepsFor(calls, localSockets));
+  return calls === undefined ? undefined : toBytes(stepsFor(calls, { localSockets, sharesFolders }));
 }
 
-function stepsFor(calls: Machine, localSockets: boolean): readonly Step[] {
+function stepsFor(
+  calls: Machine,
+  { localSockets, sharesFolders }: { readonly localSockets: boolean; readonly sharesFolders: boolean },
+): readonly Step[] {
+  const changed = sharesFolders ? S_ISUID : S_ISUID | S_ISGID;
   const families = localSockets ? [AF_UNIX, ...FAMILIES] : FAMILIES;
   const noNamespace = [load(argument(0)), ...whenAny(CLONE_NEWUSER, [refuse(EPERM)]), ALLOW];
   const onlyStreams = [
@@ -125,9 +140,10 @@ function stepsFor(calls: Machine, localSockets: boolean): readonly Step[] {
     ...calls.refused.flatMap((call) => whenIs(call, [refuse(EPERM)])),
     // As on a kernel without them: programs then use the older calls, whose arguments can be looked at
     ...[...IO_URING, CLONE3, OPENAT2].flatMap((call) => whenIs(call, [refuse(ENOSYS)])),
-    ...calls.modes.flatMap(([call, mode]) => whenIs(call, noSetuid(mode))),
+    ...calls.modes.flatMap(([call, mode]) => whenIs(call, withoutBits(mode, changed))),
+    ...calls.makes.flatMap(([call, mode]) => whenIs(call, withoutBits(mode, S_ISUID | S_ISGID))),
     ...calls.opens.flatMap(([call, flags]) =>
-      whenIs(call, [load(argument(flags)), ...whenAny(MAKES_FILE, noSetuid(flags + 1)), ALLOW])
+      whenIs(call, [load(argument(flags)), ...whenAny(MAKES_FILE, withoutBits(flags + 1, S_ISUID | S_ISGID)), ALLOW])
     ),
     ...[calls.clone, calls.unshare].flatMap((call) => whenIs(call, noNamespace)),
     ...whenIs(calls.ioctl, [load(argument(1)), ...TYPING.flatMap((way) => whenIs(way, [refuse(EPERM)])), ALLOW]),

@@ -71,26 +71,32 @@ export interface ContainmentFinder {
   find(): Promise<Containment>;
 }
 
+/** Options of one look for bubblewrap. */
+export interface BubblewrapTry {
+  readonly commands: Pick<CommandLookup, "find">;
+  readonly clock: Clock;
+  /** Ends a look that is under way */
+  readonly signal: AbortSignal;
+  /** Bounds that take the place of this machine's. Default: none */
+  readonly bounds?: Partial<Bounds> | undefined;
+}
+
 /**
  * Looks for bubblewrap once. What is found, or known to be missing, stays so until the gateway ends: a machine that is busy later
  * never makes a contained command an uncontained one.
- * @param options.signal ends a look that is under way
+ * @param tryBubblewrap as the function of sandbox.ts, which need not be loaded before it is called
+ * @param onLook told of each look. Default: nobody is
  */
-export function createContainmentFinder(options: {
-  readonly commands: Pick<CommandLookup, "find">;
-  readonly clock: Clock;
-  readonly signal: AbortSignal;
-  /** Told of each look. Default: nobody is */
-  readonly onLook?: ((found: Containment) => void) | undefined;
-  /** Bounds that take the place of this machine's. Default: none */
-  readonly bounds?: Partial<Bounds> | undefined;
-}): ContainmentFinder {
+export function createContainmentFinder(
+  options: BubblewrapTry,
+  tryBubblewrap: (options: BubblewrapTry) => Promise<Containment>,
+  onLook?: (found: Containment) => void,
+): ContainmentFinder {
   let last: Promise<Containment> | undefined;
   let looking: Promise<Containment> | undefined;
   const tryOnce = async () => {
-    const { tryBubblewrap } = await import("./sandbox.ts");
     const found = await tryBubblewrap(options);
-    if (!options.signal.aborted) options.onLook?.(found);
+    if (!options.signal.aborted) onLook?.(found);
     return found;
   };
   const look = () => {
@@ -136,7 +142,11 @@ export function containmentOf(
 
 /** Returns what containment is without on this machine. */
 function gapsOf({ filters, nests, bounds }: Bubblewrap, network: CommandNetwork): readonly string[] {
-  const unbounded = bounds === undefined ? ["without bounds on what they take, since prlimit does not work here"] : [];
+  const unbounded = bounds === undefined
+    ? ["without bounds on what they take, since prlimit does not work here"]
+    : bounds.memory === undefined
+    ? []
+    : [`with at most ${bounds.memory.bytes / 2 ** 20} MiB of memory for all of them`];
   if (!filters) return ["without a filter of system calls, which this machine does not take", ...unbounded];
   if (network === "none" || nests) return unbounded;
   return [...unbounded, "may make Unix sockets, since bubblewrap does not work inside itself here"];

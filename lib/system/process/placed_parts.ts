@@ -46,6 +46,11 @@ export function isTameBuiltin(name: string): boolean {
   return INSIDE.has(name) || name === "break" || name === "continue" || name === "wait";
 }
 
+/** Tells whether a program may read or write files that its words name: `echo` and its like do not. */
+export function namesFiles(name: string): boolean {
+  return !SPOKEN.has(name);
+}
+
 /**
  * Returns the parts of a line with the folders that they may run in: each `cd` may have happened or not.
  * @param folder absolute path of the folder that the line begins in

@@ -148,7 +148,7 @@ class CommandPreparation implements Preparation {
         copies: composed.copies,
         shown: reads,
         isRaced,
-        avoidsLinks: composed.gitPlaces !== undefined,
+        isGit: composed.gitPlaces !== undefined,
       });
       const changes = composed.writes === false ? {} : this.#changesOf(request);
       const held = { contained: bubblewrap !== undefined, bounds: bubblewrap?.bounds };

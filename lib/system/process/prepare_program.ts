@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import { lstat, mkdir, mkdtemp, realpath, rm, stat } from "node:fs/promises";
-import { dirname, isAbsolute, join } from "node:path";
+import { dirname, isAbsolute, join, relative } from "node:path";
 import process from "node:process";
 import type { Readable, Writable } from "node:stream";
 import { unlessAborted } from "../../base/cancel.ts";
@@ -8,6 +8,7 @@ import type { Clock } from "../../base/clock.ts";
 import { ToolError } from "../../base/errors.ts";
 import type { Taint } from "../../base/taint.ts";
 import { isWithin } from "../files/forbidden_paths.ts";
+import { shown } from "../files/parse_path.ts";
 import type { RelayProblem } from "../net/relay.ts";
 import type { AllowedHosts } from "../net/url_rules.ts";
 import type { CallNote } from "./call_notes.ts";
@@ -19,6 +20,7 @@ import {
   requireContainment,
   type SandboxMode,
   type SandboxSection,
+  sandboxUnavailable,
 } from "./containment.ts";
 import { killRestOf, MARKER_VARIABLE, temporaryFolder, temporaryName } from "./leftover_processes.ts";
 import type { Launcher } from "./run_command.ts";
@@ -423,7 +425,19 @@ async function grantedWorkspace(
   const before = await watch.surveyOf(skip, signal)(root, !scope.allowSensitive);
   requireSurveyed(title, before, { place: "the workspace", section });
   const covered = [...skip, ...before.sensitive, ...before.guarded.map(({ path }) => path)];
-  const named = grants.filter(({ real }) => covered.some((place) => isWithin(real, place)));
+  const isCovered = (path: string) => covered.some((place) => isWithin(path, place));
+  const named = grants.filter(({ real }) => isCovered(real));
+  for (const { path, real } of named) {
+    const meant = isWithin(path, scope.workspaceRoot) ? join(root, relative(scope.workspaceRoot, path)) : path;
+    // A command may have put a link in the place of what the person named. Outside of the workspace it puts none
+    if (!isWithin(meant, root) || isCovered(meant)) continue;
+    const [link, place] = [meant, real].map((found) => shown(relative(root, found)));
+    throw sandboxUnavailable(
+      title,
+      `${link} leads to ${place}, which commands do not see or change`,
+      "name that place itself in the paths, if it is meant",
+    );
+  }
   const isSeen = (path: string) =>
     grants.some(({ real }) => isWithin(path, real)) && !named.some(({ real }) => isWithin(path, real));
   const covers = await watch.coversOf({

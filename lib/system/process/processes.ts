@@ -27,7 +27,7 @@ import type { AnyRequest, Preparation, PreparedCommand } from "./prepare_command
 import type { PreparedProgram, ProgramOptions, ProgramRequest, RunningProgram, WriteWatch } from "./prepare_program.ts";
 import type { Aftermath } from "./quarantine.ts";
 import { createProcessTable, type ProcessInfo, type ProcessTable } from "./process_table.ts";
-import type { requireStarted } from "./sandbox.ts";
+import type { requireStarted, tryBubblewrap } from "./sandbox.ts";
 import type { ArgumentScope, NamedFile, ScreenOptions } from "./screen_arguments.ts";
 import type { Surveys } from "./surveys.ts";
 import type { AfterProgram, TaintedWrites } from "./workspace_watch.ts";
@@ -164,7 +164,8 @@ class ToolProcesses implements Processes {
     const { commands, clock, onLook, bounds } = options;
     this.#options = options;
     this.#table = createProcessTable(clock, options.redact, options.gateway);
-    this.#finder = createContainmentFinder({ commands, clock, signal: this.#closing.signal, onLook, bounds });
+    const look: typeof tryBubblewrap = async (given) => await (await import("./sandbox.ts")).tryBubblewrap(given);
+    this.#finder = createContainmentFinder({ commands, clock, signal: this.#closing.signal, bounds }, look, onLook);
     this.#runner = lazily(() => loadRunner(options, this.#finder));
   }
 

@@ -6,12 +6,11 @@ import process from "node:process";
 import type { Clock } from "../../base/clock.ts";
 import { ToolError } from "../../base/errors.ts";
 import { isWithin } from "../files/forbidden_paths.ts";
-import type { CommandLookup } from "./command_lookup.ts";
 import type { CommandRelay } from "./command_relay.ts";
-import { boundedBy, type Bounds, boundsHere, isNotBegun } from "./bounds.ts";
+import { boundedBy, boundsHere, isNotBegun, isNotEntered, memoryBoundHere, withinMemory } from "./bounds.ts";
 import { callFilter } from "./call_filter.ts";
 import type { WatchCovers } from "./cover_watch.ts";
-import { type Bubblewrap, type Containment, sandboxUnavailable } from "./containment.ts";
+import { type Bubblewrap, type BubblewrapTry, type Containment, sandboxUnavailable } from "./containment.ts";
 import { type CommandLine, FIRST_GIVEN } from "./process_group.ts";
 import { checkedMounts, type MeantMount, withoutLinks } from "./raced_mounts.ts";
 import { unlessGone } from "./remembered_folders.ts";
@@ -97,15 +96,10 @@ const outerOptions = () => process.getuid?.() === 0 ? ["--cap-add", "CAP_SETFCAP
 /**
  * Looks for bubblewrap and tries it with all its walls; where they do not work together, alone and with each: a container may forbid
  * what it needs.
- * @param options.bounds those that take the place of this machine's
  * @returns `none` when it is not there or says that it cannot work here; `unanswered` when it is there and said neither
  */
-export async function tryBubblewrap({ commands, clock, signal, bounds: changes }: {
-  readonly commands: Pick<CommandLookup, "find">;
-  readonly clock: Clock;
-  readonly signal: AbortSignal;
-  readonly bounds?: Partial<Bounds> | undefined;
-}): Promise<Containment> {
+export async function tryBubblewrap(options: BubblewrapTry): Promise<Containment> {
+  const { commands, clock, signal, bounds: changes } = options;
   if (process.platform !== "linux") return { kind: "none", reason: "bubblewrap is there on Linux alone" };
   const file = await commands.find("bwrap");
   if (file === undefined) return { kind: "none", reason: "bubblewrap is not installed" };
@@ -116,7 +110,10 @@ export async function tryBubblewrap({ commands, clock, signal, bounds: changes }
   const filter = callFilter({ localSockets: false });
   const filtered = ["--seccomp", String(FIRST_GIVEN), "--"];
   const withFilter = (args: readonly string[]) => filter === undefined ? NO_SUCH_WALL : runs(args, [filter]);
-  const bounds = prlimit === undefined ? undefined : { ...boundsHere(prlimit), ...changes };
+  const wanted = prlimit === undefined ? undefined : { ...boundsHere(prlimit), memory: memoryBoundHere(), ...changes };
+  const entered = wanted?.memory === undefined ||
+    await runBubblewrap(withinMemory({ file: program, args: [], cwd: "/", env: {} }, wanted.memory), { clock, signal });
+  const bounds = wanted && (entered === true || entered === "works" ? wanted : { ...wanted, memory: undefined });
   const bounded = bounds === undefined ? [] : boundedBy(bounds);
   // Most machines take all of them: each try is a process, which a start waits for
   const [whole, nested] = await Promise.all([
@@ -208,8 +205,8 @@ export interface ContainOptions {
   readonly copies?: ReadonlyMap<string, Uint8Array> | undefined;
   /** True while another contained program that writes to the workspace runs, which may exchange folders at any moment. Default false */
   readonly isRaced?: boolean | undefined;
-  /** True for git, which needs no link of the workspace. Default false */
-  readonly avoidsLinks?: boolean | undefined;
+  /** True for git, which needs no link of the workspace, and gives folders of a shared repository their group. Default false */
+  readonly isGit?: boolean | undefined;
   /** Begins the watch of what is hidden, and of copies. Default: none, as for commands of Postern itself */
   readonly watchCovers?: WatchCovers;
   /** Absolute paths that can only be read, and keep their names. Default: none */
@@ -249,7 +246,9 @@ export async function contain(
   const { mounts, late, meant, given } = workspace === undefined
     ? NOTHING_MOUNTED
     : await mountsOf(workspace, { ...options, hidden, firstGiven: FIRST_GIVEN + own.length });
-  const filter = bubblewrap.filters ? callFilter({ localSockets: isOpen }) : undefined;
+  const filter = bubblewrap.filters
+    ? callFilter({ localSockets: isOpen, sharesFolders: options.isGit === true })
+    : undefined;
   // The way to the relay is a Unix socket: the filter begins behind it
   const isInner = filter !== undefined && relay !== undefined && !isOpen;
   const walls = isInner ? outerOptions() : [
@@ -263,7 +262,7 @@ export async function contain(
     ...relay?.mounts ?? [],
   ];
   const isRaced = options.isRaced === true && workspace !== undefined;
-  const noLinks = isRaced && options.avoidsLinks === true && filter !== undefined && !isInner && bubblewrap.nests;
+  const noLinks = isRaced && options.isGit === true && filter !== undefined && !isInner && bubblewrap.nests;
   // Made in a sandbox that has nothing but the workspace: no link leads bubblewrap out of it
   const outer = isRaced && !noLinks && bubblewrap.nests
     ? [
@@ -274,7 +273,7 @@ export async function contain(
       ...[...sourcesOf(granted), "--", bubblewrap.file],
     ]
     : [];
-  return {
+  return withinMemory({
     file: bubblewrap.file,
     args: [
       ...outer,
@@ -301,7 +300,7 @@ export async function contain(
     env: { ...line.env, ...relay?.env, HOME: "/tmp", ...("TMPDIR" in line.env ? { TMPDIR: "/tmp" } : {}) },
     given: [...own, ...given, ...filter === undefined || isInner ? [] : [filter]],
     watchCovers: options.watchCovers,
-  };
+  }, bounds?.memory);
 }
 
 /** Returns options that show the sources of mounts at their own places. @param mounts each of three words: option, source, place */
@@ -399,7 +398,8 @@ export function requireStarted([command = ""]: readonly string[], { ending, stdo
   if (ending.kind !== "exit" || stdout.bytes > 0) return;
   const { code } = ending;
   const isOwn = code === 1 && stderr.text.startsWith("bwrap: ");
-  if (!isOwn && !isNotBegun(command, { code, stderr: stderr.text })) return;
+  const end = { code, stderr: stderr.text };
+  if (!isOwn && !isNotEntered(end) && !isNotBegun(command, end)) return;
   const wayOut = 'try again, or accept uncontained commands with [security.shell] sandbox = "off"';
   throw sandboxUnavailable(command, `the sandbox did not start it (${stderr.text.trim()})`, wayOut);
 }

@@ -1,6 +1,6 @@
 import { cancelError } from "../../base/cancel.ts";
 import { ToolError } from "../../base/errors.ts";
-import { type Utf16, utf16Of, utf16ToUtf8 } from "../../base/utf16.ts";
+import { type Utf16, utf16Of, utf16ToUtf8 } from "../../base/text.ts";
 import type { OpenFile } from "../../system/files/files.ts";
 
 const CHUNK_BYTES = 65_536;

@@ -1,7 +1,6 @@
 import { Buffer } from "node:buffer";
 import { ToolError } from "../../base/errors.ts";
-import { isAscii } from "../../base/text.ts";
-import { utf16Of, utf16ToUtf8 } from "../../base/utf16.ts";
+import { isAscii, utf16Of, utf16ToUtf8 } from "../../base/text.ts";
 import { createYielder } from "../../base/tick.ts";
 import type { Files, WalkedFile } from "../../system/files/files.ts";
 import { compileComposedPattern, compileLinePattern, type LinePattern } from "./line_pattern.ts";

@@ -1,7 +1,7 @@
 import * as v from "valibot";
 import { joinTaints } from "../../base/taint.ts";
 import type { Config } from "../../config/config.ts";
-import { fileBoundLines } from "../../system/process/bounds.ts";
+import { boundLines } from "../../system/process/bounds.ts";
 import type { ProcessInfo } from "../../system/process/process_table.ts";
 import { type ContextWith, defineTool } from "../runtime/define_tool.ts";
 import { checkOwner, hiddenLines, onlyReached } from "../runtime/owned_things.ts";
@@ -97,7 +97,7 @@ export const processTool = defineTool({
         const status = statusOf(info);
         const isFailure = status !== "0";
         const hints = [
-          ...fileBoundLines(status, bounds),
+          ...boundLines(status, bounds),
           ...noNetworkLines({ contained, network, isTimeout: false, isFailure, texts: text }),
           ...wallLines({ contained, isFailure, command: commandOf(info), texts: text }, context.config),
           ...relayLines(refused),

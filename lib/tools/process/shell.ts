@@ -1,6 +1,6 @@
 import * as v from "valibot";
 import type { Config } from "../../config/config.ts";
-import { fileBoundLines } from "../../system/process/bounds.ts";
+import { boundLines } from "../../system/process/bounds.ts";
 import type { Captured } from "../../system/process/command_output.ts";
 import { FLOOD_BYTES, type ProcessResult } from "../../system/process/run_command.ts";
 import { defineTool } from "../runtime/define_tool.ts";
@@ -79,7 +79,7 @@ export const shell = defineTool({
         section("stderr", result.stderr),
         ...uncoveredLines(result.ending),
         ...(result.ending.kind === "flood" ? [`[Stopped: it wrote more than ${FLOOD_BYTES} bytes]`] : []),
-        ...fileBoundLines(status, result.bounds),
+        ...boundLines(status, result.bounds),
         ...noNetworkLines({
           ...{ contained, isFailure, texts },
           network: limits.network,

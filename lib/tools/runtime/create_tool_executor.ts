@@ -1,5 +1,6 @@
 import { CancelError, cancelError } from "../../base/cancel.ts";
 import { ToolError } from "../../base/errors.ts";
+import { withProgramName } from "../../base/program_name.ts";
 import { type KnownSecrets, redactJson } from "../../base/redact.ts";
 import { type RunTaint, UNTAINTED } from "../../base/taint.ts";
 import { DURATION_BUCKETS_SECONDS, type Metrics } from "../../base/telemetry/metrics.ts";
@@ -51,6 +52,8 @@ export interface ToolExecutorOptions
   readonly metrics: Metrics;
   /** Records each decision before the call runs, and the call's end */
   readonly audit: AuditAppend;
+  /** Words that start the program where its reader is, for refusals. Default: `postern` */
+  readonly programName?: string | undefined;
 }
 
 /** The parts of one executor that its steps work with. */
@@ -299,7 +302,10 @@ async function refuse(
   count(label, outcome);
   await audit.decided({ prepared, kind: "deny", rule, reason, approvalId });
   return {
-    result: boundResult(failedResult(reason), options.services.redactor),
+    result: boundResult(
+      failedResult(withProgramName(reason, options.programName ?? "postern")),
+      options.services.redactor,
+    ),
     ran: false,
     access: outcome === "disabled" ? undefined : prepared?.access,
     ...(approvalId === undefined ? {} : { approvalId }),

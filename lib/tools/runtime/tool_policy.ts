@@ -1,7 +1,7 @@
 import { resolve } from "node:path";
 import { type RunTaint, UNTAINTED } from "../../base/taint.ts";
 import type { Config } from "../../config/config.ts";
-import { type Access, decide, type Decision, type Effects } from "../../guard/policy.ts";
+import { type Access, decide, type DecideInput, type Decision, type Effects } from "../../guard/policy.ts";
 import { ANSWERS } from "../../guard/rules.ts";
 import { shown } from "../../system/files/parse_path.ts";
 import { placeRedirections } from "../../system/process/placed_parts.ts";
@@ -38,8 +38,8 @@ export interface ToolPolicy {
   /** Returns where the paths of a call really lie, links resolved. Absolute */
   placesOf(effects: Effects): Promise<readonly string[]>;
   /**
-   * Returns the stricter of a decision and of that about the same call with its paths where they really lie, links resolved: a link leads
-   * past no written rule. Looks at the disk only where a rule names a path
+   * Returns the stricter of a decision and of that about the same call with its paths where they really lie, links resolved, and with what the
+   * words of its commands name: neither leads past a written rule. Looks at the disk only where a rule names a path
    */
   decideAtPlaces(
     tool: Tool,
@@ -128,7 +128,9 @@ export function createToolPolicy(options: ToolPolicyOptions): ToolPolicy {
       & Pick<PreparedCall, "access" | "effects" | "carriesTaint">
       & Partial<Pick<PreparedCall, "input">>,
     run: RunTaint | undefined,
-    { workspaceRoot, home }: Pick<ToolPolicyOptions, "workspaceRoot" | "home"> = options,
+    { workspaceRoot, home, named }:
+      & Pick<ToolPolicyOptions, "workspaceRoot" | "home">
+      & Pick<DecideInput, "named"> = options,
   ) => {
     const { autonomy } = options.config();
     return decide({
@@ -147,6 +149,7 @@ export function createToolPolicy(options: ToolPolicyOptions): ToolPolicy {
         ownPaths: options.ownPaths,
       },
       taint: run?.origins ?? UNTAINTED,
+      named,
       hasReadUrls: run?.isTainted !== true || (effects.urls ?? []).every((url) => run.links.has(url)),
     });
   };
@@ -180,14 +183,16 @@ export function createToolPolicy(options: ToolPolicyOptions): ToolPolicy {
     placesOf: (effects) => realPlaces(pathsOf(effects)),
     async decideAtPlaces(tool, { prepared, decision }, run) {
       const { effects } = prepared;
-      const isNamed = options.config().autonomy.rules.some(({ path }) => path !== "");
-      if (decision.kind === "deny" || !isNamed) return decision;
+      const rules = options.config().autonomy.rules.filter(({ path }) => path !== "");
+      if (decision.kind === "deny" || rules.length === 0) return decision;
       const { line } = effects;
       const redirections = line === undefined ? [] : placeRedirections(line, fileRootOf(effects));
       const given = pathsOf(effects);
       const opened = redirections.flat().flatMap(({ path = [] }) => path);
       const paths = [...given, ...opened];
-      if (paths.length === 0) return decision;
+      const isLooked = effects.command !== undefined && rules.some(({ then }) => then !== "allow");
+      const words = isLooked ? await (await namedByWords())(effects, fileRootOf(effects)) : [];
+      if (paths.length + words.length === 0) return decision;
       const [workspaceRoot = "", home = "", ...named] = await realPlaces([
         options.workspaceRoot,
         options.home,
@@ -204,13 +209,18 @@ export function createToolPolicy(options: ToolPolicyOptions): ToolPolicy {
         ...(effects.paths === undefined ? {} : { paths: named }),
         ...(line === undefined || parts === undefined ? {} : { line: { ...line, parts } }),
       };
-      const again = decideCall(tool, { ...prepared, effects: real }, run, { workspaceRoot, home });
+      const again = decideCall(tool, { ...prepared, effects: real }, run, { workspaceRoot, home, named: words });
       if (ANSWERS.indexOf(again.kind) >= ANSWERS.indexOf(decision.kind)) return decision;
       const moved = paths.findIndex((path, index) => resolve(path) !== places[index]);
+      if (moved === -1) return again;
       const why = `${shown(paths[moved] ?? "")} leads to ${shown(places[moved] ?? "")}, and `;
       return { ...again, reason: again.reason.replace(/^[^:]*: /, (head) => head + why) };
     },
   };
+}
+
+async function namedByWords() {
+  return (await import("../../guard/named_by_words.ts")).namedByWords;
 }
 
 async function realPlaces(paths: readonly string[]): Promise<readonly string[]> {

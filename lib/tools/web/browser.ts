@@ -1,34 +1,10 @@
-import * as v from "valibot";
-import type { Config } from "../../config/config.ts";
 import { exactLine } from "../../base/text.ts";
 import { lazily } from "../../base/lazily.ts";
 import { ToolError } from "../../base/errors.ts";
 import { shown } from "../../system/files/parse_path.ts";
 import { defineTool } from "../runtime/define_tool.ts";
 import { requireOpFields } from "../runtime/parse_input.ts";
-
-/** Operations of the tool. */
-export const BROWSER_OPS = [
-  "navigate",
-  "snapshot",
-  "click",
-  "fill",
-  "type",
-  "press",
-  "hover",
-  "select",
-  "upload",
-  "download",
-  "scroll",
-  "text",
-  "title",
-  "url",
-  "back",
-  "screenshot",
-  "wait",
-  "handoff",
-  "close",
-] as const;
+import { type BrowserInput, browserInputSchema, loginsOf } from "./browser_input.ts";
 
 /** Characters of what a person is asked to do. */
 const MAX_HANDOFF = 500;
@@ -39,47 +15,6 @@ const MARGIN_MS = 45_000;
 const LOOKS: ReadonlySet<string> = new Set(["snapshot", "text", "title", "url", "wait", "handoff", "close"]);
 
 const driving = lazily(() => import("./drive_browser.ts"));
-
-const short = (description: string, max: number) =>
-  v.optional(v.pipe(v.string(), v.minLength(1), v.maxLength(max), v.description(description)));
-
-const inputSchema = v.strictObject({
-  op: v.pipe(v.picklist(BROWSER_OPS), v.description("What to do")),
-  url: short("navigate, download: http or https address", 8192),
-  ref: v.optional(
-    v.pipe(
-      v.string(),
-      v.regex(/^(?:f\d{1,6})?e\d{1,9}$/),
-      v.description("click, fill, type, hover, select, upload, download: element from snapshot, as e12"),
-    ),
-  ),
-  text: v.optional(
-    v.pipe(v.string(), v.maxLength(100_000), v.description("fill, type: the text; handoff: what a person shall do")),
-  ),
-  secret: short("fill: [secrets] name for a password field", 64),
-  value: short("select: value or label of the option", 1000),
-  key: short("press: key, as Enter or Control+A", 64),
-  direction: v.optional(v.pipe(v.picklist(["up", "down", "left", "right"]), v.description("scroll. Default down"))),
-  amount: v.optional(
-    v.pipe(v.number(), v.integer(), v.minValue(1), v.maxValue(100_000), v.description("scroll: pixels. Default 600")),
-  ),
-  path: short(
-    "upload: file to give; screenshot: new PNG file, needless if you see pictures; download: new file. Relative to the allowed root",
-    4096,
-  ),
-  for: short("wait: text that must appear", 1000),
-  timeout_secs: v.optional(
-    v.pipe(v.number(), v.minValue(1), v.maxValue(3600), v.description("wait: default as configured")),
-  ),
-});
-
-/** Input of one call. */
-export type BrowserInput = v.InferOutput<typeof inputSchema>;
-
-/** Returns the sites that the browsers of runs are signed in to, in the order in which their logins are given. */
-export function loginsOf({ browser: { logins } }: Pick<Config, "browser">): readonly string[] {
-  return [...new Set(logins)];
-}
 
 /** `browser`: uses pages in a real browser that sees nothing of the machine (docs/design/browser.md "Operations"). */
 export const browser = defineTool({
@@ -98,7 +33,7 @@ export const browser = defineTool({
   loginsUnder: loginsOf,
   needs: ["browsers", "cookieJars", "browserLogins", "files", "urls", "proxyOf", "redactor", "secrets"],
   timeoutMs: ({ browser: { timeout_secs } }) => timeout_secs * 1000 + MARGIN_MS,
-  input: inputSchema,
+  input: browserInputSchema,
   check(input) {
     requireOpFields("browser", input, {
       navigate: ["url"],

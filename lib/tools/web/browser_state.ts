@@ -3,7 +3,7 @@ import type { KeptLogin } from "../../base/records/browser_login.ts";
 import { MAX_JAR_BYTES } from "../../memory/cookie_jars.ts";
 import type { BrowserPages } from "../../system/browser/browser_page.ts";
 import { reachesLogin } from "../../system/browser/login_hosts.ts";
-import { loginsOf } from "./browser.ts";
+import { loginsOf } from "./browser_input.ts";
 import type { ContextWith } from "../runtime/define_tool.ts";
 
 type Context = ContextWith<"cookieJars" | "browserLogins">;

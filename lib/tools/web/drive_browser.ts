@@ -13,7 +13,7 @@ import { readScope, writeScope } from "../files/file_scope.ts";
 import type { ContextWith } from "../runtime/define_tool.ts";
 import type { BoundParts } from "../runtime/tool.ts";
 import type { ToolResult } from "../runtime/tool_call.ts";
-import { type BrowserInput, loginsOf } from "./browser.ts";
+import { type BrowserInput, loginsOf } from "./browser_input.ts";
 import { giveState, keepState } from "./browser_state.ts";
 import { refuseSecrets } from "./refuse_secrets.ts";
 

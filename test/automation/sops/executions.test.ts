@@ -5,7 +5,7 @@ import type { ExecutionPlan } from "../../../lib/automation/sops/execution_recor
 import { type Caller, type Scope, SCOPES } from "../../../lib/base/records/caller.ts";
 import { createMemoryStore } from "../../../lib/storage/create_memory_store.ts";
 import type { Store, Write } from "../../../lib/storage/store.ts";
-import { createRunStore } from "../../../lib/runs/journal/run_store.ts";
+import { RunStore } from "../../../lib/runs/journal/run_store.ts";
 import type { FakeTool } from "../../support/fake_tool_executor.ts";
 import { BY_AGENT, BY_PERSON, createSopBench, type SopBench, type SopBenchOptions } from "./sop_bench.ts";
 import { ask } from "../../support/supervised.ts";
@@ -200,7 +200,7 @@ describe("an execution", () => {
     meanwhile();
     await bench.sops.advance(id, BY_AGENT);
     const { steps: [, look] } = await bench.until(id, "completed");
-    return (await createRunStore(bench.store).input(look?.run_id ?? ""))?.caller.scopes;
+    return (await new RunStore(bench.store).input(look?.run_id ?? ""))?.caller.scopes;
   };
 
   test("has the scopes of whoever started it, without those that the token has lost since", async () => {
@@ -262,7 +262,7 @@ describe("an execution", () => {
       const limits = { maxIterations: 3, maxToolCalls: 4, tokensPerRun: 500 };
       const { id } = await bench.sops.execute({ ...BY_AGENT, sop: "a", inputs: {}, limits });
       const { steps: [look] } = await bench.until(id, "completed");
-      const input = await createRunStore(bench.store).input(look?.run_id ?? "");
+      const input = await new RunStore(bench.store).input(look?.run_id ?? "");
       assert.deepEqual(input?.limits, { max_iterations: 3, max_tool_calls: 4, tokens_per_run: 500 });
       assert.deepEqual(input?.caller, { via: "sop", token_id: "tok_agent", scopes: SCOPES });
     }));

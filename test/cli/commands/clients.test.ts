@@ -88,6 +88,31 @@ test("a file is written after its change was shown without the token, and keeps 
     });
   }));
 
+test("a client that is written twice keeps its one token, which no difference shows", () =>
+  onMachine(async ({ run, withGateway, home }) => {
+    await withGateway([], async () => {
+      const path = join(home, ".cursor/mcp.json");
+      const write = () => run(["clients", "cursor", "--write", "--yes"]);
+      const labels = async () =>
+        JSON.parse((await run(["token", "list", "--json"])).stdout).map(({ label }: { label: string }) => label);
+      assert.match((await write()).stderr, /It ends with postern token remove tok_/);
+      const text = readFileSync(path, "utf8");
+      const { code, stdout, stderr } = await write();
+      assert.deepEqual([code, stdout, readFileSync(path, "utf8")], [0, `Nothing to change in ${path}\n`, text], stderr);
+      assert.match(stderr, /The token that the file has works: .*; postern token list shows it/);
+      assert.deepEqual([await labels(), tokensOf(stderr)], [["Cursor"], []]);
+      writeFileSync(path, text.replace(/"url": "[^"]+"/, '"url": "http://127.0.0.1:1/mcp"'));
+      const moved = await write();
+      assert.deepEqual([moved.stdout, readFileSync(path, "utf8")], [`Wrote ${path}\n`, text], moved.stderr);
+      assert.deepEqual([await labels(), tokensOf(moved.stderr)], [["Cursor"], []]);
+      const [{ id }] = JSON.parse((await run(["token", "list", "--json"])).stdout);
+      await run(["token", "remove", id]);
+      assert.match((await write()).stderr, /It ends with postern token remove tok_/, "the old one works no more");
+      assert.notEqual(readFileSync(path, "utf8"), text);
+      assert.deepEqual(await labels(), ["Cursor"]);
+    });
+  }));
+
 test("nothing is written, and no token is left, where the person says no or the file cannot be changed without a loss", () =>
   onMachine(async ({ run, withGateway, home }) => {
     assert.match((await run(["clients", "codex"])).stderr, /no gateway is running/);
@@ -112,7 +137,7 @@ test("nothing is written, and no token is left, where the person says no or the 
       const changed = await run(["clients", "cursor", "--write"], {
         onAsk: () => Promise.resolve(writeFileSync(path, '{"a":1}')).then(() => "y"),
       });
-      assert.match(changed.stderr, /it was changed meanwhile/);
+      assert.match(changed.stderr, /mcp.json was changed meanwhile/);
       assert.match((await run(["token", "list"])).stdout, /No token is stored/);
       assert.match((await run(["clients", "open-webui", "--write"])).stderr, /it reads its environment/);
       assert.match((await run(["clients", "emacs"])).stderr, /the clients are codex, claude/);

@@ -57,8 +57,12 @@ test("bash completes groups, verbs, flags, and files of flags", () =>
     assert.deepEqual(offered("--config", "o").toSorted(), ["old", "other.toml"]);
     assert.deepEqual(offered("--workspace", "o"), ["old"]);
     assert.deepEqual(offered("instructions", "trust", "--digest", "a"), []);
-    const first = new Set(Object.keys(VERBS).map((name) => name.split(" ", 1)[0]));
-    assert.deepEqual(offered("").toSorted(), [...first].sort());
+    const first = new Set(Object.keys(VERBS).map((name) => name.split(" ", 1)[0] ?? ""));
+    const plurals = ["approvals", "conversations", "memories", "nodes", "plugins", "procedures", "runs", "schedules"];
+    const all = new Set([...first, ...plurals, "skills", "tokens", "tools"]);
+    assert.deepEqual(offered("").toSorted(), [...all].sort());
+    assert.deepEqual(offered("memories", "se"), ["search"]);
+    assert.deepEqual(offered("tokens", "add", "--la"), ["--label"]);
     const names = Object.keys(VERBS).filter((name) => name.includes(" "));
     const replies = offeredFor(names.map((name) => name.split(" ")));
     for (const [index, name] of names.entries()) assert.ok(replies[index]?.includes(name.split(" ")[1] ?? ""), name);

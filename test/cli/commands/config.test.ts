@@ -1,9 +1,10 @@
 import assert from "node:assert/strict";
-import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { test } from "node:test";
 import { parseToml } from "../../../lib/config/toml.ts";
 import { validateConfig } from "../../../lib/config/validate_config.ts";
+import { takeGatewayLock } from "../../../lib/storage/gateway_lock.ts";
 import { SAMPLE_MODULE, sampleManifest, samplePackage, sampleTool } from "../../support/plugin_package.ts";
 import { until } from "../../support/until.ts";
 import { onMachine } from "../support/run_in.ts";
@@ -205,4 +206,41 @@ test("config check, doctor and a start name each setting that does nothing, with
     }
     write(path, '[gateway]\nhost = "127.0.0.1"\n');
     assert.match((await run(["config", "check"])).stdout, /is fine/);
+  }));
+
+test("changes of the configuration at the same moment all happen, or are refused", () =>
+  onMachine(async ({ run, home, cwd }) => {
+    const own = join(home, ".config/postern/postern.toml");
+    mkdirSync(join(home, "project"));
+    const init = ["init", "--config", own];
+    for (const folder of ["none", "own"]) {
+      if (folder === "own") write(own, "# mine\n");
+      const all = [
+        run(["config", "set", "gateway.port", "8080"]),
+        run(["preset", "apply", "write", "--yes"]),
+        run(["config", "set", "agent.system_prompt", "hello"]),
+        run(init, { answers: ["", join(home, "project"), "1", "y"] }),
+        run(["tool", "enable", "agents_ipc"]),
+        run(["config", "set", "gateway.rate_limit_max", "77"]),
+      ];
+      const done = await Promise.all(all);
+      const text = readFileSync(own, "utf8");
+      const lines = [/^port = 8080$/m, /^enable_git = true$/m, /^system_prompt = "hello"$/m, /^workspace = "/m];
+      for (const [index, line] of [...lines, /^enable_agents_ipc = true$/m, /^rate_limit_max = 77$/m].entries()) {
+        const { code, stderr } = done[index] ?? { code: 0, stderr: "" };
+        assert.equal(line.test(text), code === 0, `${line} ${code} ${stderr}\n${text}`);
+        if (code !== 0) assert.match(stderr, /Nothing was written: .* was changed meanwhile; try again/);
+      }
+      assert.equal((await run(["config", "check"], { cwd })).code, 0);
+    }
+  }));
+
+test("a change waits for a process that changes a configuration", () =>
+  onMachine(async ({ run, home, dataDir }) => {
+    const lock = takeGatewayLock(dataDir, "configuration.lock");
+    const changed = run(["config", "set", "enable_git", "true"]);
+    assert.equal((await run(["config", "get", "enable_git"])).stdout, "false\n");
+    assert.equal(existsSync(join(home, ".config/postern/postern.toml")), false);
+    lock?.release();
+    assert.equal((await changed).code, 0);
   }));

@@ -152,12 +152,13 @@ test("policy suggest proposes rules for questions that got a yes, and writes tho
     put(home, OWN, "# Mine\n[security.write_file]\nenabled = true\n");
     for (const path of ["notes/a.md", "notes/b.md", "src/a.ts"]) await asked(machine, path, "approve");
     await asked(machine, "notes/sub/no.md", "deny");
+    const name = "write-file-notes-md-285f";
     const block =
-      '[[autonomy.rules]]\nname = "write-file-notes-md"\ntool = "write_file"\npath = "notes/*.md"\nthen = "allow"\n';
+      '[[autonomy.rules]]\nname = "write-file-notes-md-285f"\ntool = "write_file"\npath = "notes/*.md"\nthen = "allow"\n';
     const { stdout, stderr } = await run(["policy", "suggest"]);
     assert.equal(
       stdout,
-      `# 1: would have saved 2 questions\n${block}\npostern policy suggest --pick 1 writes the first to your configuration\n`,
+      `# 1: would have saved 2 questions\n${block}\npostern policy suggest --pick ${name} writes the first to your configuration\n`,
       stderr,
     );
     assert.equal(
@@ -167,8 +168,11 @@ test("policy suggest proposes rules for questions that got a yes, and writes tho
     );
     const json = JSON.parse((await run(["policy", "suggest", "--json"])).stdout);
     assert.deepEqual(json.suggested.map(({ saves }: { saves: number }) => saves), [2]);
-    assert.equal((await run(["policy", "suggest", "--pick", "2"])).code, 2);
-    assert.equal((await run(["policy", "suggest", "--pick", "1"])).stdout, "Added write-file-notes-md\n");
+    for (const pick of ["2", "", "write-file-notes-txt-285f", `${name},0`]) {
+      const { code, stderr } = await run(["policy", "suggest", "--pick", pick]);
+      assert.deepEqual([code, /none of the 1 rules that are suggested now has it/.test(stderr)], [2, true], stderr);
+    }
+    assert.equal((await run(["policy", "suggest", "--pick", `${name},1`])).stdout, `Added ${name}\n`);
     assert.equal(readFileSync(join(home, OWN), "utf8"), `# Mine\n[security.write_file]\nenabled = true\n\n${block}`);
     assert.equal(
       (await run(["tools", "call", "write_file", "--input", '{"path":"notes/c.md","content":"x"}'])).code,

@@ -54,6 +54,15 @@ test("the offline assistant calls the door, and chat offers the tool for the nex
     );
   }));
 
+test("a refusal names the program as it is typed where the gateway's reader is", () =>
+  onMachine(async ({ run, withGateway }) => {
+    const say = ["chat", `/write_file {"path":"a.txt","content":"x"}`];
+    await withGateway([], async () => {
+      const { stdout } = await run(say, { env: {} });
+      assert.ok(stdout.includes("turn it on with `./postern config set security.write_file.enabled true`"), stdout);
+    }, { env: { POSTERN_PROGRAM: "./postern" } });
+  }));
+
 test("a workspace's configuration stays trusted, and one that changed meanwhile is left alone", () =>
   onMachine(async ({ run, cwd, withGateway }) => {
     const file = join(cwd, "postern.toml");

@@ -7,7 +7,7 @@ import type { PluginRecord } from "../../../lib/extensions/plugins/plugin_record
 import { PluginRecords } from "../../../lib/extensions/plugins/plugin_records.ts";
 import { SkillRecords } from "../../../lib/extensions/skills/skill_record.ts";
 import { loadProviderMemory } from "../../../lib/providers/discovery/provider_memory.ts";
-import { createRunStore } from "../../../lib/runs/journal/run_store.ts";
+import { RunStore } from "../../../lib/runs/journal/run_store.ts";
 import { createDayBudget } from "../../../lib/runs/supervisor/day_budget.ts";
 import { createSlicedDayBudget } from "../../../lib/runs/supervisor/sliced_day_budget.ts";
 import { createMemoryStore } from "../../../lib/storage/create_memory_store.ts";
@@ -260,7 +260,7 @@ const CHANGES: readonly RecordChange[] = [
   },
   {
     ...{ collection: "open_runs", key: "run_1", body: { v: 1 } },
-    change: ({ store }) => createRunStore(store).cancel("run_1"),
+    change: ({ store }) => new RunStore(store).cancel("run_1"),
   },
 ];
 

@@ -76,6 +76,20 @@ test("init at a terminal shows what is typed, but never a key", { skip }, () =>
   }));
 
 test(
+  "answers that are typed before their question are kept, and a key among them stays hidden",
+  { skip },
+  () =>
+    withTemporaryFolder((home) =>
+      atTerminal(["init"], home, async ({ answer, shown, ended }) => {
+        await answer("Empty: 1\r\n> ", `openai\r${KEY} \u0001\u000b\r\rwrite`);
+        assert.equal(await ended, 0, shown());
+        assert.doesNotMatch(shown(), /sk-right/);
+        assert.match(readFileSync(join(home, ".config/postern/postern.toml"), "utf8"), /^enable_git = true$/m);
+      })
+    ),
+);
+
+test(
   "Ctrl-C at the question for a key ends init, and nothing was written",
   { skip },
   () =>

@@ -74,3 +74,22 @@ test("a message that is nested deeper than any real one ends the session", () =>
   for (let level = 0; level < 70; level++) deep = [deep];
   assert.throws(() => filterOfRequest().received(reply({ structuredContent: { deep } })), MessageFault);
 });
+
+test("more than 10,000 notifications in any 5 seconds end the session, and as many in longer do not", async () => {
+  const clock = createFakeClock();
+  const filter = new MessageFilter(clock);
+  const bring = (count: number) => {
+    for (let at = 0; at < count; at++) filter.received({ jsonrpc: "2.0", method: "notifications/message", params: {} });
+  };
+  for (let seconds = 0; seconds < 40; seconds += 8) {
+    bring(5_000);
+    await clock.advance(4_000);
+    bring(5_000);
+    await clock.advance(4_000);
+  }
+  bring(1);
+  await clock.advance(4_000);
+  bring(9_000);
+  await clock.advance(1_500);
+  assert.throws(() => bring(9_000), /more than 10000 notifications within 5 s/);
+});

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
-import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, symlinkSync } from "node:fs";
+import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, symlinkSync } from "node:fs";
 import { test } from "node:test";
 import { initRepository } from "../../support/git_fixture.ts";
 import { startSh, uncontained as skip } from "../../support/sh_server.ts";
@@ -99,6 +99,26 @@ test(
       renameSync(path("docs"), path("real"));
       symlinkSync("real", path("docs"));
       assert.equal(await run(workspace, [path("docs")], `cat '${root}/docs/a.md' '${root}/docs/.env'`), "one\n");
+    }),
+);
+
+test(
+  "a path that leads to what commands do not see is refused, unless that is what the person named",
+  { skip },
+  () =>
+    withProject(async (workspace) => {
+      const { path } = workspace;
+      workspace.write(".ssh/id", "s3cret\n");
+      // As a command would put in the place of what the person named
+      for (const other of [".ssh", ".git", "docs/.env"]) {
+        symlinkSync(path(other), path("led"));
+        await assert.rejects(run(workspace, [path("led")], `cat '${path("led")}' '${path("led")}'/*`), {
+          code: "mcp_unavailable",
+          message: /"led" leads to "[^"]+", which commands do not see or change; name that place itself/,
+        });
+        rmSync(path("led"));
+      }
+      assert.equal(await run(workspace, [path(".ssh")], `cat '${path(".ssh/id")}'`), "s3cret\n");
     }),
 );
 

@@ -9,8 +9,12 @@ import { createFfiOpener } from "../../../lib/extensions/plugins/ffi/ffi_plugin.
 import { readPluginFolder } from "../../../lib/extensions/plugins/plugin_files.ts";
 import { openPlugin, type PluginOpeners } from "../../../lib/extensions/plugins/plugin_openers.ts";
 import { createProcessOpener } from "../../../lib/extensions/plugins/process/program_plugin.ts";
-import { SCAFFOLD_KINDS, type ScaffoldKind } from "../../../lib/extensions/plugins/scaffold_files.ts";
-import { writeScaffold } from "../../../lib/extensions/plugins/write_scaffold.ts";
+import {
+  fillTemplate,
+  SCAFFOLD_KINDS,
+  type ScaffoldKind,
+  writeScaffold,
+} from "../../../lib/extensions/plugins/write_scaffold.ts";
 import { inspectModule } from "../../../lib/extensions/plugins/wasm/inspect_module.ts";
 import { createCommandLookup } from "../../../lib/system/process/command_lookup.ts";
 import { buildAssemblyScript, cannotRun, NO_BUILD_TEST } from "../../support/built_plugins.ts";
@@ -106,12 +110,34 @@ for (const kind of SCAFFOLD_KINDS) {
       await writeScaffold({ id: "3d", kind, folder });
       const names = readdirSync(folder);
       assert.ok(names.includes("plugin.json") && names.includes("README.md"), names.join(" "));
+      assert.match(
+        readFileSync(join(folder, "README.md"), "utf8"),
+        /^# 3d\n\n.*`tool_3d`.*\n[^]*postern plugin enable 3d\n/,
+      );
       await assert.rejects(writeScaffold({ id: "3d", kind, folder }), {
         code: "plugin_conflict",
         message: /3d": it is there already/,
       });
     }));
 }
+
+test("each folder of templates is of a kind that can be written, and holds templates alone", () => {
+  const folder = new URL("../../../lib/extensions/plugins/scaffolds/", import.meta.url);
+  assert.deepEqual(readdirSync(folder).sort(), [...SCAFFOLD_KINDS].sort());
+  const entries = readdirSync(folder, { recursive: true, withFileTypes: true });
+  const others = entries.filter((entry) => entry.isFile() && !entry.name.endsWith(".template"));
+  assert.deepEqual(others.map(({ name }) => name), []);
+});
+
+test("a template gets each of its values, and a name without one is refused", () => {
+  const values = { id: "a-b", tool: "a$&b" };
+  assert.equal(fillTemplate('{{id}} {{tool}} {{id}} {"a": {"b"}}', values), 'a-b a$&b a-b {"a": {"b"}}');
+  for (const name of ["ID", "toString", "id ", ""]) {
+    assert.throws(() => fillTemplate(`{{${name}}}`, values), {
+      message: `Cannot fill a template: no value is named {{${name}}}; known are id, tool`,
+    });
+  }
+});
 
 test("an id that no plugin can have makes no folder", () =>
   withTemporaryFolder(async (root) => {

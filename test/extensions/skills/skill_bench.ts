@@ -2,7 +2,7 @@ import { mkdirSync, realpathSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { systemClock } from "../../../lib/base/clock.ts";
 import { defaultConfig } from "../../../lib/config/config.ts";
-import { createSkills, type Skills } from "../../../lib/extensions/skills/skills.ts";
+import { Skills } from "../../../lib/extensions/skills/skills.ts";
 import { createTrustedDocuments } from "../../../lib/guard/trusted_documents.ts";
 import { createMemoryStore } from "../../../lib/storage/create_memory_store.ts";
 import { createDocuments } from "../../../lib/storage/documents.ts";
@@ -56,7 +56,7 @@ export function withSkills(
     const logged: string[] = [];
     const take = (message: string, fields?: object) => void logged.push(`${message} ${JSON.stringify(fields ?? {})}`);
     const open = () =>
-      createSkills({
+      Skills.open({
         store,
         clock: systemClock,
         random: createSeededRandom(),

@@ -57,6 +57,8 @@ test("a unit waits for readiness, is watched, drains before it is killed, and st
       "TimeoutStopSec=45",
       "WatchdogSec=60",
       "KillMode=control-group",
+      "Delegate=memory",
+      "DelegateSubgroup=gateway",
       "NoNewPrivileges=yes",
       "WantedBy=default.target",
     ]
@@ -84,7 +86,10 @@ test("systemd finds nothing wrong in a unit, whatever its paths have in them", (
     const said = run(context, "systemd-analyze", ["verify", "--user", "--man=no", ...units], {
       XDG_RUNTIME_DIR: folder,
     });
-    assert.equal(said?.trim() ?? "", "");
+    const lines = (said ?? "").split("\n").filter((line) => line !== "");
+    // Before 254 systemd does not know it, and goes on
+    const isOlder = (line: string) => line.endsWith("Unknown key 'DelegateSubgroup' in section [Service], ignoring.");
+    assert.deepEqual(lines.filter((line) => !isOlder(line)), []);
   }));
 
 test("a specifier of systemd stands for itself, and a program whose path systemd refuses is started by env", () => {

@@ -7,7 +7,7 @@ import { SILENT } from "../../../lib/base/telemetry/log.ts";
 import { followRun } from "../../../lib/runs/journal/follow_run.ts";
 import { appendEvents } from "../../../lib/runs/journal/run_recorder.ts";
 import { journalOf, RUNS } from "../../../lib/runs/journal/run_records.ts";
-import { createRunStore, type RunStore } from "../../../lib/runs/journal/run_store.ts";
+import { RunStore } from "../../../lib/runs/journal/run_store.ts";
 import { RunWatches } from "../../../lib/runs/journal/run_watch.ts";
 import { createMemoryStore } from "../../../lib/storage/create_memory_store.ts";
 import type { Store } from "../../../lib/storage/store.ts";
@@ -46,7 +46,7 @@ async function withJournal() {
 
 /** Writes as the next owner of a run: each group of events is a record. */
 async function goOn(store: Store, id: string, ...groups: Parameters<typeof appendEvents>[2][]): Promise<void> {
-  const runs = createRunStore(store);
+  const runs = new RunStore(store);
   for (const group of groups) await appendEvents(id, await runs.lastSeq(id), group, { runs, time: () => TIME });
 }
 
@@ -62,31 +62,31 @@ describe("a reader whose last record was lost in a failover", () => {
   test("goes on with the record that took its place, and a new reader gets no other", async () => {
     const { store, id, takeBack, count } = await withJournal();
     let history = "first";
-    const runs = createRunStore(store, { history: () => history });
+    const runs = new RunStore(store, { history: () => history });
     const { place } = await runs.read(id, { seq: (await journalIn(runs, id)).at(-1)?.seq ?? 0, record: 0 });
     await takeBack(count - 1);
     await goOn(store, id, [...RESTART]);
     history = "second";
     const { events } = await runs.read(id, place);
     assert.deepEqual(events.map(({ type }) => type), ["turn_restart", "text_delta"]);
-    assert.deepEqual(await journalIn(runs, id), await journalIn(createRunStore(store), id));
+    assert.deepEqual(await journalIn(runs, id), await journalIn(new RunStore(store), id));
   });
 
   test("does so before the gateway knows of the failover, once a record follows", async () => {
     const { store, id, takeBack, count } = await withJournal();
-    const runs = createRunStore(store);
+    const runs = new RunStore(store);
     const { place } = await runs.read(id, { seq: (await journalIn(runs, id)).at(-1)?.seq ?? 0, record: 0 });
     await takeBack(count - 1);
     await goOn(store, id, [...RESTART], [...DONE]);
     const { events } = await runs.read(id, place);
     assert.deepEqual(events.map(({ type }) => type), ["turn_restart", "text_delta"]);
-    assert.deepEqual(await journalIn(runs, id), await journalIn(createRunStore(store), id));
+    assert.deepEqual(await journalIn(runs, id), await journalIn(new RunStore(store), id));
   });
 
   test("is told of the restart by the watch of a run elsewhere, which shows nothing that was lost to new readers", async () => {
     const { store, id, takeBack, count } = await withJournal();
     let history = "first";
-    const runs = createRunStore(store, { history: () => history });
+    const runs = new RunStore(store, { history: () => history });
     const news = createKeyedNotifier();
     const clock = createFakeClock();
     const watches = new RunWatches({
@@ -117,7 +117,7 @@ describe("a reader whose last record was lost in a failover", () => {
     await goOn(store, id, [...DONE]);
     await clock.advance(2_000);
     await Promise.all(reading);
-    const stored = await journalIn(createRunStore(store), id);
+    const stored = await journalIn(new RunStore(store), id);
     assert.deepEqual(late, stored);
     assert.deepEqual(early, stored.toSpliced(stored.length - 3, 0, lost ?? assert.fail("It was shown")));
     leaving.abort();

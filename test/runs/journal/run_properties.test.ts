@@ -6,7 +6,7 @@ import { ProviderError } from "../../../lib/base/errors.ts";
 import { type AgentEvent, isTerminal } from "../../../lib/base/records/agent_event.ts";
 import { applyEvent, createRunState } from "../../../lib/runs/journal/apply_event.ts";
 import type { RunHandle } from "../../../lib/runs/run_request.ts";
-import { createRunStore } from "../../../lib/runs/journal/run_store.ts";
+import { RunStore } from "../../../lib/runs/journal/run_store.ts";
 import { createMemoryStore } from "../../../lib/storage/create_memory_store.ts";
 import { ask, supervised } from "../../support/supervised.ts";
 
@@ -110,7 +110,7 @@ describe("whatever the model does and whenever it is cancelled", () => {
         const { runs } = supervised(script(turns), { store, tools: TOOLS, agent: { maxIterations } });
         const handle = await runs.start(ask("Go", { durable: true, clientTools: [WEATHER] }));
         const { events, thrown } = await readWithCancel(handle, cancelAfter);
-        const journal = createRunStore(store);
+        const journal = new RunStore(store);
         const replayed: AgentEvent[] = [];
         for await (const batch of journal.replay(handle.id, 0)) replayed.push(...batch);
         assertWhole(replayed);
@@ -143,7 +143,7 @@ describe("whatever the model does and whenever it is cancelled", () => {
         await iterator.return?.();
         assert.equal(provider.active, 0);
         assert.equal(runs.active(), 0);
-        const journal = createRunStore(store);
+        const journal = new RunStore(store);
         const replayed: AgentEvent[] = [];
         for await (const batch of journal.replay(handle.id, 0)) replayed.push(...batch);
         assertWhole(replayed);

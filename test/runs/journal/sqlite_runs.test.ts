@@ -3,7 +3,7 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
-import { createRunStore } from "../../../lib/runs/journal/run_store.ts";
+import { RunStore } from "../../../lib/runs/journal/run_store.ts";
 import { openSqliteStore } from "../../../lib/storage/open_sqlite_store.ts";
 import { createFakeClock } from "../../support/fake_clock.ts";
 import { ask, readAll, supervised, textIn } from "../../support/supervised.ts";
@@ -26,7 +26,7 @@ test("runs and conversations outlive the process in the database", async () => {
     await after.runs.recover();
     assert.equal((await after.runs.get(handle.id))?.result, textIn(live));
     const replayed = [];
-    for await (const batch of createRunStore(second).replay(handle.id, 0)) replayed.push(...batch);
+    for await (const batch of new RunStore(second).replay(handle.id, 0)) replayed.push(...batch);
     assert.deepEqual(replayed, live);
     await readAll(await after.runs.start(ask("What did I say?", { conversationId: "talk" })));
     const roles = after.provider.requests[0]?.messages.map((message) => message.role);

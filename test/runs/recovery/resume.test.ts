@@ -13,7 +13,7 @@ import type { ApprovalReply } from "../../../lib/guard/approvals.ts";
 import { createApprovals } from "../../../lib/guard/create_approvals.ts";
 import { createApprover } from "../../../lib/runs/supervisor/create_approver.ts";
 import type { RunSupervisor } from "../../../lib/runs/run_request.ts";
-import { createRunStore } from "../../../lib/runs/journal/run_store.ts";
+import { RunStore } from "../../../lib/runs/journal/run_store.ts";
 import { createMemoryStore } from "../../../lib/storage/create_memory_store.ts";
 import type { Store } from "../../../lib/storage/store.ts";
 import { newApproval } from "../../support/new_approval.ts";
@@ -42,7 +42,7 @@ async function ended(runs: RunSupervisor, id: string): Promise<Run> {
 }
 
 async function journalOf(store: Store, id: string): Promise<AgentEvent[]> {
-  return (await Array.fromAsync(createRunStore(store).replay(id, 0))).flat();
+  return (await Array.fromAsync(new RunStore(store).replay(id, 0))).flat();
 }
 
 /** The next process over the same store. Of the one before nothing is heard any more. */
@@ -380,7 +380,7 @@ describe("a run that waits for a person", () => {
     const before = supervised([{ toolCalls: [{ name: "change" }] }], { store, tools, ...first });
     const { id } = await before.runs.start(ask("Go", { durable: true }));
     await until(async () => (await before.runs.get(id))?.status === "waiting_for_approval");
-    await until(async () => (await createRunStore(store).open()).length === 1);
+    await until(async () => (await new RunStore(store).open()).length === 1);
     return { ...first, id, before };
   };
   const recorded = async ({ approvals }: ReturnType<typeof withApprovals>) =>
@@ -601,7 +601,7 @@ describe("a cancelled run", () => {
     const dying = supervised([{ hang: "before" }, { hang: "before" }], { store: other });
     const old = await dying.runs.start(ask("parent", { durable: true }));
     const young = await dying.runs.start(ask("child", { durable: true, parentId: old.id }));
-    await createRunStore(other).cancel(old.id);
+    await new RunStore(other).cancel(old.id);
     const { runs } = restart(other, []);
     await runs.recover();
     assert.equal((await runs.get(young.id))?.status, "cancelled");
@@ -673,7 +673,7 @@ describe("an unfinished effect", () => {
     const { runs, id, store } = await interrupted({ durable: false, conversationId: "talk" });
     await runs.resolve(id, { action: "resume", outcome: "done", by: BY });
     assert.equal((await ended(runs, id)).status, "completed");
-    assert.equal((await createRunStore(store).input(id))?.durable, true);
+    assert.equal((await new RunStore(store).input(id))?.durable, true);
   });
 
   test("can be closed, with who did it, and only once", async () => {

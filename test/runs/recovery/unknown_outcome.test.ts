@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { ToolError } from "../../../lib/base/errors.ts";
 import { isAtWork } from "../../../lib/base/records/run.ts";
 import { createMemoryStore } from "../../../lib/storage/create_memory_store.ts";
-import { createRunStore } from "../../../lib/runs/journal/run_store.ts";
+import { RunStore } from "../../../lib/runs/journal/run_store.ts";
 import type { FakeTool } from "../../support/fake_tool_executor.ts";
 import { ask, only, readAll, supervised, typesOf } from "../../support/supervised.ts";
 import { until } from "../../support/until.ts";
@@ -26,7 +26,7 @@ function setUp() {
     ({ messages }) => (messages.at(-1)?.role === "tool" ? "Done" : { toolCalls: [{ name: "pay" }] }),
     { tools: [pay], store },
   );
-  const journal = async (id: string) => (await Array.fromAsync(createRunStore(store).replay(id, 0))).flat();
+  const journal = async (id: string) => (await Array.fromAsync(new RunStore(store).replay(id, 0))).flat();
   return { runs, journal, made: () => made };
 }
 

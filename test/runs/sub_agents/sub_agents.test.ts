@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { ProviderRequest } from "../../../lib/providers/provider.ts";
 import type { RunSupervisor } from "../../../lib/runs/run_request.ts";
-import { createRunStore } from "../../../lib/runs/journal/run_store.ts";
+import { RunStore } from "../../../lib/runs/journal/run_store.ts";
 import type { SubAgentView } from "../../../lib/tools/agents/sub_agents.ts";
 import { jsonOf } from "../../support/json_of.ts";
 import { type RunningGateway, withRunningGateway } from "../../support/running_gateway.ts";
@@ -80,7 +80,7 @@ test("a sub-agent works in the background as a durable run, and its answer is it
         String(requestsOf(gateway, "Count the gates")[0]?.messages[0]?.content),
         new RegExp(`Your id is "${id}"`),
       );
-      assert.equal((await createRunStore(gateway.services.store).input(view.run_id))?.request_id, "req_1");
+      assert.equal((await new RunStore(gateway.services.store).input(view.run_id))?.request_id, "req_1");
       const status = await gateway.tool("subagent_manage", { op: "status", id });
       assert.match(
         status.output,

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { createScriptedProvider } from "../../../fixtures/scripted_provider.ts";
 import { HttpError } from "../../../lib/base/errors.ts";
 import { createAgentOf } from "../../../lib/runs/supervisor/agent_profile.ts";
-import { createRunStore } from "../../../lib/runs/journal/run_store.ts";
+import { RunStore } from "../../../lib/runs/journal/run_store.ts";
 import { configOf } from "../../support/running_gateway.ts";
 import { ask, readAll, supervised, textIn } from "../../support/supervised.ts";
 
@@ -106,6 +106,6 @@ test("the agent and the depth are pinned", async () => {
   const { runs, store } = setUp();
   const handle = await runs.start(ask("Go", { agent: "worker", depth: 3, durable: true }));
   await readAll(handle);
-  const input = await createRunStore(store).input(handle.id);
+  const input = await new RunStore(store).input(handle.id);
   assert.deepEqual([input?.agent, input?.depth], ["worker", 3]);
 });

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import type { ProviderRequest } from "../../../lib/providers/provider.ts";
-import { createRunStore } from "../../../lib/runs/journal/run_store.ts";
+import { RunStore } from "../../../lib/runs/journal/run_store.ts";
 import { isAtWork } from "../../../lib/base/records/run.ts";
 import { createMemoryStore } from "../../../lib/storage/create_memory_store.ts";
 import { describeFound } from "../../../lib/tools/agents/tool_search.ts";
@@ -112,7 +112,7 @@ describe("after a restart", () => {
     });
     const { id } = await before.runs.start(ask("Go", { durable: true }));
     await until(() => before.provider.requests.length === 3);
-    const pinned = (await createRunStore(store).input(id))?.tools ?? [];
+    const pinned = (await new RunStore(store).input(id))?.tools ?? [];
     assert.deepEqual(pinned.map(({ name, deferred }) => [name, deferred]), [
       ["look", undefined],
       ["tool_search", undefined],

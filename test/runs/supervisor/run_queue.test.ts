@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { CancelError } from "../../../lib/base/cancel.ts";
 import { HttpError } from "../../../lib/base/errors.ts";
-import { createRunQueue } from "../../../lib/runs/supervisor/run_queue.ts";
+import { RunQueue } from "../../../lib/runs/supervisor/run_queue.ts";
 
 const signal = new AbortController().signal;
 const free = { conversationId: null, isChild: false };
@@ -19,7 +19,7 @@ const isOverloaded = (error: unknown) =>
 
 describe("the run queue", () => {
   test("lets max_concurrent runs work and the next ones wait in order", async () => {
-    const queue = createRunQueue(limits({ maxConcurrent: 2 }));
+    const queue = new RunQueue(limits({ maxConcurrent: 2 }));
     const places = [1, 2, 3, 4].map(() => queue.enter(free));
     assert.deepEqual(places.map((place) => place.ready()), [true, true, false, false]);
     const third = places[2]?.wait(signal);
@@ -29,14 +29,14 @@ describe("the run queue", () => {
   });
 
   test("refuses one more than max_queued", () => {
-    const queue = createRunQueue(limits({ maxConcurrent: 1, maxQueued: 1 }));
+    const queue = new RunQueue(limits({ maxConcurrent: 1, maxQueued: 1 }));
     queue.enter(free);
     queue.enter(free);
     assert.throws(() => queue.enter(free), isOverloaded);
   });
 
   test("keeps the last eighth of max_queued for tokens that have fewer runs in it", () => {
-    const queue = createRunQueue(limits({ maxConcurrent: 1, maxQueued: 16 }));
+    const queue = new RunQueue(limits({ maxConcurrent: 1, maxQueued: 16 }));
     const enter = (tokenId: string | null) => queue.enter({ ...free, tokenId });
     for (let i = 0; i < 15; i++) enter("tok_greedy");
     assert.throws(() => enter("tok_greedy"), isOverloaded);
@@ -45,7 +45,7 @@ describe("the run queue", () => {
   });
 
   test("works a conversation's runs one after the other and lets others pass", () => {
-    const queue = createRunQueue(limits({}));
+    const queue = new RunQueue(limits({}));
     const [first, second] = [queue.enter(inTalk), queue.enter(inTalk)];
     assert.deepEqual([first.ready(), second.ready(), queue.enter(free).ready()], [true, false, true]);
     first.leave();
@@ -53,20 +53,20 @@ describe("the run queue", () => {
   });
 
   test("refuses one more than max_per_conversation", () => {
-    const queue = createRunQueue(limits({ maxPerConversation: 2 }));
+    const queue = new RunQueue(limits({ maxPerConversation: 2 }));
     for (let i = 0; i < 3; i++) queue.enter(inTalk);
     assert.throws(() => queue.enter(inTalk), isOverloaded);
     assert.equal(queue.enter(free).ready(), true);
   });
 
   test("gives a child no slot, since its parent holds one", () => {
-    const queue = createRunQueue(limits({ maxConcurrent: 1 }));
+    const queue = new RunQueue(limits({ maxConcurrent: 1 }));
     queue.enter(free);
     assert.equal(queue.enter({ conversationId: null, isChild: true }).ready(), true);
   });
 
   test("wakes a cancelled wait with its reason and forgets the place", async () => {
-    const queue = createRunQueue(limits({ maxConcurrent: 1, maxQueued: 1 }));
+    const queue = new RunQueue(limits({ maxConcurrent: 1, maxQueued: 1 }));
     const first = queue.enter(free);
     const second = queue.enter(free);
     const controller = new AbortController();
@@ -80,7 +80,7 @@ describe("the run queue", () => {
   });
 
   test("counts a place that is left twice once", () => {
-    const queue = createRunQueue(limits({ maxConcurrent: 1 }));
+    const queue = new RunQueue(limits({ maxConcurrent: 1 }));
     const first = queue.enter(free);
     first.leave();
     first.leave();
@@ -88,7 +88,7 @@ describe("the run queue", () => {
   });
 
   test("lets plain requests pass beside the slots, up to slots and queue together", () => {
-    const queue = createRunQueue(limits({ maxConcurrent: 1, maxQueued: 1 }));
+    const queue = new RunQueue(limits({ maxConcurrent: 1, maxQueued: 1 }));
     const busy = queue.enter(free);
     const plain = [1, 2].map(() => queue.enter({ ...free, isPlain: true }));
     assert.deepEqual(plain.map((place) => place.ready()), [true, true]);
@@ -102,7 +102,7 @@ describe("the run queue", () => {
   });
 
   test("lends the slot of one that waits for a person, and gives it back over the limit", async () => {
-    const queue = createRunQueue(limits({ maxConcurrent: 1 }));
+    const queue = new RunQueue(limits({ maxConcurrent: 1 }));
     const asking = queue.enter(inTalk);
     const answered = Promise.withResolvers<string>();
     const [waits, behind, other] = [asking.pause(() => answered.promise), queue.enter(inTalk), queue.enter(free)];
@@ -118,7 +118,7 @@ describe("the run queue", () => {
 
   test("tells of a slot that is lent and that nobody here takes", async () => {
     let told = 0;
-    const queue = createRunQueue(limits({ maxConcurrent: 1 }), () => told++);
+    const queue = new RunQueue(limits({ maxConcurrent: 1 }), () => told++);
     const [asking, next] = [queue.enter(free), queue.enter(free)];
     const lent = Promise.withResolvers<void>();
     const waits = asking.pause(() => lent.promise);
@@ -132,7 +132,7 @@ describe("the run queue", () => {
   });
 
   test("counts the slot of a paused place that is left once", async () => {
-    const queue = createRunQueue(limits({ maxConcurrent: 1 }));
+    const queue = new RunQueue(limits({ maxConcurrent: 1 }));
     const asking = queue.enter(free);
     const ended = Promise.withResolvers<void>();
     const waits = asking.pause(() => ended.promise);

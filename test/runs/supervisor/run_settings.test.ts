@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { createRunStore } from "../../../lib/runs/journal/run_store.ts";
+import { RunStore } from "../../../lib/runs/journal/run_store.ts";
 import { ask, only, readAll, supervised, typesOf } from "../../support/supervised.ts";
 
 const call = (tool: string, input = "{}") =>
@@ -21,7 +21,7 @@ describe("one call in place of a model", () => {
     assert.deepEqual([run?.status, run?.result, run?.model], ["completed", "changed", "postern/tool"]);
     assert.equal(run?.usage.total_tokens, 0);
     assert.equal(provider.requests.length, 0);
-    assert.deepEqual((await createRunStore(store).input(handle.id))?.call, { tool: "change", input: '{"to":"blue"}' });
+    assert.deepEqual((await new RunStore(store).input(handle.id))?.call, { tool: "change", input: '{"to":"blue"}' });
   });
 
   test("what it gives for programs is in its record; of a model's calls it is not kept", async () => {

@@ -3,7 +3,7 @@ import { describe, test } from "node:test";
 import { CancelError } from "../../../lib/base/cancel.ts";
 import { HttpError, ProviderError } from "../../../lib/base/errors.ts";
 import { createLogger, type Logger, type LogRecord, SILENT } from "../../../lib/base/telemetry/log.ts";
-import { createRunStore } from "../../../lib/runs/journal/run_store.ts";
+import { RunStore } from "../../../lib/runs/journal/run_store.ts";
 import { createMemoryStore } from "../../../lib/storage/create_memory_store.ts";
 import type { Store, Write } from "../../../lib/storage/store.ts";
 import { ask, only, readAll, supervised, textIn, typesOf } from "../../support/supervised.ts";
@@ -58,7 +58,7 @@ describe("what is written", () => {
         name: "change",
         access: "state",
         run: async (_, request) => {
-          const journal = createRunStore(store);
+          const journal = new RunStore(store);
           const seen: string[] = [];
           for await (const batch of journal.replay(request.runId, 0)) seen.push(...typesOf(batch));
           known = seen;
@@ -71,7 +71,7 @@ describe("what is written", () => {
     assert.deepEqual(known, ["run_start", "turn_start", "text_delta", "turn_end", "tool_start"]);
     assert.equal(handle.hadEffect(), true);
     const replayed = [];
-    for await (const batch of createRunStore(store).replay(handle.id, 0)) replayed.push(...batch);
+    for await (const batch of new RunStore(store).replay(handle.id, 0)) replayed.push(...batch);
     assert.deepEqual(replayed, live);
     assert.equal((await runs.get(handle.id))?.result, "I will.\n\nDone");
   });
@@ -81,7 +81,7 @@ describe("what is written", () => {
     const { runs } = supervised(["Hello"], { store });
     const handle = await runs.start(ask("Hi", { durable: true, requestId: "req-1", parameters: { temperature: 0.5 } }));
     await readAll(handle);
-    const journal = createRunStore(store);
+    const journal = new RunStore(store);
     const run = await journal.get(handle.id);
     assert.equal(run?.status, "completed");
     assert.equal(run?.result, "Hello");
@@ -261,7 +261,7 @@ describe("durable runs", () => {
       tools: [{ name: "change", access: "state" }],
     });
     const handle = await runs.start(ask("Go", { durable: true }));
-    assert.equal((await createRunStore(store).get(handle.id))?.id, handle.id);
+    assert.equal((await new RunStore(store).get(handle.id))?.id, handle.id);
     await until(async () => (await runs.get(handle.id))?.status === "completed");
     assert.equal((await runs.get(handle.id))?.result, "Done");
   });
@@ -369,7 +369,7 @@ describe("recovery", () => {
     assert.deepEqual([await status(effect.id), await status(attached.id)], ["needs_review", "failed"]);
     assert.equal((await runs.get(plain.id))?.result, "Again");
     assert.equal((await runs.get(attached.id))?.error?.code, "interrupted");
-    const journal = createRunStore(store);
+    const journal = new RunStore(store);
     assert.deepEqual(await journal.open(), []);
     const events = [];
     for await (const batch of journal.replay(effect.id, 0)) events.push(...batch);
@@ -474,7 +474,7 @@ describe("drain", () => {
     const drained = runs.drain(10);
     await clock.advance(10);
     await drained;
-    assert.deepEqual(await createRunStore(store).open(), [{ id: handle.id, cancelled: false }]);
+    assert.deepEqual(await new RunStore(store).open(), [{ id: handle.id, cancelled: false }]);
     const next = supervised(["Whole"], { store, seed: 2 });
     await next.runs.recover();
     await until(async () => (await next.runs.get(handle.id))?.status === "completed");

@@ -102,9 +102,10 @@ for (const variant of VARIANTS) {
   ) => {
     assert.equal(await write("a/b/c.txt", "new"), "ok");
     assert.equal(await write("a/b/c.txt", "newer"), "ok");
-    chmodSync(workspace.path("run.sh"), 0o751);
+    // Not the bits by which anybody would start it with the rights of its owner
+    chmodSync(workspace.path("run.sh"), 0o6751);
     assert.equal(await write("run.sh", "longer than before"), "ok");
-    assert.equal(statSync(workspace.path("run.sh")).mode & 0o777, 0o751);
+    assert.equal(statSync(workspace.path("run.sh")).mode & 0o7777, 0o751);
     assert.equal(statSync(workspace.path("a/b/c.txt")).mode & 0o777, 0o666 & ~process.umask());
     assert.deepEqual(tree(workspace), { "a/b/c.txt": "newer", "run.sh": "longer than before" });
   });

@@ -4,7 +4,7 @@ import process from "node:process";
 import { test, type TestContext } from "node:test";
 import { pathToFileURL } from "node:url";
 import { systemClock } from "../../../lib/base/clock.ts";
-import { boundedBy, type Bounds, boundsText, countsProcesses } from "../../../lib/system/process/bounds.ts";
+import { boundedBy, boundLines, type Bounds, boundsText, countsProcesses } from "../../../lib/system/process/bounds.ts";
 import { callFilter } from "../../../lib/system/process/call_filter.ts";
 import { createCommandLookup } from "../../../lib/system/process/command_lookup.ts";
 import { runtimeProgram } from "../../../lib/system/process/prepare_program.ts";
@@ -63,12 +63,17 @@ test("Linux counts the processes of a sandbox by themselves from 5.14 on, and no
 
 test("says which bounds hold", () => {
   const all: Bounds = { file: "prlimit", processes: 512, openFiles: 100, fileBytes: 2 ** 33, coreBytes: 1 };
-  const each = "each opens at most 100 files, writes at most 8 GiB into one, and leaves no core";
-  assert.equal(boundsText(all), `A contained program has at most 512 processes and threads; ${each}`);
+  const each = "each opens at most 100 files, writes at most 8 GiB into one, and leaves no core; ";
+  assert.ok(boundsText(all).startsWith(`A contained program has at most 512 processes and threads; ${each}`));
   assert.match(
     boundsText({ ...all, processes: undefined }),
     /^A contained program may start any number of processes: /,
   );
+  assert.match(boundsText(all), /; memory has a bound only in a gateway that systemd 254 or later runs/);
+  const memory = { bytes: 3 * 2 ** 29, entry: "/none" };
+  assert.match(boundsText({ ...all, memory }), /no core; all of them together take at most 1536 MiB of memory$/);
+  assert.deepEqual(boundLines("137", all), []);
+  assert.match(boundLines("137", { ...all, memory }).join(), /^\[Code 137 .* more than 1536 MiB of memory\]$/);
   assert.ok(boundedBy(all).includes("--nproc=512"));
   assert.ok(!boundedBy({ ...all, processes: undefined }).some((word) => word.includes("nproc")));
 });

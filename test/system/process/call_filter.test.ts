@@ -92,23 +92,40 @@ for (const machine of ["x64", "arm64"] as const) {
     assert.equal(judged(true, calls.socket, 1n), ALLOW);
   });
 
-  test(`on ${machine} no file gets the rights of its owner for whoever starts it`, () => {
+  test(`on ${machine} no file gets the rights of its owner or group for whoever starts it`, () => {
     const at = (place: number, value: bigint) => [...Array<bigint>(place).fill(0o7777n), value];
-    for (const [name, [nr, mode]] of Object.entries<readonly [number, number]>({ ...calls.modes, ...calls.nodes })) {
-      for (const bits of [0o4755n, 0o104755n, 0o7777n | (1n << 32n)]) {
+    const changes = { ...calls.modes, ...calls.nodes };
+    for (const [name, [nr, mode]] of Object.entries<readonly [number, number]>(changes)) {
+      for (const bits of [0o4755n, 0o2755n, 0o2000n, 0o104755n, 0o7777n | (1n << 32n)]) {
         assert.equal(judged(true, nr, ...at(mode, bits)), EPERM, name);
       }
-      for (const bits of [0o755n, 0o2775n, 0o1777n, 0o100644n]) {
+      for (const bits of [0o755n, 0o1777n, 0o100644n]) {
         assert.equal(judged(true, nr, ...at(mode, bits)), ALLOW, name);
       }
     }
     for (const [name, [nr, flags]] of Object.entries<readonly [number, number]>(calls.opens)) {
       const open = (how: bigint, mode: bigint) => judged(true, nr, ...at(flags, how), mode);
       for (const makes of [0o100n, 0o101n, 0o20200000n]) {
-        assert.deepEqual([open(makes, 0o4755n), open(makes, 0o755n)], [EPERM, ALLOW], name);
+        const judgements = [open(makes, 0o4755n), open(makes, 0o2755n), open(makes, 0o755n)];
+        assert.deepEqual(judgements, [EPERM, EPERM, ALLOW], name);
       }
       // A mode that nobody gave is whatever lies there
-      for (const opens of [0n, 0o1n, 0o200000n]) assert.equal(open(opens, 0o4755n), ALLOW, name);
+      for (const opens of [0n, 0o1n, 0o200000n]) assert.equal(open(opens, 0o6755n), ALLOW, name);
+    }
+  });
+
+  test(`on ${machine} git gives folders of a shared repository their group, and makes no file with it`, () => {
+    const filter = callFilter({ localSockets: false, sharesFolders: true, machine });
+    assert.ok(filter);
+    const of = (nr: number, ...args: readonly bigint[]) => judge(filter, { arch: calls.arch, nr, args });
+    for (const [name, [nr, mode]] of Object.entries<readonly [number, number]>(calls.modes)) {
+      const none = Array<bigint>(mode).fill(0n);
+      const isMade = name === "creat";
+      assert.equal(of(nr, ...none, 0o2775n), isMade ? EPERM : ALLOW, name);
+      assert.equal(of(nr, ...none, 0o4775n), EPERM, name);
+    }
+    for (const [nr, flags] of Object.values<readonly [number, number]>(calls.opens)) {
+      assert.equal(of(nr, ...Array<bigint>(flags).fill(0n), 0o100n, 0o2755n), EPERM);
     }
   });
 

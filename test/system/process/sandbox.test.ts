@@ -342,6 +342,26 @@ test(
 );
 
 test(
+  "no program makes a user namespace, though no filter of system calls keeps it from that",
+  { skip: noPython },
+  () =>
+    withWorkspace({}, async ({ root }) => {
+      const { signal } = new AbortController();
+      const bubblewrap = await tryBubblewrap({ ...options, signal });
+      assert.ok(bubblewrap.kind === "bubblewrap");
+      const line = { file: "/usr/bin/unshare", args: ["--user", "/usr/bin/true"], cwd: root, env: {} };
+      const limits = { timeoutMs: 10_000, maxOutputBytes: 10_000, signal, clock: systemClock };
+      for (const endsNamespaces of bubblewrap.endsNamespaces ? [true, false] : [false]) {
+        const walls = { ...bubblewrap, filters: false, endsNamespaces };
+        const inside = await contain(line, { bubblewrap: walls, workspaceRoot: root, hidden: [] });
+        assert.ok(inside);
+        const { ending } = await runCommand(inside, limits);
+        assert.deepEqual(ending, { kind: "exit", code: endsNamespaces ? 1 : 0 });
+      }
+    }),
+);
+
+test(
   "a program that a person installed connects to the socket that a person shows it, and to no other",
   {
     skip: noPython,

@@ -377,6 +377,23 @@ test("nesting, many elements and many attributes end in time", () => {
   assert.ok(performance.now() - started < 60_000);
 });
 
+test("a text that grows far beyond its document is cut as it grows", () => {
+  // Longer than any string may be
+  const sign = "s".repeat(100_000);
+  const formula = `<m:oMath><m:d><m:dPr><m:sepChr m:val="${sign}"/></m:dPr>${
+    "<m:e><m:r><m:t>x</m:t></m:r></m:e>".repeat(6_000)
+  }</m:d></m:oMath>`;
+  assert.match(textOf({ body: `<w:p>${formula}</w:p>${paragraph("after")}` }), /^\(xs{1,8}x[xs]+\)\n\nafter$/);
+  const deep = `${"<m:sSup><m:e>".repeat(60)}<m:r><m:t>${"y".repeat(2_000_000)}</m:t></m:r>${
+    "</m:e><m:sup><m:r><m:t>z</m:t></m:r></m:sup></m:sSup>".repeat(60)
+  }`;
+  assert.equal(textOf({ body: `<w:p><m:oMath>${deep}</m:oMath></w:p>` }).length, 100_000);
+  const link = '<w:hyperlink r:id="a" w:anchor="b"><w:r><w:t>x</w:t></w:r></w:hyperlink>';
+  const links = { a: `https://example.com/${"a".repeat(10_000_000)}` };
+  const text = textOf({ body: `<w:p>${link.repeat(280_000)}</w:p>`, links });
+  assert.equal(text.length, 250_000);
+});
+
 test("any damage to a real document is a DocumentError or a reading, in time", () => {
   fc.assert(
     fc.property(

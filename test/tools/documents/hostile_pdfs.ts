@@ -117,6 +117,7 @@ export const HOSTILE_PDFS: Readonly<Record<string, () => Uint8Array>> = {
       fonts: Array.from({ length: 5000 }, (_, i) => `/G${i} << /Encoding << /Differences 10 0 R >> >>`).join(" "),
       parts: [`[${"/a ".repeat(1_000_000)}]`],
     }),
+  "many fonts that build on one predefined map": () => fontsOnOneMap(5000),
   "a replaced text that many marks share": () =>
     makePdf({
       contents: "/S /P BDC EMC ".repeat(200_000),
@@ -164,6 +165,15 @@ function withContents(parts: readonly PdfPart[]): Uint8Array {
 
 function pageTree(parts: readonly string[], kids: string): Uint8Array {
   return makePdf({ contents: textLine("a"), pages: `<< /Type /Pages /Kids [${kids}] /Count 65535 >>`, parts });
+}
+
+/** Returns a page with fonts whose encodings each add a code to a map of 30,000. */
+export function fontsOnOneMap(count: number): Uint8Array {
+  return makePdf({
+    contents: Array.from({ length: count }, (_, i) => `BT /G${i} 9 Tf <0041> Tj ET `).join(""),
+    fonts: Array.from({ length: count }, (_, i) => `/G${i} << /Subtype /Type0 /Encoding 10 0 R /N ${i} >>`).join(" "),
+    parts: [{ dict: "/UseCMap /UniGB-UTF16-H", stream: "1 begincidchar <0041> 7 endcidchar" }],
+  });
 }
 
 function withFont(font: string, parts: readonly PdfPart[] = []): Uint8Array {

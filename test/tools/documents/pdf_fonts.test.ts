@@ -11,6 +11,7 @@ import { pdfText } from "../../../lib/documents/pdf/pdf_text.ts";
 import { readPredefinedMap } from "../../../lib/documents/pdf/predefined_map.ts";
 import { createWorkBudget } from "../../../lib/documents/work_budget.ts";
 import { PROJECT_ROOT } from "../../support/source_files.ts";
+import { fontsOnOneMap } from "./hostile_pdfs.ts";
 import { makePdf, type PdfPart } from "./make_pdf.ts";
 
 const budget = () =>
@@ -203,6 +204,12 @@ test("a name of a map leads to no other file", () => {
   for (const name of ["../font_data.ts", "SHA256SUMS", "a/b", "", "H\0"]) {
     assert.equal(readPredefinedMap(name, budget()), undefined);
   }
+});
+
+test("what each font takes over from a predefined map counts as kept", () => {
+  const read = (count: number) => pdfText(fontsOnOneMap(count), { start: 1, end: 1, budget: budget() });
+  assert.equal(typeof read(10).text, "string");
+  assert.throws(() => read(100), { code: "document_too_large" });
 });
 
 test("any damage to an embedded font leaves the rest of the document readable", () => {

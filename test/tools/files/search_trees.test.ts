@@ -4,7 +4,7 @@ import { linkSync, readFileSync, symlinkSync } from "node:fs";
 import { test } from "node:test";
 import { RE2JS } from "re2js";
 import { systemClock } from "../../../lib/base/clock.ts";
-import { utf16Of, utf16ToUtf8 } from "../../../lib/base/utf16.ts";
+import { utf16Of, utf16ToUtf8 } from "../../../lib/base/text.ts";
 import { createFiles } from "../../../lib/system/files/create_files.ts";
 import type { FileScope } from "../../../lib/system/files/files.ts";
 import { searchFiles } from "../../../lib/tools/files/search_files.ts";

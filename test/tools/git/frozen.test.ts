@@ -1,5 +1,14 @@
 import assert from "node:assert/strict";
-import { appendFileSync, existsSync, readFileSync, realpathSync, renameSync, statSync, writeFileSync } from "node:fs";
+import {
+  appendFileSync,
+  existsSync,
+  readdirSync,
+  readFileSync,
+  realpathSync,
+  renameSync,
+  statSync,
+  writeFileSync,
+} from "node:fs";
 import { test } from "node:test";
 import { createGit } from "../../../lib/system/git/create_git.ts";
 import type { OpenOptions } from "../../../lib/system/git/git.ts";
@@ -193,4 +202,19 @@ test(
         await bench.processes.close();
       }
     }, { config: CONTAINED }),
+);
+
+test(
+  "a contained git gives new folders of a shared repository the group of those above",
+  { skip },
+  () =>
+    withRepository({ "a.txt": "one\n" }, async ({ root, path, ok }) => {
+      git(root, "config", "core.sharedRepository", "0660");
+      writeFileSync(path("b.txt"), "two\n");
+      const before = new Set(readdirSync(path(".git/objects")));
+      await ok({ op: "add", paths: ["b.txt"] });
+      const made = readdirSync(path(".git/objects")).filter((name) => !before.has(name));
+      assert.ok(made.length > 0);
+      for (const name of made) assert.equal(statSync(path(`.git/objects/${name}`)).mode & 0o7777, 0o2770, name);
+    }, { config: GIT_CONTAINED }),
 );

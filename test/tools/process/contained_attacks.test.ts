@@ -48,6 +48,7 @@ const WRITING = [
   "trap 'touch late' HUP TERM; (sleep 0.1; touch late) & disown",
   "kill -9 -1; kill -9 $PPID",
   "cp /bin/true suid; chmod 4755 suid; chmod u+s suid; install -m 4755 /bin/true suid",
+  "cp /bin/true sgid; chmod 2755 sgid; chmod g+s sgid; chmod 2770 sgid; setfacl -m o::rx sgid; install -m 2755 /bin/true sgid",
 ];
 
 /** Configurations in which nobody says no: the wall alone holds. */
@@ -99,7 +100,7 @@ for (const [name, text] of Object.entries(CONFIGS)) {
         assert.deepEqual(readdirSync(outside), ["secret", "secret.txt"]);
         assert.deepEqual(readdirSync(workspace.path(".claude")), ["x"]);
         // Another user of the machine would start it with the rights of this one
-        assert.equal(statSync(workspace.path("suid")).mode & 0o4000, 0);
+        for (const file of ["suid", "sgid"]) assert.equal(statSync(workspace.path(file)).mode & 0o6000, 0, file);
         for (
           const name of [".git", ".agents", ".plugins", "plugins", "postern.toml", "sub/.postern", "late", "escaped"]
         ) {

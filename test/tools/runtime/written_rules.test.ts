@@ -204,8 +204,35 @@ test("a secret among the words of a command hides it from no remembered denial",
     }
   }));
 
+test("a rule that denies or asks about a path counts for the words of a plain command, and one that allows does not", () =>
+  withWorkspace({ "docs/a.md": "a", "keep/key": "k" }, async ({ root }) => {
+    const autonomy = { level: "full" as const };
+    for (const then of ["deny", "ask"] as const) {
+      const rules = [rule("keep", then, { tool: "*", path: "keep/**" })];
+      const what = then === "deny" ? "denied" : "asked";
+      for (const command of ["cat keep/key", "cat docs/../keep/key", "ls keep", 'cat "keep/key"']) {
+        const [got, said] = await calling(root, rules, ["shell", { command }], { autonomy });
+        assert.deepEqual(
+          [got, /the rule "keep" (?:denies|asks about) "/.test(said)],
+          [what, true],
+          `${command} ${said}`,
+        );
+      }
+      const [got, said] = await calling(root, rules, ["shell", { command: "ls -R ." }], { autonomy });
+      assert.deepEqual([got, /the rule "keep" may mean what/.test(said)], ["asked", true], said);
+      assert.equal((await calling(root, rules, ["shell", { command: "cat docs/a.md" }], { autonomy }))[0], "ran");
+    }
+    const docs = rule("docs", "allow", { tool: "shell", path: "docs/**" });
+    const keep = rule("keep", "deny", { tool: "*", path: "keep/**" });
+    assert.equal((await calling(root, [docs, keep], ["shell", { command: "cat docs/a.md" }]))[0], "asked");
+    const bench = createToolBench({ root, config: { autonomy: { ...autonomy, rules: [keep] } } });
+    const { signal } = new AbortController();
+    const judged = await bench.executor.explain("shell", '{"command":"cat keep/key"}', { signal });
+    assert.equal(judged?.kind === "judged" && judged.decision.rule, "rule:keep", "explain sees it too");
+  }));
+
 /** Lines under a rule that denies `keep/**`, from the workspace on. `keep` is what docs/link leads to. */
-const REDIRECTED: readonly (readonly [line: string, what: "asked" | "denied"])[] = [
+const KEPT: readonly (readonly [line: string, what: "asked" | "denied"])[] = [
   ["echo x > keep/a", "denied"],
   ["> keep/a", "denied"],
   ["> b; echo x > keep/a", "denied"],
@@ -224,6 +251,19 @@ const REDIRECTED: readonly (readonly [line: string, what: "asked" | "denied"])[]
   ["cd $d; echo x > a", "asked"],
   ["echo x > docs/{a,b}", "asked"],
   ["eval 'echo x > keep/a'", "asked"],
+  ["cat keep/a", "denied"],
+  ["cat KEEP/a", "denied"],
+  ["cd keep && cat a", "denied"],
+  ["cat docs/link/a", "denied"],
+  ["sort --output=keep/a docs/a.md", "denied"],
+  ["./keep/run.sh", "denied"],
+  ["ls docs | xargs cat keep/a", "denied"],
+  ["rm keep/*", "asked"],
+  ["cat $f", "asked"],
+  ["cp -r . /tmp/x", "asked"],
+  ["cd docs && tar c ..", "asked"],
+  ["grep -r x", "asked"],
+  ["sh -c 'cat keep/a'", "asked"],
 ];
 
 const probe = await createToolBench({ root: realpathSync(".") }).processes.containment({ sandbox: "auto" });
@@ -231,7 +271,7 @@ const probe = await createToolBench({ root: realpathSync(".") }).processes.conta
 const skip = probe.kind === "contained" ? false : probe.text;
 
 test(
-  "a rule about a path counts for what a line is redirected from and to, wherever it may be",
+  "a rule about a path counts for what a line names and is redirected from and to, wherever it may be",
   { skip },
   () =>
     withWorkspace({ "docs/a.md": "a" }, async ({ root }) => {
@@ -248,11 +288,16 @@ test(
         },
       });
       const never = [rule("keep", "deny", { tool: "*", path: "keep/**" })];
-      for (const [command, wanted] of REDIRECTED) {
+      for (const [command, wanted] of KEPT) {
         const [what, said] = await calling(root, [], ["shell", { command }], config(never));
         assert.equal(what, wanted, `${command}: ${said}`);
         assert.match(said, /the rule "keep" (?:denies|may mean)/, command);
       }
+      for (const command of ["cat docs/a.md", "echo keep/a", "echo $HOME", "ls docs", "pwd", "cd docs"]) {
+        assert.equal((await calling(root, [], ["shell", { command }], config(never)))[0], "ran", command);
+      }
+      const files = [rule("keep", "deny", { tool: "write_file", path: "keep/**" })];
+      assert.equal((await calling(root, [], ["shell", { command: "ls keep" }], config(files)))[0], "ran");
       const echo = rule("echo", "allow", { tool: "shell", command: "echo *", path: "docs/**" });
       const asking = (command: string, rules: readonly Written[]) => {
         const { autonomy, ...more } = config(rules).config;

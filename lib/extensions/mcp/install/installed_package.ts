@@ -1,8 +1,9 @@
 import { createHash, hash } from "node:crypto";
+import { createReadStream } from "node:fs";
 import {
+  chmod,
   lstat,
   mkdir,
-  open,
   readdir,
   readFile,
   readlink,
@@ -71,6 +72,9 @@ const recordSchema = v.object({
 const RECORD = "install.json";
 const MAX_RECORD_BYTES = 65_536;
 const MAX_FILES = 200_000;
+const MAX_BYTES = 2 * 2 ** 30;
+/** Files up to this are read whole, which takes less time */
+const WHOLE_BYTES = 1_048_576;
 
 /** Folder of the installed packages in the data directory. */
 export function packagesFolder(dataDir: string): string {
@@ -82,6 +86,8 @@ export interface InstallPlace {
   readonly dataDir: string;
   readonly clock: Clock;
   readonly random: Random;
+  /** Bytes that a package may have with all that it needs. Default: MAX_BYTES */
+  readonly maxBytes?: number;
 }
 
 /**
@@ -90,7 +96,7 @@ export interface InstallPlace {
  * @param install fills the folder and says how its program is started
  */
 export async function installPackage(
-  { dataDir, clock, random }: InstallPlace,
+  { dataDir, clock, random, maxBytes = MAX_BYTES }: InstallPlace,
   install: (folder: string) => Promise<PackageProgram>,
 ): Promise<InstalledPackage> {
   const root = packagesFolder(dataDir);
@@ -100,6 +106,7 @@ export async function installPackage(
   await mkdir(staged, { mode: 0o700 });
   try {
     const program = await install(staged);
+    await settle(staged, { title: program.name, maxBytes });
     const target = join(root, packageFolderName(program));
     const known = await readInstalledPackage(target);
     const isSame = known?.program.integrity === program.integrity;
@@ -193,9 +200,11 @@ export async function readInstalledPackage(
   }
 }
 
-/** Returns the SHA-256 over paths, kinds and contents of a folder without its record. */
-async function digestFolder(folder: string): Promise<string> {
-  const hash = createHash("sha256");
+/** Entry of a folder: its path in it, and what lies there. */
+type FolderEntry = readonly [path: string, info: Awaited<ReturnType<typeof lstat>>];
+
+/** Lists a folder with all below it, but its record. @throws {McpInstallError} `package_refused` beyond MAX_FILES */
+async function* entriesOf(folder: string, title: string): AsyncGenerator<FolderEntry> {
   const left = [""];
   let files = 0;
   for (let path = left.pop(); path !== undefined; path = left.pop()) {
@@ -203,28 +212,55 @@ async function digestFolder(folder: string): Promise<string> {
     for (const name of names) {
       const inner = join(path, name);
       if (inner === RECORD) continue;
-      if (++files > MAX_FILES) {
-        throw new McpInstallError(
-          "package_refused",
-          `Cannot use "${basename(folder)}": it has more than ${MAX_FILES} files`,
-        );
-      }
+      if (++files > MAX_FILES) throw refuse(title, `it has more than ${MAX_FILES} files`);
       const info = await lstat(join(folder, inner));
+      yield [inner, info];
       if (info.isDirectory()) left.push(inner);
-      else if (info.isSymbolicLink()) hash.update(`link\0${inner}\0${await readlink(join(folder, inner))}\0`);
-      else hash.update(`file\0${inner}\0${info.mode & 0o111}\0${await digestFile(join(folder, inner))}\0`);
     }
+  }
+}
+
+/**
+ * Takes from what an installer has unpacked that which no package needs: npm keeps the bits by which a program runs with the rights of its owner.
+ * @throws {McpInstallError} `package_refused`
+ */
+async function settle(
+  folder: string,
+  { title, maxBytes }: { readonly title: string; readonly maxBytes: number },
+): Promise<void> {
+  let bytes = 0;
+  for await (const [path, info] of entriesOf(folder, title)) {
+    const mode = Number(info.mode);
+    if (info.isSymbolicLink()) continue;
+    if (!info.isFile() && !info.isDirectory()) throw refuse(title, `${JSON.stringify(path)} is no file`);
+    if (info.isFile()) bytes += Number(info.size);
+    if (bytes > maxBytes) throw refuse(title, `it has more than ${maxBytes} bytes with all that it needs`);
+    if ((mode & 0o7000) !== 0) await chmod(join(folder, path), mode & 0o777);
+  }
+}
+
+/** Returns the SHA-256 over paths, kinds and contents of a folder without its record. */
+async function digestFolder(folder: string): Promise<string> {
+  const hash = createHash("sha256");
+  for await (const [path, info] of entriesOf(folder, basename(folder))) {
+    const place = join(folder, path);
+    if (info.isSymbolicLink()) hash.update(`link\0${path}\0${await readlink(place)}\0`);
+    else if (info.isFile()) {
+      hash.update(`file\0${path}\0${Number(info.mode) & 0o7111}\0${await digestFile(place, Number(info.size))}\0`);
+    } else if (!info.isDirectory()) hash.update(`other\0${path}\0`);
   }
   return hash.digest("hex");
 }
 
-async function digestFile(path: string): Promise<string> {
-  const file = await open(path);
-  try {
-    return hash("sha256", await file.readFile());
-  } finally {
-    await file.close();
-  }
+async function digestFile(path: string, size: number): Promise<string> {
+  if (size <= WHOLE_BYTES) return hash("sha256", await readFile(path));
+  const whole = createHash("sha256");
+  for await (const chunk of createReadStream(path)) whole.update(chunk);
+  return whole.digest("hex");
+}
+
+function refuse(title: string, reason: string): McpInstallError {
+  return new McpInstallError("package_refused", `Cannot use "${title}": ${reason}`);
 }
 
 async function removeLeftovers(root: string, services: Pick<InstallPlace, "clock" | "random">): Promise<void> {

@@ -40,6 +40,7 @@ const FLAGS: readonly string[] = [
   "--git=/nonexistent",
 ];
 const MAX_NAMED = 5;
+const MAX_SHOWN = 64;
 
 /**
  * Installs a package of npm into an empty folder with the machine's own `npm`: first the lockfile alone, which is checked, then exactly
@@ -82,8 +83,12 @@ export async function installFromNpm(
 }
 
 function notRun(names: readonly string[]): string {
-  const shown = listSome(names.map((name) => JSON.stringify(name)), MAX_NAMED);
-  return `Install scripts were not run: ${shown} may not work without them`;
+  return `Install scripts were not run: ${listNames(names)} may not work without them`;
+}
+
+/** Lists names that a package gives: the first ones, each cut. */
+export function listNames(names: readonly string[]): string {
+  return listSome(names.map((name) => JSON.stringify(name.slice(0, MAX_SHOWN))), MAX_NAMED);
 }
 
 /** Returns the path of the program in the folder. @throws {McpInstallError} `package_refused` */
@@ -98,7 +103,7 @@ async function programPath(
   if (file === undefined) {
     const has = names.length === 0
       ? "it has no program, and cannot be started as a server"
-      : `its programs are ${names.map((one) => JSON.stringify(one)).join(", ")}; choose one with --program`;
+      : `its programs are ${listNames(names)}; choose one with --program`;
     throw new McpInstallError("package_refused", `Cannot install "${name}": ${has}`);
   }
   const own = join(folder, "node_modules", name);

@@ -3,6 +3,7 @@ import { join } from "node:path";
 import * as v from "valibot";
 import type { InstallerPrograms } from "./installer_program.ts";
 import type { PackageProgram } from "./installed_package.ts";
+import { listNames } from "./npm_package.ts";
 import { McpInstallError, pythonName } from "./package_spec.ts";
 
 /** Package of PyPI that is to be installed. */
@@ -31,6 +32,9 @@ const REQUIREMENTS = "requirements.txt";
 /** A dash keeps Python from finding the file as a module. */
 const START = "postern-start.py";
 const MAX_PACKAGES = 2000;
+/** Characters of a name, and of an exact version */
+const WORD = /^[A-Za-z0-9.!+_-]+$/;
+const MAX_WORD = 214;
 /** The Python of the machine is used, and none is fetched. Settings of a project that lies around the folder do not count. */
 const UV = { UV_PYTHON_DOWNLOADS: "never", UV_NO_CONFIG: "1" };
 
@@ -149,7 +153,8 @@ function readReport(text: string, name: string): readonly ResolvedPackage[] {
   try {
     const { install } = v.parse(reportSchema, JSON.parse(text));
     return install.map(({ metadata, download_info: { archive_info: { hashes } } }) => ({
-      ...{ name: metadata.name, version: metadata.version },
+      // Attack: a package says its name and version itself, and each becomes a part of a line of requirements
+      ...{ name: requireWord(metadata.name, name), version: requireWord(metadata.version, name) },
       sha256: [requireDigest(hashes.sha256, name)],
     }));
   } catch (cause) {
@@ -173,6 +178,11 @@ function readRequirements(text: string, name: string): readonly ResolvedPackage[
     }, which has no exact version with a digest in the index`;
     throw refuse(name, reason);
   });
+}
+
+function requireWord(text: string, name: string): string {
+  if (WORD.test(text) && text.length <= MAX_WORD) return text;
+  throw refuse(name, `a package calls itself ${JSON.stringify(text.slice(0, 80))}, which is no name or version`);
 }
 
 function requireDigest(digest: string, name: string): string {
@@ -200,7 +210,7 @@ async function writeStart(
   if (entry === undefined) {
     const has = names.length === 0
       ? "it has no program, and cannot be started as a server"
-      : `its programs are ${names.map((one) => JSON.stringify(one)).join(", ")}; choose one with --program`;
+      : `its programs are ${listNames(names)}; choose one with --program`;
     throw refuse(name, has);
   }
   const [top] = entry.path.split(".");

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
-import { mkdirSync, readdirSync, readFileSync, utimesSync, writeFileSync } from "node:fs";
+import { execFileSync } from "node:child_process";
+import { chmodSync, mkdirSync, readdirSync, readFileSync, symlinkSync, utimesSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { systemClock } from "../../../../lib/base/clock.ts";
@@ -63,6 +64,52 @@ test("a package that is installed stays as it is, and one that was changed is in
     await installPackage(placeIn(dataDir), fill("second"));
     assert.equal(readFileSync(file, "utf8"), "second");
     assert.deepEqual(readdirSync(packagesFolder(dataDir)).length, 1);
+  }));
+
+test("a package that is too large, or has something else than files, is refused and leaves nothing", () =>
+  withTemporaryFolder(async (dataDir) => {
+    const place = { ...placeIn(dataDir), maxBytes: 100 };
+    const large = (folder: string) => {
+      mkdirSync(join(folder, "sub"));
+      writeFileSync(join(folder, "sub/large.js"), "x".repeat(101));
+      return Promise.resolve(PROGRAM);
+    };
+    await assert.rejects(installPackage(place, large), { code: "package_refused", message: /more than 100 bytes/ });
+    const strange = (folder: string) => {
+      execFileSync("mkfifo", [join(folder, "fifo")]);
+      return Promise.resolve(PROGRAM);
+    };
+    await assert.rejects(installPackage(place, strange), { code: "package_refused", message: /"fifo" is no file/ });
+    assert.deepEqual(readdirSync(packagesFolder(dataDir)), []);
+  }));
+
+test("a package whose files got other kinds or rights is installed anew, and nothing waits for one", () =>
+  withTemporaryFolder(async (dataDir) => {
+    for (
+      const change of [
+        (folder: string) => execFileSync("mkfifo", [join(folder, "fifo")]),
+        (folder: string) => chmodSync(join(folder, "index.js"), 0o4644),
+        (folder: string) => symlinkSync("/etc", join(folder, "link")),
+      ]
+    ) {
+      const { folder } = await installPackage(placeIn(dataDir), fill("first"));
+      change(folder);
+      await installPackage(placeIn(dataDir), fill("second"));
+      assert.equal(readFileSync(join(folder, "index.js"), "utf8"), "second");
+      assert.deepEqual(readdirSync(folder), ["index.js", "install.json"]);
+      await removePackage(dataDir, folder);
+    }
+  }));
+
+test("a large file counts with all its bytes", () =>
+  withTemporaryFolder(async (dataDir) => {
+    const text = "x".repeat(3_000_000);
+    const { folder } = await installPackage(placeIn(dataDir), fill(text));
+    await installPackage(placeIn(dataDir), fill("second"));
+    assert.equal(readFileSync(join(folder, "index.js"), "utf8"), text);
+    writeFileSync(join(folder, "index.js"), `${text.slice(1)}y`);
+    await installPackage(placeIn(dataDir), fill("second"));
+    assert.equal(readFileSync(join(folder, "index.js"), "utf8"), "second");
   }));
 
 test("a folder outside of the packages is neither found nor removed", () =>

@@ -123,6 +123,9 @@ for (
       code: "package_tampered",
       message: /the registry has 2\.0\.1 in place of 2\.0\.0/,
     }, "2.0.0"],
+    ["whose version brings another line of requirements", {
+      resolved: reportOf("2.0.0\n--index-url http://127.0.0.1:9/", DIGEST),
+    }, { code: "package_refused", message: /calls itself "2\.0\.0\\n--index-url .*which is no name or version/ }],
     ["without a program", { entryPoints: "[other]\nclock = a:b\n" }, {
       code: "package_refused",
       message: /it has no program/,
@@ -134,6 +137,12 @@ for (
     ["with several programs", { entryPoints: "[console_scripts]\none = a:b\ntwo = a:c\n" }, {
       code: "package_refused",
       message: /its programs are "one", "two"; choose one with --program/,
+    }],
+    ["with more programs than anybody reads", {
+      entryPoints: `[console_scripts]\n${Array.from({ length: 2000 }, (_, index) => `p${index} = a:b\n`).join("")}`,
+    }, {
+      code: "package_refused",
+      message: /^.{0,200}its programs are "p0", .{0,100} and 1995 more; choose one with --program$/,
     }],
   ] as const
 ) {

@@ -1,5 +1,5 @@
 import { CancelError } from "../../base/cancel.ts";
-import type { Timer } from "../../base/clock.ts";
+import { Backoff, type Timer } from "../../base/clock.ts";
 import { createKeyedNotifier } from "../../base/keyed_queues.ts";
 import { isUnreadable, unlessUnreadable } from "../../storage/read_records.ts";
 import { type AdvanceExecution, type AdvanceOptions, createAdvanceExecution } from "./advance_execution.ts";
@@ -26,51 +26,20 @@ export interface ExecutorOptions extends AdvanceOptions {
   readonly cluster?: Pick<Cluster, "work"> | undefined;
 }
 
-/** Advances executions in the background. */
-export interface Executor {
-  /** Cancels the runs of executions that are being cancelled. Called at a start, before runs are recovered */
-  stopCancelled(): Promise<void>;
-  /** Goes on with the executions that a stop left open */
-  start(): Promise<void>;
-  /**
-   * Returns the write that marks a new execution as open. Undefined for a gateway alone, whose marks name no owner
-   * @param isLocal true: a step of it may need this machine
-   */
-  opening(id: string, isLocal: boolean): Write | undefined;
-  /** Lets an execution begin that was created with `opening`. Without an agent it waits for a start with one */
-  begin(id: string): void;
-  /** Returns the writes that tell the owner of an execution of a change, for the batch of the change. Empty for a gateway alone */
-  signal(id: string): Promise<readonly Write[]>;
-  /** Tells whether an execution waits for a gateway of its workspace. A gateway alone has the workspace */
-  waitsForWorkspace(id: string): Promise<boolean>;
-  /** Lets the owner of an execution read its record again, after a change */
-  goOn(id: string): void;
-  /** Resolves once the execution waits for its approval, or needs none now. @throws {CancelError} when the signal aborts */
-  untilAsked(id: string, signal: AbortSignal): Promise<KeptExecution | undefined>;
-  /** Stops at once. Open executions go on at the next start */
-  close(): Promise<void>;
-}
-
 /** Number of ended executions that are kept */
 const KEEP = 1_000;
 const DAY_MS = 24 * 60 * 60 * 1000;
 /** Milliseconds before an execution that failed with an internal error is tried again. Doubled each time */
-const RETRY_MS = 1_000;
-const MAX_RETRY_MS = 60_000;
+const RETRIES = { firstMs: 1_000, mostMs: 60_000 } as const;
 /** Milliseconds after which a waiter of a cluster looks again, whether it heard of a change or not. */
 const LOOK_MS = 1_000;
 
-/** Creates the executor of a store's executions. */
-export function createExecutor(options: ExecutorOptions): Executor {
-  return new LoopExecutor(options);
-}
-
 /**
- * Runs a loop for each open execution: the loop reads the record, does what comes next, and reads it again. Nothing is kept in
- * memory, so a stop at any moment is a pause. A step's run is accepted in one transaction with the record that names it, so no step
- * runs twice.
+ * Advances the executions of a store in the background. Runs a loop for each open execution: the loop reads the record, does what comes
+ * next, and reads it again. Nothing is kept in memory, so a stop at any moment is a pause. A step's run is accepted in one transaction with
+ * the record that names it, so no step runs twice.
  */
-class LoopExecutor implements Executor {
+export class Executor {
   readonly #options: ExecutorOptions;
   readonly #advance: AdvanceExecution;
   readonly #closing = new AbortController();
@@ -97,6 +66,7 @@ class LoopExecutor implements Executor {
     });
   }
 
+  /** Cancels the runs of executions that are being cancelled. Called at a start, before runs are recovered */
   async stopCancelled(): Promise<void> {
     const { store, runs } = this.#options;
     for (const id of await store.open()) {
@@ -105,6 +75,7 @@ class LoopExecutor implements Executor {
     }
   }
 
+  /** Goes on with the executions that a stop left open */
   async start(): Promise<void> {
     const { store, clock, runs } = this.#options;
     if (this.#work === undefined) { for (const id of await store.open()) this.#begin(id); }
@@ -113,29 +84,38 @@ class LoopExecutor implements Executor {
     this.#pruning = clock.every(DAY_MS, () => void this.#prune());
   }
 
+  /**
+   * Returns the write that marks a new execution as open. Undefined for a gateway alone, whose marks name no owner
+   * @param isLocal true: a step of it may need this machine
+   */
   opening(id: string, isLocal: boolean): Write | undefined {
     return this.#work?.opening(id, isLocal);
   }
 
+  /** Lets an execution begin that was created with `opening`. Without an agent it waits for a start with one */
   begin(id: string): void {
     if (this.#work === undefined) this.#begin(id);
     else this.#work.accepted(id);
   }
 
+  /** Returns the writes that tell the owner of an execution of a change, for the batch of the change. Empty for a gateway alone */
   async signal(id: string): Promise<readonly Write[]> {
     return await this.#work?.signal(id) ?? [];
   }
 
+  /** Tells whether an execution waits for a gateway of its workspace. A gateway alone has the workspace */
   async waitsForWorkspace(id: string): Promise<boolean> {
     return await this.#work?.waitsForWorkspace(id) ?? false;
   }
 
+  /** Lets the owner of an execution read its record again, after a change */
   goOn(id: string): void {
     if (this.#loops.has(id)) this.#passes.get(id)?.abort(new CancelError("cancelled"));
     else if (this.#work === undefined) this.#begin(id);
     else this.#work.tell(id, 0);
   }
 
+  /** Resolves once the execution waits for its approval, or needs none now. @throws {CancelError} when the signal aborts */
   async untilAsked(id: string, signal: AbortSignal): Promise<KeptExecution | undefined> {
     for (;;) {
       // Listening begins before the reading, so that no news falls between
@@ -150,6 +130,7 @@ class LoopExecutor implements Executor {
     }
   }
 
+  /** Stops at once. Open executions go on at the next start */
   async close(): Promise<void> {
     this.#pruning?.clear();
     this.#closing.abort(new CancelError("shutdown"));
@@ -190,7 +171,7 @@ class LoopExecutor implements Executor {
   async #loop(id: string, hold: WorkHold | undefined): Promise<void> {
     const { store, clock, log } = this.#options;
     let plan: ExecutionPlan | undefined;
-    for (let retryMs = RETRY_MS; !this.#closing.signal.aborted && hold?.lost.aborted !== true;) {
+    for (const backoff = new Backoff(RETRIES); !this.#closing.signal.aborted && hold?.lost.aborted !== true;) {
       const signal = this.#nextPass(id, hold);
       try {
         await hold?.mayAct(signal);
@@ -206,7 +187,7 @@ class LoopExecutor implements Executor {
         await this.#advance({ found: { ...found, alongside: hold?.check }, plan, signal, waitedMs });
         // For whoever waits at another gateway
         this.#work?.tell(id, found.version + 1);
-        retryMs = RETRY_MS;
+        backoff.reset();
       } catch (error) {
         // The execution was changed, or the gateway stops: look again
         if (error instanceof CancelError && (signal.aborted || hold?.lost.aborted)) continue;
@@ -215,8 +196,7 @@ class LoopExecutor implements Executor {
           return;
         }
         log.error("Procedure cannot go on, and is tried again", { execution_id: id, error });
-        await clock.sleep(retryMs, signal).catch(() => {});
-        retryMs = Math.min(retryMs * 2, MAX_RETRY_MS);
+        await clock.sleep(backoff.next(), signal).catch(() => {});
       }
     }
   }

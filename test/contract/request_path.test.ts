@@ -1,0 +1,45 @@
+import assert from "node:assert/strict";
+import { existsSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { test } from "node:test";
+import { PROJECT_ROOT } from "../support/source_files.ts";
+import { withWorld } from "../support/world.ts";
+
+const PAGE = readFileSync(join(PROJECT_ROOT, "docs/design", "request_path.md"), "utf8");
+const STEPS = [...PAGE.matchAll(/^\|.*\| `([^`]+)` \| `([^`]+)` \|$/gm)].map(([, file, name]) => `${file} ${name}`);
+
+/** Returns the functions that are entered while `work` goes on, each as its file and its name. */
+async function enteredDuring(work: () => Promise<unknown>): Promise<ReadonlySet<string>> {
+  const { Session } = await import("node:inspector/promises");
+  const session = new Session();
+  session.connect();
+  try {
+    await session.post("Profiler.enable");
+    await session.post("Profiler.startPreciseCoverage", { callCount: true, detailed: false });
+    await work();
+    const { result } = await session.post("Profiler.takePreciseCoverage");
+    return new Set(result.flatMap(({ url, functions }) => {
+      const file = url.slice(url.indexOf(PROJECT_ROOT) + PROJECT_ROOT.length + 1);
+      const entered = functions.filter(({ ranges: [whole] }) => whole !== undefined && whole.count > 0);
+      return entered.map(({ functionName }) => `${file} ${functionName.replace("#", "")}`);
+    }));
+  } finally {
+    session.disconnect();
+  }
+}
+
+test("a streamed completion with a tool call goes the way that request_path.md tells", {
+  skip: "Deno" in globalThis && "Deno does not tell which functions were entered",
+}, () =>
+  withWorld(async (world) => {
+    const call = { name: "read_file", arguments: { path: "notes.txt" } };
+    const gateway = await world.gateway({ files: { "notes.txt": "a note" }, script: [{ toolCalls: [call] }, "Done"] });
+    const body = { model: "assistant", stream: true, messages: [{ role: "user", content: "Read the notes" }] };
+    const entered = await enteredDuring(async () => {
+      assert.match(await (await gateway.call("/v1/chat/completions", { body })).text(), /Done/);
+    });
+    assert.ok(STEPS.length > 20, "the steps are found");
+    assert.deepEqual(STEPS.filter((step) => !entered.has(step)), []);
+    const files = [...PAGE.matchAll(/`((?:cli|handlers|lib)\/[^`]+\.ts)`/g)].map(([, file = ""]) => file);
+    assert.deepEqual(files.filter((file) => !existsSync(join(PROJECT_ROOT, file))), []);
+  }));
