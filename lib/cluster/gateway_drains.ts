@@ -1,9 +1,8 @@
 import { type HttpError, refuse } from "../base/errors.ts";
 import { type Actor, storedActor } from "../base/records/caller.ts";
 import { unknownFieldsOf } from "../base/records/stored_object.ts";
-import { readable } from "../storage/read_records.ts";
 import type { Store, Write } from "../storage/store.ts";
-import { CLUSTER_DRAINS, type DrainRequest, type DrainsBody, parseDrains } from "./cluster_records.ts";
+import { CLUSTER_DRAINS, type DrainRequest, type DrainsBody } from "./cluster_records.ts";
 import type { GatewayView, Leases } from "./leases.ts";
 
 /** Parts of `GatewayDrains`. */
@@ -79,10 +78,7 @@ export class GatewayDrains {
         v: 1,
         gateways: { ...Object.fromEntries(kept), [gateway]: asked },
       };
-      const place = { collection: CLUSTER_DRAINS, key: KEY, body };
-      const writes: readonly Write[] = [
-        version === 0 ? { op: "insert", ...place } : { op: "putIf", ...place, version },
-      ];
+      const writes = [CLUSTER_DRAINS.putOver(KEY, version, body)];
       if (await (write?.(asked, writes) ?? this.#options.store.batch(writes))) {
         this.#options.tell(gateway);
         return { gateway, ...asked, isRepeated: false };
@@ -97,8 +93,8 @@ export class GatewayDrains {
     readonly stored: DrainsBody | undefined;
   }> {
     const { store } = this.#options;
-    const stored = await store.get(CLUSTER_DRAINS, KEY);
-    const [found] = readable(store, CLUSTER_DRAINS, stored === undefined ? [] : [stored], parseDrains);
+    const stored = await store.get(CLUSTER_DRAINS.name, KEY);
+    const found = CLUSTER_DRAINS.parsed(store, stored);
     return { version: stored?.version ?? 0, drains: found?.value.gateways ?? {}, stored: found?.value };
   }
 }

@@ -1,8 +1,7 @@
 import { type HttpError, refuse } from "../base/errors.ts";
 import { type Actor, storedActor } from "../base/records/caller.ts";
-import { readable } from "../storage/read_records.ts";
 import type { Store, Write } from "../storage/store.ts";
-import { parseMember, parseWorkspace, WORKSPACE_MEMBERS, WORKSPACES } from "./cluster_records.ts";
+import { WORKSPACE_MEMBERS, WORKSPACES } from "./cluster_records.ts";
 import type { GatewayView, Leases } from "./leases.ts";
 import { isOwnWorkspace } from "./workspace_id.ts";
 
@@ -61,20 +60,17 @@ export class WorkspaceFolders {
     if (isOwnWorkspace(workspace)) throw ownWorkspace(workspace);
     for (let tries = 0; tries < MAX_TRIES; tries++) {
       // Read before the leases: a gateway that is let in after them changes the version
-      const stored = await store.get(WORKSPACES, workspace);
+      const stored = await store.get(WORKSPACES.name, workspace);
       if (stored === undefined) throw await this.#unknownWorkspace(workspace);
       const holder = await this.#holderOf(workspace);
       if (holder !== undefined) throw heldWorkspace(workspace, holder);
       const asked: ForgetRequest = { requested_at: new Date(await leases.now()).toISOString(), by: storedActor(by) };
-      const [found] = readable(store, WORKSPACES, [stored], parseWorkspace);
+      const found = WORKSPACES.parsed(store, stored);
       if (found !== undefined && found.value.folder_digest === undefined) {
         return { workspace, ...asked, isForgotten: false };
       }
       const { folder_digest: _, ...kept } = found?.value ?? {};
-      const { version } = stored;
-      const writes: readonly Write[] = [
-        { op: "putIf", collection: WORKSPACES, key: workspace, version, body: { ...kept, v: 1 } },
-      ];
+      const writes = [WORKSPACES.putOver(workspace, stored.version, { ...kept, v: 1 })];
       if (await (write?.(asked, writes) ?? store.batch(writes))) {
         this.#options.tell(workspace);
         return { workspace, ...asked, isForgotten: true };
@@ -90,15 +86,15 @@ export class WorkspaceFolders {
   async #holderOf(workspace: string): Promise<GatewayView | undefined> {
     const { store, leases } = this.#options;
     const prefix = `${workspace}/`;
-    const page = await store.scan(WORKSPACE_MEMBERS, { prefix, limit: MAX_MEMBERS });
-    const outside = readable(store, WORKSPACE_MEMBERS, page, parseMember).filter(({ value }) => !value.is_member);
+    const page = await store.scan(WORKSPACE_MEMBERS.name, { prefix, limit: MAX_MEMBERS });
+    const outside = WORKSPACE_MEMBERS.readable(store, page).filter(({ value }) => !value.is_member);
     const notIn = new Set(outside.map(({ key }) => key));
     const inside = new Set(page.filter(({ key }) => !notIn.has(key)).map(({ key }) => key.slice(prefix.length)));
     return (await leases.list()).find(({ id, leftMs }) => leftMs > 0 && inside.has(id));
   }
 
   async #unknownWorkspace(workspace: string): Promise<HttpError> {
-    const page = await this.#options.store.scan(WORKSPACES, { limit: 10 * SHOWN });
+    const page = await this.#options.store.scan(WORKSPACES.name, { limit: 10 * SHOWN });
     const names = page.map(({ key }) => key).filter((key) => !isOwnWorkspace(key)).slice(0, SHOWN);
     const known = names.length === 0 ? "there is none with a workspace_id" : `there are ${names.join(", ")}`;
     const message = `Cannot find the workspace "${workspace}": no gateway was let into it; ${known}`;

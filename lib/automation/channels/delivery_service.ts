@@ -5,7 +5,7 @@ import type { Cluster } from "../../cluster/join_cluster.ts";
 import type { OwnedWork } from "../../cluster/owned_work.ts";
 import type { WorkHold } from "../../cluster/work_hold.ts";
 import type { Metrics } from "../../base/telemetry/metrics.ts";
-import { parseMark, readable, type ReadRecord, readRecord, readRecords, scanAll } from "../../storage/read_records.ts";
+import { parseMark, readable, type ReadRecord, scanAll } from "../../storage/read_records.ts";
 import type { Write } from "../../storage/store.ts";
 import { type DeliverContext, type DeliverOptions, deliverReply } from "./deliver_reply.ts";
 import {
@@ -14,7 +14,6 @@ import {
   type DeliveryRecord,
   OPEN_DELIVERIES,
   openMark,
-  parseDelivery,
   promiseOf,
 } from "./delivery_record.ts";
 
@@ -148,7 +147,7 @@ class DeliveryService implements Deliveries {
     const deliveries: DeliveryRecord[] = [];
     const where = status === undefined ? undefined : { field: "status", value: status };
     const options = { order: "created", reverse: true, after, where } as const;
-    for await (const { value: record } of readRecords(this.#options.store, DELIVERIES, parseDelivery, options)) {
+    for await (const { value: record } of DELIVERIES.all(this.#options.store, options)) {
       if (deliveries.length === limit) return { deliveries, hasMore: true };
       deliveries.push(record);
     }
@@ -157,7 +156,7 @@ class DeliveryService implements Deliveries {
 
   async resolve(runId: string, action: DeliveryAction): Promise<DeliveryRecord> {
     const { store, log } = this.#options;
-    const found = await readRecord(store, DELIVERIES, runId, parseDelivery);
+    const found = await DELIVERIES.read(store, runId);
     if (found === undefined) throw unknown(action);
     checkAction(found.value, action);
     const next = action === "drop" ? await this.#drop(found) : await this.#release(found);
@@ -209,7 +208,7 @@ class DeliveryService implements Deliveries {
 
   async #drop({ value: record, version }: ReadRecord<DeliveryRecord>): Promise<DeliveryRecord> {
     const next: DeliveryRecord = { ...record, status: "dropped", ended_at: this.#time() };
-    if (!await this.#options.store.batch([putIf(next, version)])) throw changed("drop");
+    if (!await this.#options.store.batch([DELIVERIES.putOver(next.run_id, version, next)])) throw changed("drop");
     this.#context.ended.with("dropped").add();
     return next;
   }
@@ -230,7 +229,7 @@ class DeliveryService implements Deliveries {
       released_at: this.#time(),
     };
     const mark = this.#work?.opening(runId) ?? openMark(runId);
-    if (!await store.batch([putIf(next, version), mark])) throw changed("release");
+    if (!await store.batch([DELIVERIES.putOver(runId, version, next), mark])) throw changed("release");
     // The work that ended the delivery may not be gone yet
     await this.#open.get(runId);
     this.#watch(runId);
@@ -243,20 +242,14 @@ class DeliveryService implements Deliveries {
     const days = retentionDays();
     if (days === 0) return;
     const before = new Date(clock.now() - days * DAY_MS).toISOString();
-    const oldest = await store.scan(DELIVERIES, { order: "created", limit: SWEEP });
-    const old = readable(store, DELIVERIES, oldest, parseDelivery).filter(({ value: { ended_at } }) =>
-      ended_at !== null && ended_at < before
-    );
-    if (old.length > 0) await store.batch(old.map(({ key }) => ({ op: "delete", collection: DELIVERIES, key })));
+    const oldest = await store.scan(DELIVERIES.name, { order: "created", limit: SWEEP });
+    const old = DELIVERIES.readable(store, oldest).filter(({ value }) => (value.ended_at ?? before) < before);
+    if (old.length > 0) await store.batch(old.map(({ key }) => DELIVERIES.remove(key)));
   }
 
   #time(): string {
     return new Date(this.#options.clock.now()).toISOString();
   }
-}
-
-function putIf(body: DeliveryRecord, version: number): Write {
-  return { op: "putIf", collection: DELIVERIES, key: body.run_id, version, body };
 }
 
 /** @throws {HttpError} 409 `conflict` for a state that does not allow the action */

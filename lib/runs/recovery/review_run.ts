@@ -68,8 +68,8 @@ async function goOn(
   const bodies: AgentEventBody[] = [{ type: "review_answered", outcome, by, note: review.note ?? null }, ...results];
   const pinned: RunInput = { ...input, durable: true };
   await write({ run, recalled, review }, bodies, options, [
-    { op: "put", collection: OPEN_RUNS, key: run.id, body: { v: 1 } },
-    { op: "put", collection: RUN_INPUTS, key: run.id, body: pinned },
+    OPEN_RUNS.put(run.id, { v: 1 }),
+    RUN_INPUTS.put(run.id, pinned),
     ...options.ownership?.opening({
       id: run.id,
       conversationId: run.conversation_id,

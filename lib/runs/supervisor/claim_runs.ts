@@ -135,7 +135,7 @@ export class RunClaimer {
   async #adopt(): Promise<void> {
     if (this.#hasAdopted) return;
     const { log } = this.#options;
-    const adopted = await this.#ownership.adopt(OPEN_RUNS, async (id) => {
+    const adopted = await this.#ownership.adopt(OPEN_RUNS.name, async (id) => {
       try {
         return await this.#toClaimable(id);
       } catch (error) {

@@ -1,7 +1,7 @@
 import type { FetchLike, StoredOAuthClientInformation } from "@modelcontextprotocol/client";
 import { refuse } from "../../../base/errors.ts";
 import type { Config } from "../../../config/config.ts";
-import type { KeptMcpCredential } from "../../../base/records/mcp_credential.ts";
+import type { KeptMcpCredential } from "./mcp_credential.ts";
 import type { ToolSecrets } from "../../../tools/secrets/tool_secrets.ts";
 import type { McpClientSdk } from "../load_sdk.ts";
 import { McpError } from "../mcp_error.ts";
