@@ -37,7 +37,7 @@ export async function namedByWords({ command, line }: Effects, folder: string): 
 
 type Named = Omit<NamedPart, "command">;
 
-/** What stands between the names in a text that a program may run. */
+/** Signs between the names in a text that a program may run. */
 const BETWEEN = /[\s;|&()<>"'`${}\\]+/;
 const SHELL = /(?:^|\/)(?:eval|(?:a|ba|da|z|k|fi)?sh)$/i;
 /** Signs by which a shell makes other words of a text than stand in it. */
