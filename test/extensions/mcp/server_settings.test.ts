@@ -117,6 +117,11 @@ describe("settings of a server's program", () => {
           for (const [name, value] of Object.entries(env)) assert.equal(given[name], value, name);
         });
         assert.deepEqual(readdirSync(folder), []);
+        // Nor do they begin options of bubblewrap
+        const hostile = { LD_X: `a\0--bind\0${folder}\0${folder}` };
+        await withServer({ sandbox: "require", paths: [FIXTURE], env: hostile }, async (server) => {
+          await assert.rejects(server.freshTools(NEVER), /ERR_INVALID_ARG_VALUE/);
+        });
       }),
   );
 
