@@ -13,13 +13,13 @@ export async function openClusterOverview(
   database: PostgresDatabase,
   { storage: { schema }, cluster: { lease_secs } }: Pick<LoadedConfig["config"], "storage" | "cluster">,
 ): Promise<OpenedOverview | undefined> {
-  const [{ openOverview }, { parseRunRecord, RUNS }] = await Promise.all([
+  const [{ openOverview }, { RUNS }] = await Promise.all([
     import("../lib/cluster/open_overview.ts"),
     import("../lib/runs/journal/run_records.ts"),
   ]);
   return await openOverview({
     ...{ database, schema, leaseMs: lease_secs * 1_000, clock: systemClock, random: createSystemRandom() },
-    runs: { collection: RUNS, acceptedAt: (body: unknown) => parseRunRecord(body).run.created_at },
+    runs: { collection: RUNS.name, acceptedAt: (body: unknown) => RUNS.parse(body).run.created_at },
   });
 }
 

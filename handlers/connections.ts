@@ -1,11 +1,11 @@
 import { SHUTTING_DOWN } from "../lib/base/cancel.ts";
 import { CONTROL } from "../lib/access/identity.ts";
+import { refuse } from "../lib/base/errors.ts";
 import { hasRoom } from "../lib/base/fair_share.ts";
 import { lazily, type Lazy } from "../lib/base/lazily.ts";
 import type { Services } from "../lib/services.ts";
 import type { McpDoor } from "./mcp/mcp_request.ts";
 import { createSockets, type Sockets } from "./websocket/sockets.ts";
-import { httpError } from "./wire/http_errors.ts";
 
 /** The connections of one gateway that outlive their request: WebSockets, event streams of runs, and sessions of MCP. */
 export interface Connections {
@@ -55,7 +55,7 @@ export function createConnections(services: Services, loadMcp: () => Promise<Mcp
  */
 export function refuseWhileDraining(services: Pick<Services, "state" | "stateReason">, action: string): void {
   if (services.state() !== "draining") return;
-  throw httpError("shutting_down", `Cannot ${action}: ${services.stateReason() ?? SHUTTING_DOWN}`);
+  throw refuse("shutting_down", `Cannot ${action}: ${services.stateReason() ?? SHUTTING_DOWN}`);
 }
 
 /** A client that reads the events of a run over HTTP. */
@@ -89,7 +89,7 @@ export function createEventFollowers({ tokens }: Pick<Services, "tokens">): Even
       const own = [...open].filter(({ tokenId }) => tokenId === follower.tokenId).length;
       if (!hasRoom({ all: open.size, own }, MAX_FOLLOWERS) && follower.tokenId !== CONTROL) {
         const reason = `${open.size} streams of events are open already, ${own} of this token; close one`;
-        throw httpError("overloaded", `Cannot follow the run: ${reason}`);
+        throw refuse("overloaded", `Cannot follow the run: ${reason}`);
       }
       open.add(follower);
       return () => void open.delete(follower);

@@ -1,7 +1,6 @@
 import { type Caller, hasScope, type Scope, SCOPES } from "../lib/base/records/caller.ts";
-import { httpError } from "./wire/http_errors.ts";
 import { type Identity, unconfirmed } from "../lib/access/identity.ts";
-import { HttpError } from "../lib/base/errors.ts";
+import { HttpError, refuse } from "../lib/base/errors.ts";
 import type { Services } from "../lib/services.ts";
 import type { Audit } from "../lib/guard/audit/audit.ts";
 import { isLoopbackName } from "../lib/system/net/address.ts";
@@ -33,7 +32,7 @@ export interface Door {
  */
 export function checkScope({ access }: Door, caller: Pick<Caller, "scopes">, action: string): void {
   if (isPermitted({ access }, caller)) return;
-  throw httpError("insufficient_scope", `Cannot ${action}: the token lacks the scope "${access}"`);
+  throw refuse("insufficient_scope", `Cannot ${action}: the token lacks the scope "${access}"`);
 }
 
 /** Tells whether the scopes of a caller are enough for a door. */
@@ -117,7 +116,7 @@ export function checkAccess(
  */
 export function checkStillCounts(identity: Identity | null, { tokens }: Pick<Services, "tokens">): void {
   if (identity === null || identity === GATEWAY || tokens.isLive(identity.tokenId)) return;
-  throw httpError(
+  throw refuse(
     "auth_invalid",
     "Cannot go on with this request: its token was revoked or has expired since the request began",
   );
@@ -146,7 +145,7 @@ export function asksForToken({ access }: Door): boolean {
 }
 
 function unknownPeer(): HttpError {
-  return httpError(
+  return refuse(
     "auth_required",
     "Cannot use this route without a token: pairing is off for this machine alone, and the server around the gateway passes no remoteAddress",
   );
@@ -156,9 +155,9 @@ function unidentified(request: Request, ticket: string | null, { tokens }: Pick<
   const token = bearerTokenOf(request.headers.get("authorization"));
   if (token !== undefined && tokens.isUncertain(token)) return unconfirmed();
   if (token === undefined && ticket === null) {
-    return httpError("auth_required", 'Cannot use this route without a token: send "Authorization: Bearer pst_..."');
+    return refuse("auth_required", 'Cannot use this route without a token: send "Authorization: Bearer pst_..."');
   }
-  return httpError(
+  return refuse(
     "auth_invalid",
     `Cannot accept this ${token === undefined ? "ticket" : "token"}: it is unknown, used up or expired`,
   );

@@ -1,5 +1,4 @@
-import type { HttpError } from "../lib/base/errors.ts";
-import { httpError } from "./wire/http_errors.ts";
+import { type HttpError, refuse } from "../lib/base/errors.ts";
 
 const OPENAI = "the gateway has POST /v1/chat/completions and GET /v1/models of OpenAI's API";
 
@@ -47,5 +46,5 @@ export function notFound(): HttpError {
 }
 
 function refusal(reason: string): HttpError {
-  return httpError("not_found", `Cannot find this path: ${reason}`);
+  return refuse("not_found", `Cannot find this path: ${reason}`);
 }

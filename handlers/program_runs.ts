@@ -1,4 +1,5 @@
 import { CancelError } from "../lib/base/cancel.ts";
+import { refuse } from "../lib/base/errors.ts";
 import type { AgentEvent } from "../lib/base/records/agent_event.ts";
 import { type Caller, SCOPES } from "../lib/base/records/caller.ts";
 import type { Services } from "../lib/services.ts";
@@ -12,7 +13,7 @@ import { runEventsRoute } from "./routes/run_events.ts";
 import { cancelRunRoute, runRoute, startRunRoute } from "./routes/runs.ts";
 import { openRunEvents, requireAgent } from "./wire/agent_runs.ts";
 import { checkBody } from "./wire/check_body.ts";
-import { httpError, toHttpError } from "./wire/http_errors.ts";
+import { toHttpError } from "./wire/http_errors.ts";
 import { positionOf } from "./wire/lists.ts";
 import { parseJsonBytes } from "./wire/read_json.ts";
 import { cancelRun, findRun, startRun, startRunSchema } from "./wire/run_work.ts";
@@ -167,7 +168,7 @@ function toBody(input: ProgramRunInput, maxBytes: number) {
   const [unknown] = ignored;
   if (unknown === undefined) return body;
   const known = Object.keys(startRunSchema.entries).join(", ");
-  throw httpError("invalid_request", `Cannot accept "${unknown}": there is no such field; the fields are ${known}`, {
+  throw refuse("invalid_request", `Cannot accept "${unknown}": there is no such field; the fields are ${known}`, {
     param: unknown,
   });
 }
@@ -177,6 +178,6 @@ function toJson(input: unknown): string {
     // JSON leaves out functions and symbols in silence; a clone refuses them
     return JSON.stringify(structuredClone(input)) ?? "";
   } catch (cause) {
-    throw httpError("invalid_request", "Cannot accept the input of the run: it is no plain JSON value", { cause });
+    throw refuse("invalid_request", "Cannot accept the input of the run: it is no plain JSON value", { cause });
   }
 }

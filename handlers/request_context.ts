@@ -1,12 +1,11 @@
 import { CancelError, type CancelReason } from "../lib/base/cancel.ts";
 import type { Timer } from "../lib/base/clock.ts";
-import { HttpError } from "../lib/base/errors.ts";
+import { HttpError, refuse } from "../lib/base/errors.ts";
 import type { Identity } from "../lib/access/identity.ts";
 import type { Services } from "../lib/services.ts";
 import type { Connections } from "./connections.ts";
 import { checkStillCounts } from "./door.ts";
 import type { RequestContext, ResponseClass, RunClaim } from "./route.ts";
-import { httpError } from "./wire/http_errors.ts";
 
 /** The parts of an absolute request URL as they came. A path that needs normalising is refused, not repaired. */
 export interface RequestTarget {
@@ -219,12 +218,12 @@ const NO_PARAMS: Readonly<Record<string, string>> = Object.freeze({});
 
 /** Returns the refusal of a long body. The connection stays open: closed at once, it would break before a client that still sends has read the refusal. */
 export function tooLarge(maxBytes: number) {
-  return httpError("payload_too_large", `Cannot accept the request body: it is longer than ${maxBytes} bytes`);
+  return refuse("payload_too_large", `Cannot accept the request body: it is longer than ${maxBytes} bytes`);
 }
 
 /** Returns the refusal of a body that other code of the server has read before. */
 export function bodyTaken() {
-  return httpError(
+  return refuse(
     "internal_error",
     "Cannot read the request body: other code of this server has read it; mount Postern before express.json() and every other body parser",
     { headers: { "x-should-retry": "false" } },
@@ -232,7 +231,7 @@ export function bodyTaken() {
 }
 
 function slowBody(seconds: number) {
-  return httpError("request_timeout", `Cannot accept the request body: it did not arrive within ${seconds} s`, {
+  return refuse("request_timeout", `Cannot accept the request body: it did not arrive within ${seconds} s`, {
     headers: { connection: "close" },
   });
 }

@@ -1,12 +1,12 @@
 import type { Hooks } from "crossws";
 import type { GenericSchema } from "valibot";
 import type { Identity } from "../lib/access/identity.ts";
+import type { ErrorCode } from "../lib/base/errors.ts";
 import type { JsonSchema } from "../lib/base/json.ts";
 import type { Services } from "../lib/services.ts";
 import type { Write } from "../lib/storage/store.ts";
 import type { Connections } from "./connections.ts";
 import type { Door } from "./door.ts";
-import type { ErrorCode } from "./wire/http_errors.ts";
 
 /** The `Response` class the handlers build replies with: the global one, or srvx's FastResponse. */
 export type ResponseClass = typeof Response;

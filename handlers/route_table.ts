@@ -1,9 +1,8 @@
 import { Router } from "itty-router";
-import type { HttpError } from "../lib/base/errors.ts";
+import { type HttpError, refuse } from "../lib/base/errors.ts";
 import { isCleanPath } from "./request_context.ts";
 import type { Route } from "./route.ts";
 import { missingPath } from "./missing_path.ts";
-import { httpError } from "./wire/http_errors.ts";
 
 /** A route that takes a request, with the decoded parameters of the path. */
 export interface RouteMatch {
@@ -98,7 +97,7 @@ function toAllow(methods: ReadonlySet<string>): string {
 }
 
 function methodNotAllowed(allow: string): HttpError {
-  return httpError("method_not_allowed", `Cannot use this method here: allowed are ${allow}`, { headers: { allow } });
+  return refuse("method_not_allowed", `Cannot use this method here: allowed are ${allow}`, { headers: { allow } });
 }
 
 // deno-lint-ignore no-control-regex -- control characters are what it looks for
@@ -109,7 +108,7 @@ function decodeParams(groups: Readonly<Record<string, string>>): Record<string, 
   for (const [name, value] of Object.entries(groups)) {
     const decoded = decode(value);
     if (decoded === undefined || CONTROL.test(decoded)) {
-      return httpError(
+      return refuse(
         "invalid_request",
         `Cannot read "${name}" from the path: it is not valid percent-encoded UTF-8 text`,
         { param: name },

@@ -1,5 +1,5 @@
 import type { Hooks } from "crossws";
-import { type Identity, storageAway } from "../lib/access/identity.ts";
+import type { Identity } from "../lib/access/identity.ts";
 import type { Services } from "../lib/services.ts";
 import {
   addCorsHeaders,
@@ -29,6 +29,7 @@ import type { RouteMatch, RouteTable, RouteVisitor } from "./route_table.ts";
 import type { StrangerPlaces } from "./stranger_places.ts";
 import { errorReply } from "./wire/reply.ts";
 import type { Clock } from "../lib/base/clock.ts";
+import { refuse } from "../lib/base/errors.ts";
 import type { Logger } from "../lib/base/telemetry/log.ts";
 import { type Counter, DURATION_BUCKETS_SECONDS, type Metrics } from "../lib/base/telemetry/metrics.ts";
 
@@ -211,7 +212,10 @@ export class Visit implements RouteVisitor {
     const leave = places.take(this.#context.remoteAddress);
     if (leave === undefined) {
       this.#limit(access, undefined);
-      throw storageAway("Cannot look for the token or ticket: too many unknown ones are being looked for; try again");
+      throw refuse(
+        "storage_unavailable",
+        "Cannot look for the token or ticket: too many unknown ones are being looked for; try again",
+      );
     }
     const waiting = wait();
     if (waiting === undefined) leave();

@@ -78,6 +78,6 @@ export const storageHoldCommand = defineCliCommand({
 
 async function forgetGateways(store: Store): Promise<void> {
   for (const collection of OF_GATEWAYS) {
-    for await (const { key } of scanAll(store, collection)) await store.batch([{ op: "delete", collection, key }]);
+    for await (const { key } of scanAll(store, collection.name)) await store.batch([collection.remove(key)]);
   }
 }

@@ -1,16 +1,9 @@
 import { systemClock } from "../../lib/base/clock.ts";
 import { canonicalDigest } from "../../lib/base/json.ts";
-import {
-  type GatewayPlace,
-  parseMember,
-  parseWorkspace,
-  WORKSPACE_MEMBERS,
-  WORKSPACES,
-} from "../../lib/cluster/cluster_records.ts";
+import { type GatewayPlace, WORKSPACE_MEMBERS, WORKSPACES } from "../../lib/cluster/cluster_records.ts";
 import type { OpenedOverview } from "../../lib/cluster/open_overview.ts";
 import { createProofFiles } from "../../lib/cluster/workspace_proof.ts";
 import type { Config } from "../../lib/config/config.ts";
-import { readable } from "../../lib/storage/read_records.ts";
 import { failure, type Finding } from "./finding.ts";
 
 /** Gateways of the workspace whose files are looked for. */
@@ -54,8 +47,8 @@ async function findFolderBefore(
   { store }: Pick<OpenedOverview, "store">,
   { id, workspace }: { readonly id: string; readonly workspace: string },
 ): Promise<GatewayPlace | "unknown" | undefined> {
-  const stored = await store.get(WORKSPACES, id);
-  const [found] = readable(store, WORKSPACES, stored === undefined ? [] : [stored], parseWorkspace);
+  const stored = await store.get(WORKSPACES.name, id);
+  const found = WORKSPACES.parsed(store, stored);
   if (found?.value.folder_digest === undefined) return undefined;
   const own = await createProofFiles(workspace).folderId();
   if (own !== undefined && canonicalDigest(own) === found.value.folder_digest) return undefined;
@@ -69,13 +62,13 @@ async function findStranger(
 ): Promise<{ readonly gateway: string; readonly host: string } | undefined> {
   const prefix = `${id}/`;
   const [page, gateways] = await Promise.all([
-    store.scan(WORKSPACE_MEMBERS, { prefix, limit: MAX_MEMBERS }),
+    store.scan(WORKSPACE_MEMBERS.name, { prefix, limit: MAX_MEMBERS }),
     leases.list(),
   ]);
   const fences = new Map(gateways.filter(({ leftMs }) => leftMs > 0).map(({ id, fence }) => [id, fence]));
   const files = createProofFiles(workspace);
   for (
-    const { key, value: { is_member, fence, digest, host } } of readable(store, WORKSPACE_MEMBERS, page, parseMember)
+    const { key, value: { is_member, fence, digest, host } } of WORKSPACE_MEMBERS.readable(store, page)
   ) {
     const gateway = key.slice(prefix.length);
     if (!is_member || fences.get(gateway) !== fence) continue;

@@ -5,7 +5,10 @@ import { clientOf } from "./ask_gateway.ts";
 import { failure, type Finding, type RunningFacts } from "./finding.ts";
 
 /** Parsers of everything that a database of Postern holds. */
-export const PARSERS = { collections: COLLECTIONS, streams: STREAMS } as const;
+export const PARSERS = {
+  collections: Object.fromEntries(Object.values(COLLECTIONS).map(({ name, parse }) => [name, parse])),
+  streams: STREAMS,
+} as const;
 
 /** Number of damaged records that the finding names by their keys; of the others it names the collections. */
 const SHOWN = 5;

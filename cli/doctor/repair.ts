@@ -1,17 +1,13 @@
 import { readdirSync, rmSync, statSync } from "node:fs";
 import { join } from "node:path";
-import { DELIVERIES, OPEN_DELIVERIES } from "../../lib/automation/channels/delivery_record.ts";
-import { OPEN_SOPS, SOP_EXECUTIONS, SOP_PLANS, SOP_RESULTS } from "../../lib/automation/sops/execution_record.ts";
 import { type Clock, systemClock } from "../../lib/base/clock.ts";
 import { ConfigError, messageOf } from "../../lib/base/errors.ts";
-import { APPROVALS, OPEN_APPROVALS } from "../../lib/guard/approval_records.ts";
 import {
   CONVERSATIONS,
   conversationStream,
   parseConversationEntry,
 } from "../../lib/runs/conversations/conversation_records.ts";
-import { journalOf, OPEN_RUNS, RUN_INPUTS, RUNS } from "../../lib/runs/journal/run_records.ts";
-import { SUB_AGENT_TASKS, SUB_AGENTS } from "../../lib/runs/sub_agents/sub_agent_records.ts";
+import { journalOf, RUNS } from "../../lib/runs/journal/run_records.ts";
 import { DATABASE_NAME } from "../../lib/storage/back_up.ts";
 import { backUpAll } from "../restore/back_up_all.ts";
 import { findUnreadable, inspectDatabase } from "../../lib/storage/inspect_database.ts";
@@ -19,11 +15,10 @@ import type { UnreadableFound } from "../../lib/storage/unreadable_search.ts";
 import { takeGatewayLock } from "../../lib/storage/gateway_lock.ts";
 import { openSqliteStore } from "../../lib/storage/open_sqlite_store.ts";
 import { scanAll } from "../../lib/storage/read_records.ts";
-import { RUN_CLAIMS, RUN_SIGNALS } from "../../lib/cluster/cluster_records.ts";
 import { lostLogBytes, movedAway } from "../../lib/storage/sqlite/open_database.ts";
 import type { Store, StreamRecord, UnreadableRecord, Write } from "../../lib/storage/store.ts";
 import { CommandError } from "../command.ts";
-import { STREAMS } from "../../handlers/stored_records.ts";
+import { COLLECTIONS, STREAMS } from "../../handlers/stored_records.ts";
 import { PARSERS } from "./damaged_records.ts";
 
 /** Name of the backup that a repair makes. */
@@ -123,51 +118,20 @@ export async function removeUnreadable(
 }
 
 async function removalOf(store: Store, { collection, key }: UnreadableRecord): Promise<readonly Write[]> {
-  const remove = (...places: readonly (readonly [string, string])[]) =>
-    places.map(([collection, key]): Write => ({ op: "delete", collection, key }));
-  const below = async (collection: string) =>
-    remove(
-      ...(await Array.fromAsync(scanAll(store, collection, { prefix: `${key}/` }))).map(({ key }) =>
-        [collection, key] as const
-      ),
-    );
-  switch (collection) {
-    case RUNS:
-    case RUN_INPUTS:
-      return removalOfRun(key);
-    case OPEN_RUNS:
-      // The run itself can be read: it ends as cancelled at the next start, since nobody knows whether it may go on
-      return [{ op: "put", collection, key, body: { v: 1, cancelled: true } }];
-    case OPEN_APPROVALS:
-    case OPEN_DELIVERIES:
-    case OPEN_SOPS:
-      return [{ op: "put", collection, key, body: { v: 1 } }];
-    case APPROVALS:
-      return remove([collection, key], [OPEN_APPROVALS, key]);
-    case DELIVERIES:
-      return remove([collection, key], [OPEN_DELIVERIES, key]);
-    case SOP_EXECUTIONS:
-    case SOP_PLANS:
-      return [...remove([SOP_EXECUTIONS, key], [SOP_PLANS, key], [OPEN_SOPS, key]), ...await below(SOP_RESULTS)];
-    case SUB_AGENTS:
-      return [...remove([collection, key]), ...await below(SUB_AGENT_TASKS)];
-    case CONVERSATIONS:
-      return [...remove([collection, key]), { op: "drop", stream: conversationStream(key) }];
-  }
   const [kind = "", id = ""] = collection.split("/", 2);
-  if (collection === journalOf(id)) return removalOfRun(id);
+  if (collection === journalOf(id)) return await removalOf(store, { collection: RUNS.name, key: id, reason: "" });
   if (collection === conversationStream(id)) return await withoutTurn(store, id);
-  return kind in STREAMS && id !== "" ? [{ op: "drop", stream: collection }] : remove([collection, key]);
-}
-
-function removalOfRun(id: string): readonly Write[] {
+  if (kind in STREAMS && id !== "") return [{ op: "drop", stream: collection }];
+  const declared = Object.hasOwn(COLLECTIONS, collection) ? COLLECTIONS[collection] : undefined;
+  const { becomes, removes = [collection], removesBelow, drops } = declared?.options.onDamage ?? {};
+  if (becomes !== undefined) return [{ op: "put", collection, key, body: becomes }];
+  const below = removesBelow === undefined
+    ? []
+    : await Array.fromAsync(scanAll(store, removesBelow, { prefix: `${key}/` }));
   return [
-    ...[RUNS, RUN_INPUTS, OPEN_RUNS, RUN_CLAIMS, RUN_SIGNALS].map((collection): Write => ({
-      op: "delete",
-      collection,
-      key: id,
-    })),
-    { op: "drop", stream: journalOf(id) },
+    ...removes.map((collection): Write => ({ op: "delete", collection, key })),
+    ...below.map(({ key }): Write => ({ op: "delete", collection: removesBelow ?? "", key })),
+    ...drops === undefined ? [] : [{ op: "drop", stream: drops(key) } as const],
   ];
 }
 
@@ -191,14 +155,14 @@ async function withoutTurn(store: Store, id: string): Promise<readonly Write[]> 
     if (page.length < 1000) break;
   }
   kept.push(...turn ?? []);
-  const record = await store.get(CONVERSATIONS, id);
+  const record = await store.get(CONVERSATIONS.name, id);
   if (typeof record?.body !== "object" || record.body === null) return [{ op: "drop", stream }];
   // The summary is dropped: it counts messages that may be gone
   const { summary: _, ...body } = record.body as Readonly<Record<string, unknown>>;
   return [
     { op: "drop", stream },
     { op: "append", stream, expectedSeq: 0, records: kept },
-    { op: "put", collection: CONVERSATIONS, key: id, body: { ...body, messages: kept.length } },
+    { op: "put", collection: CONVERSATIONS.name, key: id, body: { ...body, messages: kept.length } },
   ];
 }
 

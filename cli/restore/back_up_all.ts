@@ -34,11 +34,14 @@ export async function backUpAll(
   const missingSkills: string[] = [];
   async function* partsOf(bodiesOf: (collection: string) => readonly unknown[]): AsyncIterable<BackupPart> {
     yield* packagesOf(dataDir, {
-      bodies: bodiesOf(PLUGINS),
+      bodies: bodiesOf(PLUGINS.name),
       random: createSystemRandom(),
       onMissing: (id) => void missing.push(id),
     });
-    yield* skillsForBackup(dataDir, { bodies: bodiesOf(SKILLS), onMissing: (name) => void missingSkills.push(name) });
+    yield* skillsForBackup(dataDir, {
+      bodies: bodiesOf(SKILLS.name),
+      onMissing: (name) => void missingSkills.push(name),
+    });
     yield* packagesForBackup(dataDir);
   }
   const { parts, ...facts } = await backUp(dataDir, to, { isInUse, parts: partsOf });

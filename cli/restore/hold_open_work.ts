@@ -1,14 +1,9 @@
 import { Tokens } from "../../lib/access/tokens.ts";
 import { PAIRING_CODES } from "../../lib/access/pairing.ts";
-import { changeOf, DELIVERIES, parseDelivery } from "../../lib/automation/channels/delivery_record.ts";
+import { changeOf, DELIVERIES } from "../../lib/automation/channels/delivery_record.ts";
 import { firingTimes } from "../../lib/automation/cron/firing_times.ts";
-import { parseScheduleRecord, SCHEDULES } from "../../lib/automation/cron/schedule_record.ts";
-import {
-  type Execution,
-  hasEnded,
-  parseExecution,
-  SOP_EXECUTIONS,
-} from "../../lib/automation/sops/execution_record.ts";
+import { SCHEDULES } from "../../lib/automation/cron/schedule_record.ts";
+import { type Execution, hasEnded, SOP_EXECUTIONS } from "../../lib/automation/sops/execution_record.ts";
 import type { Clock } from "../../lib/base/clock.ts";
 import { createSystemRandom } from "../../lib/base/random.ts";
 import { SILENT } from "../../lib/base/telemetry/log.ts";
@@ -90,7 +85,7 @@ async function holdRuns({ store, clock }: HoldOptions): Promise<number> {
     } catch (error) {
       if (!isUnreadable(error)) throw error;
       // A run with damaged records cannot go on. postern doctor names the records
-      await store.batch([{ op: "delete", collection: OPEN_RUNS, key: id }, { op: "drop", stream: journalOf(id) }]);
+      await store.batch([OPEN_RUNS.remove(id), { op: "drop", stream: journalOf(id) }]);
     }
   }
   return held;
@@ -99,7 +94,7 @@ async function holdRuns({ store, clock }: HoldOptions): Promise<number> {
 /** Holds procedures: the next step waits for a person, and a step that was at work waits for the review of its run. */
 async function holdProcedures(store: Store): Promise<number> {
   let held = 0;
-  for await (const { key, version, value } of readRecords(store, SOP_EXECUTIONS, parseExecution)) {
+  for await (const { key, version, value } of SOP_EXECUTIONS.all(store)) {
     if (hasEnded(value)) continue;
     const steps = value.steps.map((step): Execution["steps"][number] =>
       step.status === "pending" || step.status === "waiting_for_approval"
@@ -109,7 +104,7 @@ async function holdProcedures(store: Store): Promise<number> {
         : step
     );
     const body: Execution = { ...value, steps, gate: { approval_id: null, granted: false, restored: true } };
-    await store.batch([{ op: "putIf", collection: SOP_EXECUTIONS, key, version, body }]);
+    await store.batch([SOP_EXECUTIONS.putOver(key, version, body)]);
     held++;
   }
   return held;
@@ -118,7 +113,7 @@ async function holdProcedures(store: Store): Promise<number> {
 async function holdDeliveries({ store, clock }: HoldOptions): Promise<number> {
   const ended_at = new Date(clock.now()).toISOString();
   let held = 0;
-  for await (const { value } of readRecords(store, DELIVERIES, parseDelivery)) {
+  for await (const { value } of DELIVERIES.all(store)) {
     if (value.status !== "waiting") continue;
     await store.batch(changeOf({ ...value, status: "held", last_error: HELD, next_attempt_at: null, ended_at }));
     held++;
@@ -130,11 +125,11 @@ async function holdDeliveries({ store, clock }: HoldOptions): Promise<number> {
 async function skipFirings({ store, clock }: HoldOptions): Promise<number> {
   const now = clock.now();
   let skipped = 0;
-  for await (const { key, version, value } of readRecords(store, SCHEDULES, parseScheduleRecord)) {
+  for await (const { key, version, value } of SCHEDULES.all(store)) {
     if (value.next_at === null || value.next_at > now) continue;
     const next_at = firingTimes(value.timing, value.timezone).next(now) ?? null;
     const state = next_at === null ? "paused" : value.state;
-    await store.batch([{ op: "putIf", collection: SCHEDULES, key, version, body: { ...value, state, next_at } }]);
+    await store.batch([SCHEDULES.putOver(key, version, { ...value, state, next_at })]);
     skipped++;
   }
   return skipped;
@@ -170,8 +165,8 @@ async function endApprovals({ store, clock }: HoldOptions, audit: Append): Promi
 }
 
 async function revokeTokens({ store, clock }: HoldOptions, append: Append): Promise<number> {
-  const codes = await Array.fromAsync(scanAll(store, PAIRING_CODES));
-  await store.batch(codes.map(({ key }) => ({ op: "delete", collection: PAIRING_CODES, key })));
+  const codes = await Array.fromAsync(scanAll(store, PAIRING_CODES.name));
+  await store.batch(codes.map(({ key }) => PAIRING_CODES.remove(key)));
   const tokens = await Tokens.open({
     store,
     clock,

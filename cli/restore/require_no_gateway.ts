@@ -1,4 +1,4 @@
-import { GATEWAY_LEASES, parseLease } from "../../lib/cluster/cluster_records.ts";
+import { GATEWAY_LEASES, type LeaseBody } from "../../lib/cluster/cluster_records.ts";
 import type { PostgresDatabase } from "../../lib/storage/postgres/postgres_database.ts";
 import { quoteName } from "../../lib/storage/postgres/statement_text.ts";
 import { CommandError } from "../command.ts";
@@ -25,7 +25,7 @@ export async function requireNoGateway(
   const rows = await database.query(
     `SELECT key, body, updated_at, (extract(epoch FROM clock_timestamp()) * 1000)::int8 AS now
      FROM ${quoteName(schema)}.records WHERE collection = $1 ORDER BY key`,
-    [GATEWAY_LEASES],
+    [GATEWAY_LEASES.name],
   );
   for (const { key, body, updated_at: updatedAt, now } of rows) {
     const lease = leaseOf(String(body));
@@ -40,9 +40,9 @@ export async function requireNoGateway(
   }
 }
 
-function leaseOf(body: string): ReturnType<typeof parseLease> | undefined {
+function leaseOf(body: string): LeaseBody | undefined {
   try {
-    return parseLease(JSON.parse(body));
+    return GATEWAY_LEASES.parse(JSON.parse(body));
   } catch {
     return undefined;
   }

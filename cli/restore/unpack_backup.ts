@@ -34,7 +34,7 @@ export async function unpackBackup(file: string, folder: string): Promise<Unpack
   chmodSync(path, 0o600);
   const database = new DatabaseSync(path);
   try {
-    const unpacking = new Unpacking(folder, bodiesIn(database, SKILLS));
+    const unpacking = new Unpacking(folder, bodiesIn(database, SKILLS.name));
     const select = database.prepare("SELECT content FROM backup_files WHERE name = ?");
     // Reads one file at a time, since packages may be large
     for (const { name } of database.prepare("SELECT name FROM backup_files").all()) {

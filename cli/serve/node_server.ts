@@ -1,7 +1,7 @@
 import type { Server } from "srvx";
 import { UNKNOWN_TRANSFER_CODING } from "../../handlers/middleware/guards.ts";
 import { earlyRefusal, isSound, OTHER_UPGRADE, toHttpText, UNSOUND } from "../../handlers/node/unsound_request.ts";
-import type { ErrorCode } from "../../handlers/wire/http_errors.ts";
+import type { ErrorCode } from "../../lib/base/errors.ts";
 import type { Connection, NodeConnections, NodeReply } from "./node_connections.ts";
 import type { SocketServer } from "./socket_server.ts";
 

@@ -1,10 +1,10 @@
 import { Buffer } from "node:buffer";
 import { createHash } from "node:crypto";
 import { CancelError } from "../../lib/base/cancel.ts";
+import { refuse } from "../../lib/base/errors.ts";
 import { canonicalDigest } from "../../lib/base/json.ts";
 import type { OfferEvent } from "../../lib/guard/audit/audit_event.ts";
 import type { Services } from "../../lib/services.ts";
-import { httpError } from "../wire/http_errors.ts";
 import { mcpCallerOf, type McpRequest } from "./mcp_request.ts";
 
 /** A prompt or resource of the program that a client asks for, as the audit names it. */
@@ -43,7 +43,7 @@ export async function auditOffer<T>(
   };
   await audit.append(event).catch((cause) => {
     const reason = "the audit cannot be written, and nothing is given without it; see the gateway's log";
-    throw httpError("internal_error", `Cannot give the ${kind} "${name}": ${reason}`, { cause });
+    throw refuse("internal_error", `Cannot give the ${kind} "${name}": ${reason}`, { cause });
   });
   if (settled.status === "rejected") throw settled.reason;
   return settled.value;

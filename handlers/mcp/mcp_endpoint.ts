@@ -2,11 +2,11 @@ import type { McpHttpHandler, McpRequestContext } from "@modelcontextprotocol/se
 import * as v from "valibot";
 import type { Identity } from "../../lib/access/identity.ts";
 import { withTimeout } from "../../lib/base/clock.ts";
+import { refuse } from "../../lib/base/errors.ts";
 import type { Services } from "../../lib/services.ts";
 import { refuseWhileDraining } from "../connections.ts";
 import { checkScope } from "../door.ts";
 import { checkCertainty } from "../uncertain_tokens.ts";
-import { httpError } from "../wire/http_errors.ts";
 import type { CallParts } from "./call_tool.ts";
 import { abilitiesOf, missingCapabilities } from "./call_state.ts";
 import { createMcpServer, type McpServerParts } from "./create_mcp_server.ts";
@@ -27,7 +27,7 @@ async function loadSdk(): Promise<McpSdk> {
     return await import("@modelcontextprotocol/server");
   } catch (cause) {
     const reason = 'the optional package "@modelcontextprotocol/server" is not installed';
-    throw httpError("not_implemented", `Cannot serve MCP: ${reason}; run "npm install @modelcontextprotocol/server"`, {
+    throw refuse("not_implemented", `Cannot serve MCP: ${reason}; run "npm install @modelcontextprotocol/server"`, {
       cause,
     });
   }
@@ -147,7 +147,7 @@ export class McpEndpoint implements McpDoor {
   /** @throws {HttpError} 400 invalid_request, 403 insufficient_scope */
   #checkDoor({ body, identity }: McpRequest): void {
     if (Array.isArray(body)) {
-      throw httpError("invalid_request", "Cannot take a batch of messages: send each message in a request of its own");
+      throw refuse("invalid_request", "Cannot take a batch of messages: send each message in a request of its own");
     }
     const method = methodOf(body);
     const door = method === undefined ? undefined : doorOf(method);
@@ -234,7 +234,7 @@ export class McpEndpoint implements McpDoor {
     if (id !== null) return this.#sessions.find(id, identity.tokenId);
     if (methodOf(body) === "initialize") return await this.#openSession(identity);
     if (http.method !== "POST") {
-      throw httpError(
+      throw refuse(
         "method_not_allowed",
         "Cannot use this method without a session: send the header Mcp-Session-Id",
         {
@@ -242,7 +242,7 @@ export class McpEndpoint implements McpDoor {
         },
       );
     }
-    throw httpError("invalid_request", 'Cannot take this message without a session: send "initialize" first', {
+    throw refuse("invalid_request", 'Cannot take this message without a session: send "initialize" first', {
       param: "mcp-session-id",
     });
   }

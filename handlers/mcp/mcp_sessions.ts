@@ -1,6 +1,6 @@
 import type { Server, WebStandardStreamableHTTPServerTransport } from "@modelcontextprotocol/server";
 import type { Clock, Timer } from "../../lib/base/clock.ts";
-import { httpError } from "../wire/http_errors.ts";
+import { refuse } from "../../lib/base/errors.ts";
 
 /** A session of a client that speaks a revision of MCP with sessions, as 2025-11-25. */
 export interface McpSession {
@@ -53,7 +53,7 @@ export class McpSessions {
   find(id: string, tokenId: string | null): McpSession {
     const session = this.#open.get(id);
     if (session === undefined || session.tokenId !== tokenId) {
-      throw httpError("not_found", 'Cannot find this session: it has ended; open a new one with "initialize"', {
+      throw refuse("not_found", 'Cannot find this session: it has ended; open a new one with "initialize"', {
         param: "mcp-session-id",
       });
     }

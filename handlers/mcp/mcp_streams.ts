@@ -1,6 +1,6 @@
 import { CONTROL } from "../../lib/access/identity.ts";
 import type { Clock } from "../../lib/base/clock.ts";
-import { httpError } from "../wire/http_errors.ts";
+import { refuse } from "../../lib/base/errors.ts";
 
 /** A stream of messages to a client of MCP. */
 export interface McpStream {
@@ -39,7 +39,7 @@ export class McpStreams {
     const [count, whose] = own < MAX_STREAMS_PER_TOKEN
       ? [MAX_STREAMS, "of all clients"]
       : [MAX_STREAMS_PER_TOKEN, "of this token"];
-    throw httpError("overloaded", `Cannot open the stream: ${count} streams ${whose} are open already; close one`);
+    throw refuse("overloaded", `Cannot open the stream: ${count} streams ${whose} are open already; close one`);
   }
 
   /** Returns the reply with its event stream guarded. A reply of another type goes on as it is. */

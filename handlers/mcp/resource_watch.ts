@@ -1,5 +1,5 @@
 import type { Clock, Timer } from "../../lib/base/clock.ts";
-import { httpError } from "../wire/http_errors.ts";
+import { refuse } from "../../lib/base/errors.ts";
 import type { ConversationResources } from "./conversation_resources.ts";
 import { isConversation } from "./mcp_methods.ts";
 
@@ -53,12 +53,12 @@ export class ResourceWatch {
   add(uri: string, tell: Tell, tokenId: string | null): () => void {
     const own = this.#byToken.get(tokenId) ?? 0;
     if (uri.length > MAX_URI) {
-      throw httpError("invalid_request", `Cannot subscribe: an address has at most ${MAX_URI} characters`);
+      throw refuse("invalid_request", `Cannot subscribe: an address has at most ${MAX_URI} characters`);
     }
     const { all, perToken } = WATCH_LIMITS;
     if (this.#subscriptions >= all || own >= perToken) {
       const [count, whose] = own < perToken ? [all, "all clients"] : [perToken, "this token"];
-      throw httpError("overloaded", `Cannot subscribe: ${count} resources of ${whose} are watched already`);
+      throw refuse("overloaded", `Cannot subscribe: ${count} resources of ${whose} are watched already`);
     }
     this.#subscriptions++;
     this.#byToken.set(tokenId, own + 1);

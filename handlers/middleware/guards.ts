@@ -1,9 +1,9 @@
+import { refuse } from "../../lib/base/errors.ts";
 import { isLoopbackName } from "../../lib/system/net/address.ts";
 import type { Config } from "../../lib/config/config.ts";
 import { createWindows, type LimitSettings, sameLimits } from "./rate_limit.ts";
 import { hostNameOf, type RequestTarget, toAuthority, tooLarge } from "../request_context.ts";
 import type { Route } from "../route.ts";
-import { httpError } from "../wire/http_errors.ts";
 
 /** Settings that the middleware reads with each request. They are derived once from each configuration. */
 export interface GatewaySettings extends LimitSettings {
@@ -66,7 +66,7 @@ export function guardHost(request: Request, target: RequestTarget, settings: Gat
 }
 
 function forbidden(reason: string) {
-  return httpError("host_forbidden", `Cannot serve this host: ${reason}`);
+  return refuse("host_forbidden", `Cannot serve this host: ${reason}`);
 }
 
 /** The outcome of the origin check. */
@@ -96,7 +96,7 @@ export function guardOrigin(
     if (isOwn(origin, target) && headers.get("sec-fetch-site") !== "cross-site") return NOT_CROSS;
   } else if (headers.get("sec-fetch-site") !== "cross-site") return NOT_CROSS;
   if (method === "OPTIONS" || ((method === "GET" || method === "HEAD") && !handshake)) return NOT_CROSS;
-  throw httpError(
+  throw refuse(
     "origin_forbidden",
     "Cannot serve this page's request: its origin is not in cors_origins of [gateway]",
   );
@@ -148,14 +148,14 @@ export function guardBody(request: Request, maxBytes: number): void {
   const { headers } = request;
   const expect = headers.get("expect");
   if (expect !== null && !CONTINUE.test(expect)) {
-    throw httpError(
+    throw refuse(
       "expectation_failed",
       'Cannot meet the expectation of the header Expect: "100-continue" is the only one that is known here',
     );
   }
   const coding = headers.get("content-encoding");
   if (coding !== null && !IDENTITY.test(coding)) {
-    throw httpError(
+    throw refuse(
       "unsupported_media_type",
       "Cannot read the request body: it is compressed; send it without Content-Encoding",
       { headers: { "accept-encoding": "identity" } },
@@ -166,7 +166,7 @@ export function guardBody(request: Request, maxBytes: number): void {
   if (request.method === "GET" || request.method === "HEAD") return; // bodies of GET and HEAD are never read
   const bytes = Number(length);
   if (!/^\d+$/.test(length)) {
-    throw httpError("invalid_request", "Cannot accept the request body: its Content-Length is no number");
+    throw refuse("invalid_request", "Cannot accept the request body: its Content-Length is no number");
   }
   if (bytes > maxBytes) throw tooLarge(maxBytes);
 }
@@ -177,7 +177,7 @@ const IDENTITY = /^(?:identity)?$/i;
 /** The server beneath decodes `chunked`. The handler would take the bytes of any other coding for the body itself. */
 function checkTransfer(coding: string | null): void {
   if (coding === null || /^chunked$/i.test(coding)) return;
-  throw httpError("not_implemented", UNKNOWN_TRANSFER_CODING);
+  throw refuse("not_implemented", UNKNOWN_TRANSFER_CODING);
 }
 
 /** Message of a 501. Node's own parser refuses some transfer codings before the gateway sees them, with the same message. */
@@ -205,11 +205,11 @@ export interface UpgradeGuardOptions {
  */
 export function guardUpgrade(request: Request, { handshake, socketRoute, canUpgrade }: UpgradeGuardOptions): void {
   if (handshake && !socketRoute) {
-    throw httpError("invalid_request", "Cannot open a WebSocket here: /ws/chat and /ws/node are the routes for it");
+    throw refuse("invalid_request", "Cannot open a WebSocket here: /ws/chat and /ws/node are the routes for it");
   }
   const reads = request.method === "GET" || request.method === "HEAD";
   if (!socketRoute || !reads || (handshake && canUpgrade)) return;
-  throw httpError(
+  throw refuse(
     "upgrade_required",
     "Cannot answer a plain request here: this route is a WebSocket, so send an upgrade request",
     {
@@ -235,5 +235,5 @@ export function guardQuery(asked: URLSearchParams, { query = {}, access }: Pick<
   const known = Object.keys(query);
   const way = known.length === 0 ? "it takes none" : `it takes ${known.join(", ")}`;
   const message = `Cannot accept the query parameter "${param}": this route does not know it; ${way}`;
-  throw httpError("invalid_request", message, { param });
+  throw refuse("invalid_request", message, { param });
 }

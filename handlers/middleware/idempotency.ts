@@ -1,11 +1,10 @@
 import { createHash } from "node:crypto";
 import { isEnded, type Run } from "../../lib/base/records/run.ts";
-import { storageAway } from "../../lib/access/identity.ts";
+import { refuse } from "../../lib/base/errors.ts";
 import type { StoredRuns } from "../../lib/runs/journal/stored_runs.ts";
 import type { Services } from "../../lib/services.ts";
 import type { GatewayRequestContext } from "../request_context.ts";
 import type { Handler, Route, RunClaim } from "../route.ts";
-import { httpError } from "../wire/http_errors.ts";
 import { errorReply } from "../wire/reply.ts";
 import { LateOutcomes } from "./late_outcomes.ts";
 import {
@@ -265,7 +264,7 @@ function createHold(store: ReplyStore, { scope, fingerprint }: Claim, stored: St
 }
 
 function invalidKey(reason: string) {
-  return httpError("invalid_request", `Cannot honour this Idempotency-Key: ${reason}`, { param: "Idempotency-Key" });
+  return refuse("invalid_request", `Cannot honour this Idempotency-Key: ${reason}`, { param: "Idempotency-Key" });
 }
 
 /** Tells whether a reply is stored. A failure without an effect is not: the request may be tried again. */
@@ -299,7 +298,7 @@ function repeatHandler({ repeat }: Route, { runId }: StoredClaim): Handler {
 }
 
 function outcomeUnknown() {
-  return httpError(
+  return refuse(
     "conflict",
     "Cannot repeat this request: the end of the first one was not recorded, and whether it took effect is unknown; " +
       "look before you send it again under another Idempotency-Key",
@@ -307,7 +306,8 @@ function outcomeUnknown() {
 }
 
 function notRecordedYet() {
-  return storageAway(
+  return refuse(
+    "storage_unavailable",
     "Cannot repeat this request: it failed without an effect, and the database does not answer to record that; try again",
   );
 }
@@ -344,7 +344,7 @@ async function join(
 
 function checkSame(first: string, now: string): void {
   if (first === now) return;
-  throw httpError("idempotency_conflict", "Cannot repeat this request: its Idempotency-Key was used with another body");
+  throw refuse("idempotency_conflict", "Cannot repeat this request: its Idempotency-Key was used with another body");
 }
 
 function digest(parts: readonly (string | Uint8Array)[]): string {

@@ -1,10 +1,10 @@
 import type { SharedKind, SharedWindows } from "../../lib/access/shared_windows.ts";
 import { type SlidingWindow, slidingWindow } from "../../lib/access/sliding_window.ts";
 import { CONTROL, type Identity } from "../../lib/access/identity.ts";
+import { refuse } from "../../lib/base/errors.ts";
 import type { Counter } from "../../lib/base/telemetry/metrics.ts";
 import type { DoorAccess } from "../door.ts";
 import type { Config } from "../../lib/config/config.ts";
-import { httpError } from "../wire/http_errors.ts";
 
 /** Settings of the rate limits. */
 export interface LimitSettings {
@@ -207,7 +207,7 @@ function takeSlot(window: SlidingWindow, key: string, options: RateLimitOptions)
   headers["x-ratelimit-reset-requests"] = `${seconds}s`;
   if (allowed) return;
   options.refused.add();
-  throw httpError(
+  throw refuse(
     "rate_limited",
     `Cannot accept more requests now: the limit of ${limit} is used up, try again in ${seconds} s`,
     {

@@ -1,10 +1,10 @@
 import * as v from "valibot";
 import type { Clock } from "../../lib/base/clock.ts";
+import { refuse } from "../../lib/base/errors.ts";
 import type { JoinedGateway } from "../../lib/cluster/leases.ts";
 import { readable, readRecord } from "../../lib/storage/read_records.ts";
 import type { Store, Write } from "../../lib/storage/store.ts";
 import type { RequestContext } from "../route.ts";
-import { httpError } from "../wire/http_errors.ts";
 import { textReply } from "../wire/reply.ts";
 
 /** A whole reply for repeats. `body` is null when it was longer than MAX_RECORDED_BYTES. */
@@ -145,7 +145,7 @@ function ownHeaders(headers: Headers): Record<string, string> {
 }
 
 function tooLongToKeep() {
-  return httpError("idempotency_conflict", "Cannot repeat this request: its first reply was too long to keep");
+  return refuse("idempotency_conflict", "Cannot repeat this request: its first reply was too long to keep");
 }
 
 /** A stored reply with the fingerprint of the request it answered. */

@@ -1,6 +1,7 @@
 import { Buffer } from "node:buffer";
+import { ERROR_CODES, type ErrorCode, refuse } from "../../lib/base/errors.ts";
 import { hasDotSegment } from "../request_context.ts";
-import { errorBody, type ErrorCode, httpError } from "../wire/http_errors.ts";
+import { errorBody } from "../wire/http_errors.ts";
 
 /** Members of a request of `node:http` that `isSound` reads. */
 interface RequestLine {
@@ -36,14 +37,14 @@ export interface EarlyRefusal {
 
 /** Returns a refusal in the error shape of the API. The connection ends with it. */
 export function earlyRefusal(code: ErrorCode, message: string, requestId: string): EarlyRefusal {
-  const error = httpError(code, message);
+  const error = refuse(code, message);
   const body = JSON.stringify(errorBody(error));
   const headers = {
     "x-request-id": requestId,
     "content-type": "application/json",
     "content-length": Buffer.byteLength(body),
     connection: "close",
-    ...(error.status === 501 ? { "x-should-retry": "false" } : {}),
+    ...(ERROR_CODES[code].retry === "never" ? { "x-should-retry": "false" } : {}),
   };
   return { status: error.status, headers, body };
 }

@@ -1,4 +1,5 @@
 import * as v from "valibot";
+import { refuse } from "../../lib/base/errors.ts";
 import {
   type Approval,
   APPROVAL_ID,
@@ -18,7 +19,6 @@ import { APPROVAL_LIMITS } from "../../lib/guard/approvals.ts";
 import type { RequestContext, Route } from "../route.ts";
 import { readJson, strictRoute } from "../wire/read_json.ts";
 import { callerOf } from "../door.ts";
-import { httpError } from "../wire/http_errors.ts";
 import { choiceOf, choiceQuery, LIMIT_QUERY, listReply, listSchema, pageOf, textQuery } from "../wire/lists.ts";
 import { jsonReply } from "../wire/reply.ts";
 
@@ -155,7 +155,7 @@ export const revokeApprovalRuleRoute: Route = strictRoute({
   async handler(_request, context) {
     const id = context.params["id"] ?? "";
     if (!await context.services.approvals.revoke(id, callerOf(context, "http"))) {
-      throw httpError(
+      throw refuse(
         "not_found",
         'Cannot find an approval rule with this id: "postern approval rules" and GET /v1/approval-rules show those that exist',
       );

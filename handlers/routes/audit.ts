@@ -1,8 +1,8 @@
 import * as v from "valibot";
+import { refuse } from "../../lib/base/errors.ts";
 import { AUDIT_TYPES } from "../../lib/guard/audit/audit_event.ts";
 import type { GivenHead } from "../../lib/guard/audit/verify_audit.ts";
 import type { RequestContext, Route } from "../route.ts";
-import { httpError } from "../wire/http_errors.ts";
 import {
   choiceOf,
   choiceQuery,
@@ -128,7 +128,7 @@ function headOf({ query }: RequestContext): GivenHead | undefined {
   if (text === null) return undefined;
   const [, chain, seq = "", hash = ""] = HEAD.exec(text) ?? [];
   if (hash !== "") return { chain, seq: Number(seq), hash };
-  throw httpError(
+  throw refuse(
     "invalid_request",
     'Cannot use this "head": it must be a position, a colon and 64 hexadecimal digits, in a cluster behind the chain and a colon',
     {

@@ -1,8 +1,8 @@
 import * as v from "valibot";
+import { refuse } from "../../lib/base/errors.ts";
 import { browserLoginSchema, loginStateSchema } from "../../lib/base/records/browser_login.ts";
 import { callerOf } from "../door.ts";
 import type { Route } from "../route.ts";
-import { httpError } from "../wire/http_errors.ts";
 import { listReply, listSchema } from "../wire/lists.ts";
 import { readJson, strictRoute } from "../wire/read_json.ts";
 import { jsonReply } from "../wire/reply.ts";
@@ -54,6 +54,6 @@ export const removeBrowserLoginRoute: Route = strictRoute({
     if (await browserLogins.remove(site, callerOf(context, "http"))) return new context.Response(null, { status: 204 });
     const sites = (await browserLogins.list()).map((login) => JSON.stringify(login.site));
     const known = sites.length === 0 ? "there is none" : `there are ${sites.join(", ")}`;
-    throw httpError("not_found", `Cannot find a login of ${JSON.stringify(site.slice(0, 253))}: ${known}`);
+    throw refuse("not_found", `Cannot find a login of ${JSON.stringify(site.slice(0, 253))}: ${known}`);
   },
 });

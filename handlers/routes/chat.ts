@@ -1,5 +1,6 @@
 import type { Message, Peer } from "crossws";
 import * as v from "valibot";
+import { refuse } from "../../lib/base/errors.ts";
 import { usageSource } from "../../lib/base/records/usage.ts";
 import type { RequestContext, Route } from "../route.ts";
 import { SocketSession } from "../websocket/socket_session.ts";
@@ -15,7 +16,6 @@ import {
 import { refuseWhileDraining } from "../connections.ts";
 import { callerOf } from "../door.ts";
 import { collectReply, spokenText } from "../wire/collect_reply.ts";
-import { httpError } from "../wire/http_errors.ts";
 import { textQuery } from "../wire/lists.ts";
 import { readJson } from "../wire/read_json.ts";
 import { CHANGE_HEADERS, errorReply, jsonReply, nameChanges } from "../wire/reply.ts";
@@ -131,7 +131,7 @@ export const chatSocketRoute: Route = {
     };
   },
   handler() {
-    throw httpError("upgrade_required", "Cannot chat here over plain HTTP: open a WebSocket");
+    throw refuse("upgrade_required", "Cannot chat here over plain HTTP: open a WebSocket");
   },
 };
 

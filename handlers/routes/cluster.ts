@@ -1,9 +1,9 @@
 import * as v from "valibot";
+import { refuse } from "../../lib/base/errors.ts";
 import type { Services } from "../../lib/services.ts";
 import { callerOf } from "../door.ts";
 import type { Route } from "../route.ts";
 import { answerStream, KEEP_ALIVE_MS } from "../wire/event_stream.ts";
-import { httpError } from "../wire/http_errors.ts";
 import { LIMIT_QUERY, listSchema, pageOf, placedListReply, textQuery } from "../wire/lists.ts";
 import { readJson, strictRoute } from "../wire/read_json.ts";
 import { jsonReply, sseReply } from "../wire/reply.ts";
@@ -197,7 +197,7 @@ export const drainGatewayRoute: Route = strictRoute({
     const body = await readJson(request, context, drainBodySchema, { optional: true });
     const { overview } = requireCluster(context.services);
     const id = context.params["id"] ?? "";
-    if (id.length > MAX_ID_LENGTH) throw httpError("not_found", "Cannot find the gateway: no id is as long as this");
+    if (id.length > MAX_ID_LENGTH) throw refuse("not_found", "Cannot find the gateway: no id is as long as this");
     const by = callerOf(context, "http");
     const force = body?.force === true;
     const { append } = context.services.audit;
@@ -232,7 +232,7 @@ export const forgetFolderRoute: Route = strictRoute({
   async handler(_request, context) {
     const { overview } = requireCluster(context.services);
     const id = context.params["id"] ?? "";
-    if (id.length > MAX_ID_LENGTH) throw httpError("not_found", "Cannot find the workspace: no id is as long as this");
+    if (id.length > MAX_ID_LENGTH) throw refuse("not_found", "Cannot find the workspace: no id is as long as this");
     const { append } = context.services.audit;
     const { workspace, requested_at, isForgotten } = await overview.forgetFolder(id, {
       by: callerOf(context, "http"),
@@ -245,7 +245,7 @@ export const forgetFolderRoute: Route = strictRoute({
 
 function requireCluster(services: Services): NonNullable<Services["cluster"]> {
   if (services.cluster !== undefined) return services.cluster;
-  throw httpError("not_found", `Cannot find a cluster: ${whyAlone(services)}`);
+  throw refuse("not_found", `Cannot find a cluster: ${whyAlone(services)}`);
 }
 
 function whyAlone({ config }: Services): string {

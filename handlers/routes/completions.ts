@@ -1,4 +1,5 @@
 import * as v from "valibot";
+import { refuse } from "../../lib/base/errors.ts";
 import { usageSchema } from "../../lib/base/records/usage.ts";
 import { isPlainModel } from "../../lib/providers/models/model_names.ts";
 import type { RunHandle, RunPace, RunRequest, RunSupervisor } from "../../lib/runs/run_request.ts";
@@ -8,7 +9,7 @@ import { callerOf, confirmCaller } from "../door.ts";
 import { collectReply } from "../wire/collect_reply.ts";
 import { CompletionChunks, type CompletionHead, completionJson } from "../wire/completion_reply.ts";
 import { completionSchema, readCompletionBody } from "../wire/completion_body.ts";
-import { endedInSilence, httpError, runFailure, toHttpError } from "../wire/http_errors.ts";
+import { endedInSilence, runFailure, toHttpError } from "../wire/http_errors.ts";
 import { eventStream, KEEP_ALIVE_MS, openEvents, paceComment } from "../wire/event_stream.ts";
 import { readJsonValue } from "../wire/read_json.ts";
 import { errorReply, nameFallback, sseReply, textReply } from "../wire/reply.ts";
@@ -178,7 +179,7 @@ function agentToolsOf(request: Request, { identity }: RequestContext): RunReques
   const value = request.headers.get("x-postern-tools");
   if (value === null) return identity?.plain ? "none" : "configured";
   if (value.trim().toLowerCase() === "none") return "none";
-  throw httpError("invalid_request", `Cannot read the header "x-postern-tools": the only value is "none"`);
+  throw refuse("invalid_request", `Cannot read the header "x-postern-tools": the only value is "none"`);
 }
 
 function checkToolChoice(
@@ -193,7 +194,7 @@ function checkToolChoice(
   }
   if (typeof choice !== "object" || input.clientTools.some((tool) => tool.name === choice.name)) return;
   if (agentTools === "configured" && context.services.tools.get(choice.name)?.enabled) return;
-  throw httpError("invalid_request", `Cannot choose the tool "${choice.name}": it is not among the request's tools`, {
+  throw refuse("invalid_request", `Cannot choose the tool "${choice.name}": it is not among the request's tools`, {
     param: "tool_choice.function.name",
   });
 }

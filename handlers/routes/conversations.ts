@@ -1,9 +1,9 @@
 import * as v from "valibot";
+import { refuse } from "../../lib/base/errors.ts";
 import { contentSchema, toolCallSchema } from "../../lib/base/records/message.ts";
 import type { SaidMessage } from "../../lib/runs/conversations/stored_conversations.ts";
 import type { Route } from "../route.ts";
 import { readJson, strictRoute } from "../wire/read_json.ts";
-import { httpError } from "../wire/http_errors.ts";
 import {
   LIMIT_QUERY,
   limitOf,
@@ -163,14 +163,14 @@ function toWire({ seq, runId, message }: SaidMessage) {
 }
 
 function atWork(what: string) {
-  return httpError(
+  return refuse(
     "conflict",
     `Cannot ${what} this conversation: a run of it is at work; wait for its end, or cancel it first`,
   );
 }
 
 function unknownConversation() {
-  return httpError(
+  return refuse(
     "not_found",
     'Cannot find this conversation: "postern conversation list", "/resume" in "postern chat" and GET /v1/conversations show those that are kept',
   );

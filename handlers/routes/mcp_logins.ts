@@ -1,7 +1,7 @@
 import * as v from "valibot";
+import { refuse } from "../../lib/base/errors.ts";
 import { callerOf } from "../door.ts";
 import type { Route } from "../route.ts";
-import { httpError } from "../wire/http_errors.ts";
 import { readJson, strictRoute } from "../wire/read_json.ts";
 import { jsonReply } from "../wire/reply.ts";
 
@@ -95,7 +95,7 @@ export const removeMcpLoginRoute: Route = strictRoute({
     const name = context.params["name"] ?? "";
     const isRemoved = await context.services.mcpSignIn.remove(name, callerOf(context, "http"));
     if (isRemoved) return new context.Response(null, { status: 204 });
-    throw httpError(
+    throw refuse(
       "not_found",
       `Cannot sign out of the MCP server ${JSON.stringify(name.slice(0, 64))}: nobody is signed in`,
     );

@@ -1,8 +1,8 @@
 import * as v from "valibot";
+import { refuse } from "../../lib/base/errors.ts";
 import { DEFAULT_NAMESPACE, MEMORY_LIMITS } from "../../lib/memory/memory.ts";
 import type { Route, RouteParameter } from "../route.ts";
 import { strictRoute } from "../wire/read_json.ts";
-import { httpError } from "../wire/http_errors.ts";
 import { LIMIT_QUERY, listSchema, pageOf, placedListReply, textQuery } from "../wire/lists.ts";
 import { jsonReply } from "../wire/reply.ts";
 
@@ -69,7 +69,7 @@ export const deleteMemoryRoute: Route = strictRoute({
     const namespace = query.get("namespace") ?? undefined;
     if (key === null) return jsonReply(context, 200, { deleted: await memory.forgetAll({ namespace }) });
     if (!await memory.forget({ key, namespace })) {
-      throw httpError("not_found", "Cannot forget this memory: there is none of this key in this namespace");
+      throw refuse("not_found", "Cannot forget this memory: there is none of this key in this namespace");
     }
     return jsonReply(context, 200, { deleted: 1 });
   },

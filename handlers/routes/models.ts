@@ -1,9 +1,9 @@
 import * as v from "valibot";
+import { refuse } from "../../lib/base/errors.ts";
 import { isPlainModel, plainModelOf } from "../../lib/providers/models/model_names.ts";
 import type { RequestContext, Route } from "../route.ts";
 import { readJson, strictRoute } from "../wire/read_json.ts";
 import { callerOf } from "../door.ts";
-import { httpError } from "../wire/http_errors.ts";
 import { jsonReply } from "../wire/reply.ts";
 
 const modelSchema = v.object({
@@ -51,7 +51,7 @@ export const modelRoute: Route = {
     const listed = isPlainModel(id) ? plainModelOf(id) : id;
     const model = (await listModels(context)).find((entry) => entry.id === listed);
     if (model === undefined) {
-      throw httpError(
+      throw refuse(
         "model_not_found",
         'Cannot find this model: "postern models" and GET /v1/models show those that exist',
         {

@@ -1,7 +1,7 @@
 import type { Peer } from "crossws";
 import * as v from "valibot";
 import { CancelError } from "../../lib/base/cancel.ts";
-import { ToolError } from "../../lib/base/errors.ts";
+import { type ErrorCode, refuse, ToolError } from "../../lib/base/errors.ts";
 import type { Services } from "../../lib/services.ts";
 import type { NodeInfo } from "../../lib/extensions/nodes/known_node.ts";
 import type { NodeLink } from "../../lib/extensions/nodes/node_link.ts";
@@ -10,7 +10,6 @@ import { refuseWhileDraining } from "../connections.ts";
 import { bearerTokenOf } from "../door.ts";
 import type { RequestContext, Route } from "../route.ts";
 import { createOutbox } from "../websocket/outbox.ts";
-import { type ErrorCode, httpError } from "../wire/http_errors.ts";
 import { listReply, listSchema, textQuery } from "../wire/lists.ts";
 import { callFields, callReplySchema, makeCall } from "../wire/make_call.ts";
 import { readJson } from "../wire/read_json.ts";
@@ -168,7 +167,7 @@ export const clusterNodeDescribeRoute: Route = {
 function findConnected(context: RequestContext): NodeInfo {
   const node = findNode(context);
   if (node.connected && node.gateway === context.services.cluster?.id) return node;
-  throw httpError("conflict", `Cannot ask node "${node.id}": it is not connected to this gateway`);
+  throw refuse("conflict", `Cannot ask node "${node.id}": it is not connected to this gateway`);
 }
 
 /** Answers another gateway with the outcome of work that ends when the caller leaves. */
@@ -191,7 +190,7 @@ function answerGateway(context: RequestContext, work: (signal: AbortSignal) => P
 /** Returns the nodes of the gateway. @throws {HttpError} 404 not_found while node control is off */
 function requireNodes({ nodes }: Services): Nodes {
   if (nodes !== undefined) return nodes;
-  throw httpError(
+  throw refuse(
     "not_found",
     "Cannot find this path: node control is off; set [gateway.node_control] enabled = true and restart the gateway",
   );
@@ -200,7 +199,7 @@ function requireNodes({ nodes }: Services): Nodes {
 function findNode({ services, params }: RequestContext): NodeInfo {
   const node = requireNodes(services).get(params["id"] ?? "");
   if (node !== undefined) return node;
-  throw httpError("not_found", "Cannot find this node: [gateway.node_control] allowed_node_ids does not name it", {
+  throw refuse("not_found", "Cannot find this node: [gateway.node_control] allowed_node_ids does not name it", {
     param: "id",
   });
 }
@@ -214,7 +213,7 @@ function noSuchTool({ id, connected_at }: NodeInfo) {
   const reason = connected_at === null
     ? `node "${id}" has not connected since the gateway started`
     : `node "${id}" does not offer it; see /v1/nodes/${id} for those it does`;
-  return httpError("not_found", `Cannot find this tool: ${reason}`, { param: "tool" });
+  return refuse("not_found", `Cannot find this tool: ${reason}`, { param: "tool" });
 }
 
 const CODES: Readonly<Record<string, ErrorCode>> = {
@@ -226,7 +225,7 @@ const CODES: Readonly<Record<string, ErrorCode>> = {
 /** Maps a failed call to a refusal: 503 with Retry-After for a node that is not connected, 504 for one that does not answer. */
 function toRefusal(error: unknown): unknown {
   const code = error instanceof ToolError ? CODES[error.code] : undefined;
-  return code === undefined ? error : httpError(code, (error as ToolError).message, { cause: error });
+  return code === undefined ? error : refuse(code, (error as ToolError).message, { cause: error });
 }
 
 /** A node that reads nothing for this long is disconnected, in milliseconds. */
@@ -273,7 +272,7 @@ export const nodeSocketRoute: Route = {
     };
   },
   handler() {
-    throw httpError("upgrade_required", "Cannot connect a node over plain HTTP: open a WebSocket");
+    throw refuse("upgrade_required", "Cannot connect a node over plain HTTP: open a WebSocket");
   },
 };
 
@@ -312,7 +311,7 @@ function openLink(
 }
 
 function refusalOf({ code, message, retryAfterSeconds }: Extract<NodeAdmission, { ok: false }>) {
-  return httpError(code, message, {
+  return refuse(code, message, {
     param: code === "invalid_request" ? "id" : null,
     ...(retryAfterSeconds === undefined ? {} : { headers: { "retry-after": String(retryAfterSeconds) } }),
   });

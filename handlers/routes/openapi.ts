@@ -1,9 +1,9 @@
 import { toJsonSchema } from "@valibot/to-json-schema";
 import type { GenericSchema } from "valibot";
+import { ERROR_CODES, type ErrorCode } from "../../lib/base/errors.ts";
 import { isRecord, type JsonSchema } from "../../lib/base/json.ts";
 import type { DoorAccess } from "../door.ts";
 import type { Route, RouteParameter, RouteReply } from "../route.ts";
-import { ERROR_CODES, type ErrorCode } from "../wire/http_errors.ts";
 import { textReply } from "../wire/reply.ts";
 
 const PATH = "/openapi.json";
@@ -58,7 +58,7 @@ function takesKey({ idempotency }: Route): boolean {
 
 /** Returns the status of one of the errors of `errorsOf`. */
 export function statusOf(error: ErrorCode | number): number {
-  return typeof error === "number" ? error : ERROR_CODES[error][0];
+  return typeof error === "number" ? error : ERROR_CODES[error].status;
 }
 
 function describeRoutes(routes: readonly Route[], version: string) {
@@ -137,7 +137,7 @@ function errorName(status: number): string {
 }
 
 function errorReplyOf(status: number) {
-  const codes = Object.entries(ERROR_CODES).filter(([, [known]]) => known === status).map(([code]) => code);
+  const codes = Object.entries(ERROR_CODES).filter(([, row]) => row.status === status).map(([code]) => code);
   return {
     description: codes.length === 0 ? "A refusal of the model's provider, with its own code" : codes.join(", "),
     headers: {

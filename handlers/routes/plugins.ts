@@ -1,8 +1,8 @@
 import * as v from "valibot";
-import type { PluginErrorCode } from "../../lib/extensions/plugins/plugin_error.ts";
+import { refuse } from "../../lib/base/errors.ts";
 import { callerOf } from "../door.ts";
 import type { RequestContext, Route } from "../route.ts";
-import { type ErrorCode, httpError } from "../wire/http_errors.ts";
+import { refusing } from "../wire/http_errors.ts";
 import { listReply, listSchema, textQuery } from "../wire/lists.ts";
 import { readJson, strictRoute } from "../wire/read_json.ts";
 import { jsonReply } from "../wire/reply.ts";
@@ -105,7 +105,7 @@ export const installPluginRoute: Route = strictRoute({
       requireTar(request);
       const serve = context.query.get("serve");
       if (serve !== null && serve !== "true") {
-        throw httpError("invalid_request", 'Cannot accept "serve": it is "true", or left out', { param: "serve" });
+        throw refuse("invalid_request", 'Cannot accept "serve": it is "true", or left out', { param: "serve" });
       }
       const bytes = await context.body();
       const { plugins } = await context.services.plugins();
@@ -255,33 +255,9 @@ function idOf({ params }: RequestContext): string {
 
 function requireTar(request: Request): void {
   if (request.headers.get("content-type")?.split(";")[0]?.trim().toLowerCase() === TAR) return;
-  throw httpError("unsupported_media_type", `Cannot read the request body: send the package as ${TAR}`);
+  throw refuse("unsupported_media_type", `Cannot read the request body: send the package as ${TAR}`);
 }
 
 async function answer(context: RequestContext, work: () => Promise<unknown>, status = 200): Promise<Response> {
   return jsonReply(context, status, await refusing(work));
-}
-
-const CODES: Readonly<Record<PluginErrorCode, ErrorCode>> = {
-  manifest_invalid: "invalid_request",
-  tool_name_taken: "invalid_request",
-  package_invalid: "invalid_request",
-  package_too_large: "payload_too_large",
-  hash_mismatch: "invalid_request",
-  signature_invalid: "invalid_request",
-  registry_failed: "provider_error",
-  plugin_not_found: "not_found",
-  plugin_conflict: "conflict",
-  plugin_changed: "conflict",
-};
-
-/** Turns a refusal about a plugin into the reply of its kind. */
-async function refusing<T>(work: () => Promise<T>): Promise<T> {
-  try {
-    return await work();
-  } catch (error) {
-    // The error is known by its name, because its module is not loaded at the start
-    if (!(error instanceof Error) || error.name !== "PluginError" || !("code" in error)) throw error;
-    throw httpError(CODES[error.code as PluginErrorCode], error.message, { cause: error });
-  }
 }

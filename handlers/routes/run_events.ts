@@ -1,11 +1,11 @@
 import { CancelError } from "../../lib/base/cancel.ts";
 import { type AgentEvent, isTerminal } from "../../lib/base/records/agent_event.ts";
 import { RUN_ID_SCHEMA } from "../../lib/base/records/run.ts";
-import type { HttpError } from "../../lib/base/errors.ts";
+import { type HttpError, refuse } from "../../lib/base/errors.ts";
 import type { RunPace } from "../../lib/runs/run_request.ts";
 import type { RequestContext, Route } from "../route.ts";
 import { callerOf } from "../door.ts";
-import { httpError, toHttpError } from "../wire/http_errors.ts";
+import { toHttpError } from "../wire/http_errors.ts";
 import { type EventEncoder, eventStream, paceComment } from "../wire/event_stream.ts";
 import { openRunEvents, requireAgent, runsToRead } from "../wire/agent_runs.ts";
 import { choiceOf, choiceQuery, positionOf, positionQuery } from "../wire/lists.ts";
@@ -98,7 +98,7 @@ export const clusterRunEventsRoute: Route = {
       afterSeq,
       signal: reading.signal,
     });
-    if (events === undefined) throw httpError("conflict", "Cannot stream this run: it is not at work at this gateway");
+    if (events === undefined) throw refuse("conflict", "Cannot stream this run: it is not at work at this gateway");
     const remove = connections.followers.add({ tokenId: context.identity?.tokenId ?? null, close: leave });
     return sseReply(
       context,
@@ -148,7 +148,7 @@ const CUT_SHORT = "shutting_down";
 
 /** Returns the error that ends a stream before the end of its run: a shutdown stops the run, or `follow=0` was sent. */
 function cutShort() {
-  return httpError(
+  return refuse(
     CUT_SHORT,
     "Cannot send more events of this run: the gateway is shutting down, or only the recorded events were requested",
   );

@@ -1,10 +1,10 @@
 import * as v from "valibot";
+import { refuse } from "../../lib/base/errors.ts";
 import { reviewOutcomeSchema } from "../../lib/base/records/agent_event.ts";
 import { type Run, RUN_ID_SCHEMA, runSchema, runStatusSchema } from "../../lib/base/records/run.ts";
 import { createRunState } from "../../lib/runs/journal/apply_event.ts";
 import type { RequestContext, Route } from "../route.ts";
 import { callerOf } from "../door.ts";
-import { httpError } from "../wire/http_errors.ts";
 import { choiceOf, choiceQuery, LIMIT_QUERY, listReply, listSchema, pageOf, textQuery } from "../wire/lists.ts";
 import { readJson } from "../wire/read_json.ts";
 import { jsonReply } from "../wire/reply.ts";
@@ -119,7 +119,7 @@ export const runBrowserRoute: Route = {
     const { id } = await findRun(runsToRead(context), context.params["id"] ?? "");
     const view = await context.services.browserOf(id);
     if (view === undefined) {
-      throw httpError("not_found", "Cannot show a browser: this run has used none since the gateway started");
+      throw refuse("not_found", "Cannot show a browser: this run has used none since the gateway started");
     }
     const { isOpen, actions, dropped, picture } = view;
     return jsonReply(context, 200, {

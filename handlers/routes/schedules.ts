@@ -1,8 +1,8 @@
+import { refuse } from "../../lib/base/errors.ts";
 import { firingSchema, SCHEDULE_STATES, scheduleSchema } from "../../lib/base/records/schedule.ts";
 import { SCHEDULE_LIMITS } from "../../lib/tools/schedule/schedules.ts";
 import type { Route } from "../route.ts";
 import { callerOf } from "../door.ts";
-import { httpError } from "../wire/http_errors.ts";
 import { choiceOf, choiceQuery, LIMIT_QUERY, listReply, listSchema, pageOf, textQuery } from "../wire/lists.ts";
 import { jsonReply } from "../wire/reply.ts";
 import { requireAgent, RUN_ERRORS } from "../wire/agent_runs.ts";
@@ -70,7 +70,7 @@ export const runScheduleRoute: Route = {
     const page = await context.services.cron.history(context.params["id"] ?? "", { limit: SCHEDULE_LIMITS.history });
     const firing = page?.firings.find((firing) => firing.run_id === runId);
     if (firing === undefined) {
-      throw httpError(
+      throw refuse(
         "conflict",
         `Cannot repeat this request: the schedule's history no longer has the firing of run "${runId}"`,
       );
@@ -86,7 +86,7 @@ export const runScheduleRoute: Route = {
 };
 
 function unknown() {
-  return httpError(
+  return refuse(
     "not_found",
     'Cannot find this schedule: "postern schedule list", cron_list and GET /v1/schedules show those there are',
   );

@@ -1,8 +1,8 @@
 import * as v from "valibot";
-import type { SkillErrorCode } from "../../lib/extensions/skills/skill_error.ts";
+import { refuse } from "../../lib/base/errors.ts";
 import { callerOf } from "../door.ts";
 import type { RequestContext, Route } from "../route.ts";
-import { type ErrorCode, httpError } from "../wire/http_errors.ts";
+import { refusing } from "../wire/http_errors.ts";
 import { listSchema, textQuery } from "../wire/lists.ts";
 import { readJson, strictRoute } from "../wire/read_json.ts";
 import { jsonReply } from "../wire/reply.ts";
@@ -158,18 +158,18 @@ export const installSkillRoute: Route = strictRoute({
     answer(context, async () => {
       const type = request.headers.get("content-type")?.split(";")[0]?.trim().toLowerCase();
       if (type !== BYTES) {
-        throw httpError("unsupported_media_type", `Cannot read the request body: send the archive as ${BYTES}`);
+        throw refuse("unsupported_media_type", `Cannot read the request body: send the archive as ${BYTES}`);
       }
       const bytes = await context.body();
       const { query, signal } = context;
       const kind = query.get("kind") ?? "archive";
       if (kind !== "folder" && kind !== "archive") {
-        throw httpError("invalid_request", 'Cannot accept "kind": it is "folder" or "archive"', { param: "kind" });
+        throw refuse("invalid_request", 'Cannot accept "kind": it is "folder" or "archive"', { param: "kind" });
       }
       const name = query.get("name") ?? "";
       if (name === "" || name.length > NAME_CHARACTERS) {
         const reason = `give "name" with 1 to ${NAME_CHARACTERS} characters`;
-        throw httpError("invalid_request", `Cannot install a skill without its name: ${reason}`, { param: "name" });
+        throw refuse("invalid_request", `Cannot install a skill without its name: ${reason}`, { param: "name" });
       }
       const from = (query.get("from") ?? "").slice(0, SOURCE_CHARACTERS);
       const skills = await context.services.skills();
@@ -250,24 +250,4 @@ function nameOf({ params }: RequestContext): string {
 
 async function answer(context: RequestContext, work: () => Promise<unknown>, status = 200): Promise<Response> {
   return jsonReply(context, status, await refusing(work));
-}
-
-const CODES: Readonly<Record<SkillErrorCode, ErrorCode>> = {
-  skill_invalid: "invalid_request",
-  skill_too_large: "payload_too_large",
-  skill_not_found: "not_found",
-  skill_conflict: "conflict",
-  skill_changed: "conflict",
-  skill_source_failed: "provider_error",
-};
-
-/** Turns a refusal about a skill into the reply of its kind. */
-async function refusing<T>(work: () => Promise<T>): Promise<T> {
-  try {
-    return await work();
-  } catch (error) {
-    // The error is known by its name, because its module is not loaded at the start
-    if (!(error instanceof Error) || error.name !== "SkillError" || !("code" in error)) throw error;
-    throw httpError(CODES[error.code as SkillErrorCode], error.message, { cause: error });
-  }
 }

@@ -1,9 +1,9 @@
 import { relative, resolve } from "node:path";
 import * as v from "valibot";
+import { refuse } from "../../lib/base/errors.ts";
 import type { TaintedFile } from "../../lib/guard/tainted_files.ts";
 import { callerOf } from "../door.ts";
 import type { Route } from "../route.ts";
-import { httpError } from "../wire/http_errors.ts";
 import { LIMIT_QUERY, listSchema, pageOf, placedListReply, textQuery } from "../wire/lists.ts";
 import { strictRoute } from "../wire/read_json.ts";
 import { jsonReply } from "../wire/reply.ts";
@@ -61,12 +61,12 @@ export const clearTaintRoute: Route = strictRoute({
     const path = query.get("path") ?? "";
     if (path === "" || path.length > MAX_PATH_CHARACTERS || path.includes("\0")) {
       const message = `Cannot clear without a path: give "path" with 1 to ${MAX_PATH_CHARACTERS} characters`;
-      throw httpError("invalid_request", message, { param: "path" });
+      throw refuse("invalid_request", message, { param: "path" });
     }
     const cleared = await taintedFiles.clear(resolve(workspaceRoot, path), callerOf(context, "http"));
     if (cleared === 0) {
       const where = '"postern taint list" and GET /v1/tainted-files show those there are';
-      throw httpError("not_found", `Cannot find a tainted file at this path: ${where}`);
+      throw refuse("not_found", `Cannot find a tainted file at this path: ${where}`);
     }
     return jsonReply(context, 200, { path, cleared });
   },

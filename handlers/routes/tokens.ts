@@ -1,11 +1,11 @@
 import * as v from "valibot";
 import { TOKEN_LIMITS } from "../../lib/access/stored_token.ts";
 import type { Identity } from "../../lib/access/identity.ts";
+import { refuse } from "../../lib/base/errors.ts";
 import { hasScope, SCOPES } from "../../lib/base/records/caller.ts";
 import type { RequestContext, Route } from "../route.ts";
 import { readJson, strictRoute } from "../wire/read_json.ts";
 import { callerOf } from "../door.ts";
-import { httpError } from "../wire/http_errors.ts";
 import { listReply, listSchema } from "../wire/lists.ts";
 import { jsonReply } from "../wire/reply.ts";
 
@@ -184,13 +184,13 @@ export const revokeAllTokensRoute: Route = strictRoute({
 function checkSubset({ identity }: RequestContext, scopes: readonly (typeof SCOPES)[number][]): void {
   const missing = scopes.find((scope) => !hasScope(identity?.scopes ?? [], scope));
   if (missing === undefined) return;
-  throw httpError("insufficient_scope", `Cannot make a token with the scope "${missing}": your own token lacks it`, {
+  throw refuse("insufficient_scope", `Cannot make a token with the scope "${missing}": your own token lacks it`, {
     param: "scopes",
   });
 }
 
 function unknownToken() {
-  return httpError(
+  return refuse(
     "not_found",
     'Cannot find a token with this id: "postern token list" and GET /v1/tokens show those that exist',
   );

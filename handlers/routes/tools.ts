@@ -1,9 +1,9 @@
 import * as v from "valibot";
+import { refuse } from "../../lib/base/errors.ts";
 import { CLIENT_ABILITIES } from "../../lib/tools/runtime/askable_client.ts";
 import { matchesPatterns } from "../../lib/tools/runtime/registry.ts";
 import { callerOf } from "../door.ts";
 import type { RequestContext, Route } from "../route.ts";
-import { httpError } from "../wire/http_errors.ts";
 import { listSchema, placedListReply } from "../wire/lists.ts";
 import { callFields, callReplySchema, makeCall, toInputText } from "../wire/make_call.ts";
 import { readJson, strictRoute } from "../wire/read_json.ts";
@@ -95,7 +95,7 @@ async function callAgain(request: Request, context: RequestContext): Promise<Res
   const { input } = (await readJson(request, context, callSchema, { optional: true })) ?? {};
   const access = context.services.tools.accessOf(name, toInputText(input));
   if (access === undefined || access === "read") return await call(request, context);
-  throw httpError(
+  throw refuse(
     "conflict",
     `Cannot repeat this call: the end of the first one was not recorded, and whether "${name}" took effect is unknown; ` +
       "look before you call it again under another Idempotency-Key",
@@ -104,7 +104,7 @@ async function callAgain(request: Request, context: RequestContext): Promise<Res
 
 /** Returns the refusal of a body that has the tool's fields beside `input` instead of in it. */
 function misplaced(field: string) {
-  return httpError(
+  return refuse(
     "invalid_request",
     `Cannot accept "${field}": the tool's input goes into "input", as {"input": {...}}`,
     { param: field },
@@ -114,7 +114,7 @@ function misplaced(field: string) {
 function findTool({ services, params }: RequestContext) {
   const tool = services.tools.get(params["name"] ?? "");
   if (tool === undefined) {
-    throw httpError(
+    throw refuse(
       "not_found",
       'Cannot find this tool: "postern tool list" and GET /v1/tools show those that exist',
       { param: "name" },

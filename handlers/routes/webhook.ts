@@ -2,7 +2,7 @@ import { hash, timingSafeEqual } from "node:crypto";
 import * as v from "valibot";
 import { bodyHmac } from "../../lib/base/body_hmac.ts";
 import { CancelError } from "../../lib/base/cancel.ts";
-import { HttpError } from "../../lib/base/errors.ts";
+import { HttpError, refuse } from "../../lib/base/errors.ts";
 import { hasScope, mayReach } from "../../lib/base/records/caller.ts";
 import type { Run } from "../../lib/base/records/run.ts";
 import type { Config } from "../../lib/config/config.ts";
@@ -13,7 +13,7 @@ import type { RequestContext, Route } from "../route.ts";
 import { acceptOnce, forgetBefore } from "../wire/accept_once.ts";
 import { callerOf } from "../door.ts";
 import { collectReply, spokenText } from "../wire/collect_reply.ts";
-import { httpError, runFailure } from "../wire/http_errors.ts";
+import { runFailure } from "../wire/http_errors.ts";
 import { choiceOf, choiceQuery } from "../wire/lists.ts";
 import { readJson } from "../wire/read_json.ts";
 import { CHANGE_HEADERS, errorReply, jsonReply, nameChanges } from "../wire/reply.ts";
@@ -88,7 +88,7 @@ async function dispatch(request: Request, context: RequestContext): Promise<Resp
   const body = await readJson(request, context, webhookSchema);
   const message = body.message ?? body.text ?? body.content;
   if (message === undefined) {
-    throw httpError("invalid_request", 'Cannot dispatch without a message: send "message", "text" or "content"', {
+    throw refuse("invalid_request", 'Cannot dispatch without a message: send "message", "text" or "content"', {
       param: "message",
     });
   }
@@ -139,7 +139,7 @@ function channelOf(context: RequestContext): { readonly name: string; readonly c
   const { channels } = context.services.config();
   const channel = Object.hasOwn(channels, name) ? channels[name] : undefined;
   if (CHANNEL_NAME.test(name) && (channel !== undefined || name === "default")) return { name, channel };
-  throw httpError("not_found", `Cannot find this channel: configure it as [channels.<name>], or use "default"`);
+  throw refuse("not_found", `Cannot find this channel: configure it as [channels.<name>], or use "default"`);
 }
 
 /** Signature of a message that was not used before. */
@@ -163,7 +163,7 @@ async function checkSigned(
   if (!secret) {
     const { name, secretEnv } = options;
     context.services.log.error("The secret of a channel is not set", { channel: name, secret_env: secretEnv });
-    throw httpError(
+    throw refuse(
       "internal_error",
       `Cannot check the signature: the gateway was started without the variable that [channels.${name}] secret_env names`,
     );
@@ -232,7 +232,7 @@ async function checkDelivered(context: RequestContext, runId: string): Promise<v
   const caller = callerOf(context, "channel");
   if (hasScope(caller.scopes, "runs")) return;
   if (mayReach(caller, await context.services.agent?.runs.startedBy(runId))) return;
-  throw httpError(
+  throw refuse(
     "insufficient_scope",
     'Cannot show the reply: another token delivered the message of this message_id, and yours lacks the scope "runs"',
     { param: "message_id" },
@@ -305,5 +305,5 @@ export function checkWebhookSignature(signed: SignedBody): string {
 
 /** Returns the refusal of a signature. */
 export function refused(reason: string) {
-  return httpError("auth_invalid", `Cannot accept the signature: ${reason}`);
+  return refuse("auth_invalid", `Cannot accept the signature: ${reason}`);
 }

@@ -1,13 +1,12 @@
 import type { Services } from "../../lib/services.ts";
 import type { StoredRuns } from "../../lib/runs/journal/stored_runs.ts";
 import type { RequestContext, RunClaim } from "../route.ts";
-import { type ErrorCode, httpError } from "./http_errors.ts";
 import * as v from "valibot";
 import type { ContentPart, Message } from "../../lib/base/records/message.ts";
 import { CONVERSATION_ID } from "../../lib/runs/conversations/conversation_records.ts";
 import type { FollowOptions, RunHandle, RunReach, RunRequest } from "../../lib/runs/run_request.ts";
 import { CancelError } from "../../lib/base/cancel.ts";
-import { ProviderError } from "../../lib/base/errors.ts";
+import { type ErrorCode, ProviderError, refuse } from "../../lib/base/errors.ts";
 import { type AgentEvent, isTerminal } from "../../lib/base/records/agent_event.ts";
 import { type Caller, hasScope, mayReach } from "../../lib/base/records/caller.ts";
 
@@ -40,7 +39,7 @@ export const REPLY_ERRORS = [
 /** Returns the agent's services. @throws {HttpError} 503 agent_unavailable when the gateway was started without agent configuration */
 export function requireAgent(services: Services): NonNullable<Services["agent"]> {
   if (services.agent !== undefined) return services.agent;
-  throw httpError(
+  throw refuse(
     "agent_unavailable",
     'Cannot reach an agent: the gateway was started with --no-agent or [provider] kind = "none"',
   );
@@ -134,7 +133,7 @@ export async function attachRun(
 }
 
 function forgotten() {
-  return httpError("conflict", "Cannot repeat this request: the run that the first one started is not kept any more");
+  return refuse("conflict", "Cannot repeat this request: the run that the first one started is not kept any more");
 }
 
 function beginsEffect(batch: readonly AgentEvent[], tools: Services["tools"]): boolean {
@@ -248,7 +247,7 @@ export async function openRunEvents(runs: StoredRuns, id: string, options: OpenR
     const starter = await runs.startedBy(id);
     if (starter === undefined) throw unknownRun();
     if (!mayReach(caller, starter)) {
-      throw httpError(
+      throw refuse(
         "insufficient_scope",
         'Cannot follow this run: another token began it, and yours lacks the scope "runs"',
       );
@@ -256,7 +255,7 @@ export async function openRunEvents(runs: StoredRuns, id: string, options: OpenR
   }
   const reach = await runs.reach(id);
   if (reach !== undefined && after.seq > reach.furthest) {
-    throw httpError("invalid_request", `Cannot go on after ${after.seq}: the run's events have not come that far`, {
+    throw refuse("invalid_request", `Cannot go on after ${after.seq}: the run's events have not come that far`, {
       param: after.name,
     });
   }
@@ -268,7 +267,7 @@ export async function openRunEvents(runs: StoredRuns, id: string, options: OpenR
 }
 
 function unknownRun() {
-  return httpError(
+  return refuse(
     "not_found",
     'Cannot follow this run: "postern run list" and GET /v1/runs show those that are recorded',
   );

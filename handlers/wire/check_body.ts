@@ -1,6 +1,5 @@
 import * as v from "valibot";
-import { httpError } from "./http_errors.ts";
-import type { HttpError } from "../../lib/base/errors.ts";
+import { type HttpError, refuse } from "../../lib/base/errors.ts";
 
 /**
  * Checks a parsed JSON value by a schema. Changes the value: removes optional fields that are `null`.
@@ -82,14 +81,14 @@ function isUnionWith({ type, options = [] }: Shape, member: string): boolean {
 function unknownField(path: string, known: readonly string[]) {
   const field = path.slice(0, MAX_PARAM_LENGTH);
   const way = known.length === 0 ? "no field is taken here" : `the fields are ${known.join(", ")}`;
-  return httpError("invalid_request", `Cannot accept "${field}": there is no such field; ${way}`, { param: field });
+  return refuse("invalid_request", `Cannot accept "${field}": there is no such field; ${way}`, { param: field });
 }
 
 /** Returns the refusal of an array in place of an object, which valibot would accept. */
 function notAnObject(path: string) {
   const place = path === "" ? "the request body" : `"${path}"`;
   const param = path === "" ? null : path;
-  return httpError("invalid_request", `Cannot accept ${place}: expected an object, got an array`, { param });
+  return refuse("invalid_request", `Cannot accept ${place}: expected an object, got an array`, { param });
 }
 
 /**
@@ -102,7 +101,7 @@ function invalidRequest(issues: readonly [v.BaseIssue<unknown>, ...v.BaseIssue<u
   const { path, issue } = deepest(issues[0], "");
   const param = path === "" ? null : path.slice(0, MAX_PARAM_LENGTH);
   const place = param === null ? "the request body" : `"${param}"`;
-  return httpError("invalid_request", `Cannot accept ${place}: ${reasonOf(issue)}`, { param });
+  return refuse("invalid_request", `Cannot accept ${place}: ${reasonOf(issue)}`, { param });
 }
 
 const MAX_PARAM_LENGTH = 200;

@@ -1,8 +1,8 @@
 import * as v from "valibot";
+import { refuse } from "../../lib/base/errors.ts";
 import { isRecord } from "../../lib/base/json.ts";
 import { OTHER_PART_TYPE } from "../../lib/base/records/message.ts";
 import { checkBody } from "./check_body.ts";
-import { httpError } from "./http_errors.ts";
 
 /**
  * The body of POST /v1/chat/completions: the contract and the source of its OpenAPI schema.
@@ -278,14 +278,14 @@ function checkAddresses(value: object, place: string): void {
     const at = Array.isArray(value) ? `${place}[${key}]` : `${place}.${key.slice(0, MAX_SHOWN)}`;
     if (typeof member === "object" && member !== null) checkAddresses(member, at);
     else if (typeof member === "string" && ADDRESS_FIELD.test(key) && !IMAGE_URL.test(member)) {
-      throw httpError("invalid_request", `Cannot accept "${at}": expected an http, https or data URL`, { param: at });
+      throw refuse("invalid_request", `Cannot accept "${at}": expected an http, https or data URL`, { param: at });
     }
   }
 }
 
 function unknownPart(param: string, type: string) {
   const shown = JSON.stringify(type.slice(0, MAX_SHOWN));
-  return httpError(
+  return refuse(
     "invalid_request",
     `Cannot accept "${param}" ${shown}: with the agent's tools on, the types are ${
       [...KNOWN_PARTS].join(", ")

@@ -1,63 +1,20 @@
 import { CancelError, type CancelReason } from "../../lib/base/cancel.ts";
-import { type ErrorType, HttpError, ProviderError, type ProviderErrorCode, ToolError } from "../../lib/base/errors.ts";
+import {
+  CodedError,
+  ERROR_CODES,
+  type ErrorCode,
+  HttpError,
+  isErrorCode,
+  ProviderError,
+  type ProviderErrorCode,
+  refuse,
+  ToolError,
+} from "../../lib/base/errors.ts";
 import { withProgramName } from "../../lib/base/program_name.ts";
 import type { Logger } from "../../lib/base/telemetry/log.ts";
 import type { AgentEvent } from "../../lib/base/records/agent_event.ts";
-
-/** Every code of the one error shape with its status and type. Source: docs/design/errors.md "The one shape". */
-export const ERROR_CODES = {
-  invalid_request: [400, "invalid_request_error"],
-  unsupported_parameter: [400, "invalid_request_error"],
-  auth_required: [401, "authentication_error"],
-  auth_invalid: [401, "authentication_error"],
-  pairing_code_required: [401, "authentication_error"],
-  pairing_code_invalid: [403, "permission_error"],
-  insufficient_scope: [403, "permission_error"],
-  origin_forbidden: [403, "permission_error"],
-  host_forbidden: [403, "permission_error"],
-  not_found: [404, "invalid_request_error"],
-  model_not_found: [404, "invalid_request_error"],
-  method_not_allowed: [405, "invalid_request_error"],
-  request_timeout: [408, "invalid_request_error"],
-  idempotency_conflict: [409, "invalid_request_error"],
-  conflict: [409, "invalid_request_error"],
-  needs_review: [409, "invalid_request_error"],
-  payload_too_large: [413, "invalid_request_error"],
-  unsupported_media_type: [415, "invalid_request_error"],
-  expectation_failed: [417, "invalid_request_error"],
-  upgrade_required: [426, "invalid_request_error"],
-  rate_limited: [429, "rate_limit_error"],
-  pairing_locked: [429, "rate_limit_error"],
-  headers_too_large: [431, "invalid_request_error"],
-  internal_error: [500, "api_error"],
-  loop_detected: [500, "api_error"],
-  record_unreadable: [500, "api_error"],
-  run_interrupted: [500, "api_error"],
-  not_implemented: [501, "invalid_request_error"],
-  provider_error: [502, "api_error"],
-  agent_unavailable: [503, "api_error"],
-  shutting_down: [503, "api_error"],
-  storage_unavailable: [503, "api_error"],
-  overloaded: [503, "api_error"],
-  workspace_unavailable: [503, "api_error"],
-  provider_timeout: [504, "api_error"],
-} as const satisfies Record<string, readonly [number, ErrorType]>;
-/** A code of the one error shape. */
-export type ErrorCode = keyof typeof ERROR_CODES;
-
-/** Details of an HttpError beside code and message. */
-export interface RefusalOptions {
-  /** Path of the request field at fault */
-  readonly param?: string | null;
-  readonly headers?: Readonly<Record<string, string>>;
-  readonly cause?: unknown;
-}
-
-/** Returns the error of `code`, with the status and type that belong to it. */
-export function httpError(code: ErrorCode, message: string, options: RefusalOptions = {}): HttpError {
-  const [status, type] = ERROR_CODES[code];
-  return new HttpError(code, message, { status, type, ...options });
-}
+import type { PluginErrorCode } from "../../lib/extensions/plugins/plugin_error.ts";
+import type { SkillErrorCode } from "../../lib/extensions/skills/skill_error.ts";
 
 /** Circumstances that decide what a client is told about an error. */
 export interface ErrorMapping {
@@ -78,9 +35,10 @@ export interface ErrorMapping {
 export function toHttpError(error: unknown, mapping: ErrorMapping): HttpError {
   const mapped = mapError(error, mapping);
   const added: Record<string, string> = {};
-  if (mapped.status === 409 || isInVain(error, mapped) || mapping.hadEffect) added["x-should-retry"] = "false";
+  const retry = retryOf(mapped);
+  if (retry === "never" || isInVain(error) || mapping.hadEffect) added["x-should-retry"] = "false";
   if (mapped.status === 401) added["www-authenticate"] = "Bearer";
-  if (mapped.status === 503) added["retry-after"] = RETRY_AFTER_SECONDS[mapped.code] ?? "5";
+  if (typeof retry === "number") added["retry-after"] = String(retry);
   if (Object.keys(added).length === 0) return mapped;
   const { code, message, status, type, param, cause } = mapped;
   for (const [name, value] of Object.entries(mapped.headers)) added[name.toLowerCase()] = value;
@@ -96,6 +54,38 @@ export function errorBody(error: HttpError, program = "postern") {
     error: { message: withProgramName(error.message, program), type: error.type, code: error.code, param: error.param },
   };
 }
+
+/** Does work, and turns its refusals about plugins and skills into those that clients are told. */
+export async function refusing<T>(work: () => Promise<T>): Promise<T> {
+  try {
+    return await work();
+  } catch (error) {
+    // The classes are known by their names, because their modules are not loaded at the start
+    const isKnown = error instanceof CodedError && (error.name === "PluginError" || error.name === "SkillError");
+    if (!isKnown) throw error;
+    // The two classes have these codes alone
+    throw refuse(TOLD_AS[error.code as PluginErrorCode | SkillErrorCode], error.message, { cause: error });
+  }
+}
+
+const TOLD_AS: Readonly<Record<PluginErrorCode | SkillErrorCode, ErrorCode>> = {
+  manifest_invalid: "invalid_request",
+  tool_name_taken: "invalid_request",
+  package_invalid: "invalid_request",
+  package_too_large: "payload_too_large",
+  hash_mismatch: "invalid_request",
+  signature_invalid: "invalid_request",
+  registry_failed: "provider_error",
+  plugin_not_found: "not_found",
+  plugin_conflict: "conflict",
+  plugin_changed: "conflict",
+  skill_invalid: "invalid_request",
+  skill_too_large: "payload_too_large",
+  skill_not_found: "not_found",
+  skill_conflict: "conflict",
+  skill_changed: "conflict",
+  skill_source_failed: "provider_error",
+};
 
 /** Returns whether an error is a provider's: the gateway has spent its own retries on it. */
 export function isProviderFailure(error: unknown): boolean {
@@ -120,7 +110,7 @@ export function runFailure(event: Pick<ErrorEvent, "code" | "message" | "upstrea
       retryAfterSeconds: upstream.retry_after_secs,
     });
   }
-  if (Object.hasOwn(ERROR_CODES, code)) return httpError(code as ErrorCode, message); // a key of the table
+  if (isErrorCode(code)) return refuse(code, message);
   if (Object.hasOwn(CANCEL_CODES, code)) return new CancelError(code as CancelReason, message); // one of the reasons
   if (code === "provider_rejected") {
     return new ProviderError("provider_rejected", message, { provider: "", status: 400 });
@@ -136,21 +126,24 @@ export function endedInSilence(): Error {
   return new Error("Cannot finish the reply: the run's events ended without a terminal one");
 }
 
-/** Tells whether a repeat would fail in the same way: the same loop, budget, provider or unknown form. */
-function isInVain(error: unknown, mapped: HttpError): boolean {
-  return isProviderFailure(error) || mapped.code === "loop_detected" || mapped.status === 501 ||
-    (error instanceof CancelError && error.reason === "budget");
+/** Returns how the client may repeat the request: as the catalogue says, and by the status for codes that others made up. */
+function retryOf({ code, status }: HttpError): number | "never" | undefined {
+  if (isErrorCode(code) && ERROR_CODES[code].status === status) return ERROR_CODES[code].retry;
+  return status === 503 ? 5 : status === 409 || status === 501 ? "never" : undefined;
 }
 
-const RETRY_AFTER_SECONDS: Record<string, string> = { overloaded: "1", shutting_down: "5", agent_unavailable: "60" };
+/** Tells whether a repeat would fail in the same way, whatever the code: the same provider, or a budget that is used up. */
+function isInVain(error: unknown): boolean {
+  return isProviderFailure(error) || (error instanceof CancelError && error.reason === "budget");
+}
 
 function mapError(error: unknown, mapping: ErrorMapping): HttpError {
   if (error instanceof HttpError) return error;
   if (error instanceof ProviderError) return fromProvider(error);
-  if (error instanceof ToolError) return httpError("invalid_request", error.message, { cause: error });
-  if (error instanceof CancelError) return httpError(CANCEL_CODES[error.reason], error.message, { cause: error });
+  if (error instanceof ToolError) return refuse("invalid_request", error.message, { cause: error });
+  if (error instanceof CancelError) return refuse(CANCEL_CODES[error.reason], error.message, { cause: error });
   mapping.log.error("Request failed", { request_id: mapping.requestId, error });
-  return httpError("internal_error", INTERNAL_SENTENCE, { cause: error });
+  return refuse("internal_error", INTERNAL_SENTENCE, { cause: error });
 }
 
 const INTERNAL_SENTENCE =
@@ -171,7 +164,7 @@ function fromProvider(error: ProviderError): HttpError {
   switch (error.code) {
     case "provider_rejected": {
       const kept = REJECTED[error.status ?? 0];
-      if (kept === undefined) return httpError("provider_error", message, { cause: error });
+      if (kept === undefined) return refuse("provider_error", message, { cause: error });
       return new HttpError(error.upstreamCode ?? kept, message, {
         status: error.status ?? 400,
         type: "invalid_request_error",
@@ -180,14 +173,14 @@ function fromProvider(error: ProviderError): HttpError {
       });
     }
     case "model_not_found":
-      return httpError("model_not_found", message, { param: error.param ?? "model", cause: error });
+      return refuse("model_not_found", message, { param: error.param ?? "model", cause: error });
     case "provider_rate_limited": {
       const headers = { "retry-after": String(retryAfterSeconds ?? 1) };
-      return httpError("rate_limited", message, { headers, cause: error });
+      return refuse("rate_limited", message, { headers, cause: error });
     }
     case "provider_timeout":
     case "provider_error":
-      return httpError(error.code, message, { cause: error });
+      return refuse(error.code, message, { cause: error });
   }
 }
 

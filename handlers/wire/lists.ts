@@ -1,6 +1,6 @@
 import * as v from "valibot";
+import { refuse } from "../../lib/base/errors.ts";
 import type { RequestContext, RouteParameter } from "../route.ts";
-import { httpError } from "./http_errors.ts";
 import { jsonReply } from "./reply.ts";
 
 const DEFAULT_LIMIT = 50;
@@ -48,7 +48,7 @@ export function choiceOf<T extends string>(
   const asked = query.get(name);
   const choice = choices.find((known) => known === asked);
   if (asked === null || choice !== undefined) return choice;
-  throw httpError("invalid_request", `Cannot use this "${name}": it must be one of ${choices.join(", ")}`, {
+  throw refuse("invalid_request", `Cannot use this "${name}": it must be one of ${choices.join(", ")}`, {
     param: name,
   });
 }
@@ -57,7 +57,7 @@ export function choiceOf<T extends string>(
 export function wholeNumber(name: string, text: string, max: number): number {
   const number = /^\d{1,16}$/.test(text) ? Number(text) : 0;
   if (number >= 1 && number <= max) return number;
-  throw httpError("invalid_request", `Cannot use this "${name}": it must be a whole number of 1-${max}`, {
+  throw refuse("invalid_request", `Cannot use this "${name}": it must be a whole number of 1-${max}`, {
     param: name,
   });
 }
@@ -65,7 +65,7 @@ export function wholeNumber(name: string, text: string, max: number): number {
 /** Reads a position in a numbered sequence, 0 for its start. @throws {HttpError} 400 invalid_request naming the parameter */
 export function positionOf(name: string, text: string): number {
   if (/^\d{1,15}$/.test(text)) return Number(text);
-  throw httpError("invalid_request", `Cannot use this "${name}": it must be a whole number, 0 for the start`, {
+  throw refuse("invalid_request", `Cannot use this "${name}": it must be a whole number, 0 for the start`, {
     param: name,
   });
 }

@@ -1,11 +1,11 @@
 import * as v from "valibot";
+import { refuse } from "../../lib/base/errors.ts";
 import { hasScope } from "../../lib/base/records/caller.ts";
 import { matchesPatterns } from "../../lib/tools/runtime/registry.ts";
 import { isStorageAway } from "../../lib/storage/read_records.ts";
 import type { RequestContext } from "../route.ts";
 import { callerOf } from "../door.ts";
 import { askByReply } from "./ask_by_reply.ts";
-import { httpError } from "./http_errors.ts";
 import { errorReply, jsonReply } from "./reply.ts";
 
 /** Fields of a body that calls a tool. */
@@ -48,7 +48,7 @@ export async function makeCall(
   const { services } = context;
   const allowed = context.identity?.tools;
   if (allowed !== undefined && !matchesPatterns(name, allowed)) {
-    throw httpError("insufficient_scope", `Cannot call "${name}": the tools of this token do not name it`);
+    throw refuse("insufficient_scope", `Cannot call "${name}": the tools of this token do not name it`);
   }
   // A repeat must find the call, so it outlives its client (docs/design/http.md "Idempotency")
   const signal = context.claim === undefined ? context.signal : new AbortController().signal;

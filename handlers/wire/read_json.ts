@@ -1,8 +1,8 @@
 import type { GenericSchema, InferOutput } from "valibot";
 import * as v from "valibot";
+import { refuse } from "../../lib/base/errors.ts";
 import type { RequestContext, Route } from "../route.ts";
 import { checkBody } from "./check_body.ts";
-import { httpError } from "./http_errors.ts";
 
 /** Deepest nesting of arrays and objects that is accepted. Source: docs/design/http.md "Bodies" */
 const MAX_JSON_DEPTH = 64;
@@ -111,7 +111,7 @@ function checkMediaType(type: string | null): void {
   const match = JSON_TYPE.exec(type);
   const charset = match?.[1] === undefined ? undefined : CHARSET.exec(match[1])?.[1];
   if (match !== null && (charset === undefined || /^utf-?8$/i.test(charset))) return;
-  throw httpError("unsupported_media_type", "Cannot read the request body: send it as application/json in UTF-8");
+  throw refuse("unsupported_media_type", "Cannot read the request body: send it as application/json in UTF-8");
 }
 
 const decoder = new TextDecoder("utf-8", { fatal: true });
@@ -125,7 +125,7 @@ function decode(bytes: Uint8Array): string {
 }
 
 function invalid(reason: string) {
-  return httpError("invalid_request", `Cannot read the request body as JSON: ${reason}`);
+  return refuse("invalid_request", `Cannot read the request body as JSON: ${reason}`);
 }
 
 const QUOTE = 0x22;

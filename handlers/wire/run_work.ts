@@ -1,12 +1,12 @@
 import * as v from "valibot";
 import type { Clock } from "../../lib/base/clock.ts";
+import { refuse } from "../../lib/base/errors.ts";
 import type { Message } from "../../lib/base/records/message.ts";
 import { isEnded, type Run } from "../../lib/base/records/run.ts";
 import type { StoredRuns } from "../../lib/runs/journal/stored_runs.ts";
 import type { RunRequest, RunSupervisor } from "../../lib/runs/run_request.ts";
 import { conversationIdSchema, spokenSchema } from "./agent_runs.ts";
 import { completionSchema } from "./completion_body.ts";
-import { httpError } from "./http_errors.ts";
 import { toCompletionInput } from "./to_completion_input.ts";
 
 /** Body that starts a run. */
@@ -69,7 +69,7 @@ export async function cancelRun(runs: RunSupervisor, id: string, clock: Clock): 
 export async function findRun(runs: StoredRuns, id: string): Promise<Run> {
   const run = await runs.get(id);
   if (run !== undefined) return run;
-  throw httpError(
+  throw refuse(
     "not_found",
     'Cannot find this run: "postern run list" and GET /v1/runs show those that are recorded',
   );
@@ -81,20 +81,20 @@ function notToCancel(run: Run) {
     : run.status === "needs_review"
     ? `it waits for a person; close it with "postern run resolve ${run.id} close" or POST /v1/runs/${run.id}/resolve`
     : "it is being stopped already";
-  return httpError("conflict", `Cannot cancel this run: ${reason}`);
+  return refuse("conflict", `Cannot cancel this run: ${reason}`);
 }
 
 type Said = Pick<StartInput, "message" | "messages">;
 
 function messagesOf({ message, messages }: Said): readonly Message[] {
   if (message !== undefined && messages !== undefined) {
-    throw httpError("invalid_request", 'Cannot take both "message" and "messages": send one of them', {
+    throw refuse("invalid_request", 'Cannot take both "message" and "messages": send one of them', {
       param: "messages",
     });
   }
   if (messages !== undefined) return toCompletionInput({ messages }).messages;
   if (message !== undefined) return [{ role: "user", content: message }];
-  throw httpError("invalid_request", 'Cannot start a run without a message: send "message" or "messages"', {
+  throw refuse("invalid_request", 'Cannot start a run without a message: send "message" or "messages"', {
     param: "message",
   });
 }

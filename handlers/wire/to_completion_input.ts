@@ -1,3 +1,4 @@
+import { refuse } from "../../lib/base/errors.ts";
 import {
   type Content,
   type ContentPart,
@@ -8,7 +9,6 @@ import {
 } from "../../lib/base/records/message.ts";
 import type { ModelParameters, ToolChoice, ToolDeclaration } from "../../lib/providers/provider.ts";
 import { checkParts, type CompletionBody, type CompletionMessage, type CompletionTool } from "./completion_body.ts";
-import { httpError } from "./http_errors.ts";
 import type { Fields } from "../../lib/base/join_fields.ts";
 
 /** A completions body, translated for the start of a run. */
@@ -169,11 +169,11 @@ function toToolChoice(choice: CompletionBody["tool_choice"]): ToolChoice | undef
 }
 
 function invalid(param: string, message: string) {
-  return httpError("invalid_request", message, { param });
+  return refuse("invalid_request", message, { param });
 }
 
 function unsupported(param: string, message: string) {
-  return httpError("unsupported_parameter", message, { param });
+  return refuse("unsupported_parameter", message, { param });
 }
 
 /** Translates one message of a checked body. */

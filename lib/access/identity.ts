@@ -1,4 +1,4 @@
-import { HttpError } from "../base/errors.ts";
+import { type HttpError, refuse } from "../base/errors.ts";
 import type { Actor, Scope } from "../base/records/caller.ts";
 import type { Write } from "../storage/store.ts";
 
@@ -92,18 +92,10 @@ export interface TokenPatience {
 /** Time without an answer after which the database of a cluster counts as away. Until then requests wait for a slow one. Milliseconds */
 export const SILENCE_MS = 5_000;
 
-const RETRY_AFTER = "5";
-
 /** Returns the error for a caller who asks for what needs certainty about the tokens while the database of the cluster is away. */
 export function unconfirmed(): HttpError {
-  return storageAway("Cannot tell which tokens count: the database of the cluster does not answer; try again");
-}
-
-/** Returns the error 503 `storage_unavailable`, with the time to wait. */
-export function storageAway(message: string): HttpError {
-  return new HttpError("storage_unavailable", message, {
-    status: 503,
-    type: "api_error",
-    headers: { "retry-after": RETRY_AFTER },
-  });
+  return refuse(
+    "storage_unavailable",
+    "Cannot tell which tokens count: the database of the cluster does not answer; try again",
+  );
 }

@@ -1,12 +1,12 @@
 import * as v from "valibot";
 import type { Clock } from "../base/clock.ts";
-import { HttpError } from "../base/errors.ts";
+import { type HttpError, refuse } from "../base/errors.ts";
 import type { Random } from "../base/random.ts";
 import type { Actor } from "../base/records/caller.ts";
 import { storedObject, unknownFieldsOf } from "../base/records/stored_object.ts";
-import { readable } from "../storage/read_records.ts";
-import type { Store, Stored, Write } from "../storage/store.ts";
-import { type IssuedToken, type RecordAccess, storageAway, type TokenTerms } from "./identity.ts";
+import { Collection } from "../storage/read_records.ts";
+import type { Store, Stored } from "../storage/store.ts";
+import type { IssuedToken, RecordAccess, TokenTerms } from "./identity.ts";
 import { secretHash } from "./stored_token.ts";
 import type { Tokens } from "./tokens.ts";
 
@@ -57,26 +57,20 @@ const MAX_MISSES = 5;
 const LOCK_MS = 300_000;
 
 /** The code's record is found by its hash, so taking it checks it; times are milliseconds since the epoch. */
-export const PAIRING_CODES = "pairing_codes";
+export const PAIRING_CODES = new Collection(
+  "pairing_codes",
+  v.object({ v: v.literal(1), expires_at: v.number() }),
+  { replaced: "never changed" },
+);
 /** Collection of the one record that counts wrong codes and locks pairing. */
-export const PAIRING_GUARD = "pairing_guard";
+export const PAIRING_GUARD = new Collection(
+  "pairing_guard",
+  storedObject({ v: v.literal(1), misses: v.number(), locked_until: v.number() }),
+);
 const GUARD_KEY = "guard";
-const GUARD = { collection: PAIRING_GUARD, key: GUARD_KEY } as const;
-const FORGET_MISSES: Write = { op: "delete", ...GUARD };
+const FORGET_MISSES = PAIRING_GUARD.remove(GUARD_KEY);
 /** Tries of a guess while clients guess at other gateways of the cluster too. */
 const MAX_TRIES = 20;
-const codeSchema = v.object({ v: v.literal(1), expires_at: v.number() });
-const guardSchema = storedObject({ v: v.literal(1), misses: v.number(), locked_until: v.number() });
-
-/** @throws {v.ValiError} for a body that no version wrote */
-export function parsePairingCode(body: unknown): v.InferOutput<typeof codeSchema> {
-  return v.parse(codeSchema, body);
-}
-
-/** @throws {v.ValiError} for a body that no version wrote */
-export function parsePairingGuard(body: unknown): v.InferOutput<typeof guardSchema> {
-  return v.parse(guardSchema, body);
-}
 
 /** Creates pairing over a store (docs/design/access.md "Pairing"). Misses and the lock survive a restart; a new code clears them. */
 export function createPairing(options: CreatePairingOptions): Pairing {
@@ -106,7 +100,7 @@ class StoredPairing implements Pairing {
 
   async isPending(): Promise<boolean> {
     const { store, clock } = this.#options;
-    const found = readable(store, PAIRING_CODES, await store.scan(PAIRING_CODES, { limit: 1_000 }), parsePairingCode);
+    const found = PAIRING_CODES.readable(store, await store.scan(PAIRING_CODES.name, { limit: 1_000 }));
     return found.some(({ value }) => value.expires_at > clock.now());
   }
 
@@ -129,13 +123,13 @@ class StoredPairing implements Pairing {
     const characters = by === null ? CODE_CHARACTERS : LONG_CODE_CHARACTERS;
     for (const byte of random.bytes(characters)) code += ALPHABET.charAt(byte & 31);
     const ttlSeconds = this.#options.ttlSeconds();
-    const body: v.InferOutput<typeof codeSchema> = { v: 1, expires_at: clock.now() + ttlSeconds * 1000 };
+    const body = { v: 1, expires_at: clock.now() + ttlSeconds * 1000 } as const;
     await tokens.changeBy(by, async (also) => {
-      const earlier = await store.scan(PAIRING_CODES, { limit: 1_000 });
+      const earlier = await store.scan(PAIRING_CODES.name, { limit: 1_000 });
       return await this.#record({ kind: "code_made", by }, [
-        ...earlier.map(({ key }) => ({ op: "delete", collection: PAIRING_CODES, key }) as const),
+        ...earlier.map(({ key }) => PAIRING_CODES.remove(key)),
         FORGET_MISSES,
-        { op: "put", collection: PAIRING_CODES, key: secretHash(code), body },
+        PAIRING_CODES.put(secretHash(code), body),
         ...also,
       ]);
     });
@@ -155,7 +149,7 @@ class StoredPairing implements Pairing {
       issued = await tokens.issue({ scopes: ["admin"], label, ...terms, paired: { address } });
     } catch (error) {
       // The code did not serve: it stays good for another try
-      await store.insertOnce(PAIRING_CODES, hash, taken.body);
+      await store.insertOnce(PAIRING_CODES.name, hash, taken.body);
       throw error;
     }
     if (misses > 0) await store.batch([FORGET_MISSES]);
@@ -172,7 +166,7 @@ class StoredPairing implements Pairing {
     const code = normalize(presented);
     const hash = secretHash(code);
     if (code.length === LONG_CODE_CHARACTERS) {
-      const taken = await store.takeOnce(PAIRING_CODES, hash);
+      const taken = await store.takeOnce(PAIRING_CODES.name, hash);
       if (taken === undefined || this.#expiryOf(taken) <= clock.now()) throw invalidCode();
       return { misses: 0, hash, taken };
     }
@@ -183,19 +177,19 @@ class StoredPairing implements Pairing {
       if (taken !== undefined && this.#expiryOf(taken) > clock.now()) return { misses: guard.misses, hash, taken };
       if (await this.#countMiss(guard, address)) throw invalidCode();
     }
-    throw storageAway("Cannot pair: too many clients try to pair at the same time; try again");
+    throw refuse("storage_unavailable", "Cannot pair: too many clients try to pair at the same time; try again");
   }
 
   /** @returns `changed` when another gateway has counted a guess or taken the code meanwhile */
   async #take(hash: string, guard: PairingGuard): Promise<Stored | undefined | "changed"> {
     const { store, tokens } = this.#options;
-    if (!tokens.isShared) return await store.takeOnce(PAIRING_CODES, hash);
-    const found = await store.get(PAIRING_CODES, hash);
+    if (!tokens.isShared) return await store.takeOnce(PAIRING_CODES.name, hash);
+    const found = await store.get(PAIRING_CODES.name, hash);
     if (found === undefined) return undefined;
     const isTaken = await store.batch([
-      { op: "check", collection: PAIRING_GUARD, key: GUARD_KEY, version: guard.version },
-      { op: "check", collection: PAIRING_CODES, key: hash, version: found.version },
-      { op: "delete", collection: PAIRING_CODES, key: hash },
+      PAIRING_GUARD.check(GUARD_KEY, guard.version),
+      PAIRING_CODES.check(hash, found.version),
+      PAIRING_CODES.remove(hash),
     ]);
     return isTaken ? found : "changed";
   }
@@ -203,9 +197,9 @@ class StoredPairing implements Pairing {
   /** Returns how many wrong codes came since the last right one. @throws {HttpError} 429 pairing_locked */
   async #refuseWhileLocked(): Promise<PairingGuard> {
     const { store, clock } = this.#options;
-    const stored = await store.get(PAIRING_GUARD, GUARD_KEY);
+    const stored = await store.get(PAIRING_GUARD.name, GUARD_KEY);
     if (stored === undefined) return { misses: 0, version: 0 };
-    const [found] = readable(store, PAIRING_GUARD, [stored], parsePairingGuard);
+    const found = PAIRING_GUARD.parsed(store, stored);
     // How many wrong codes came is unknown, so no code counts before a new one is made
     if (found === undefined) throw locked(LOCK_MS);
     const { misses, locked_until: lockedUntil } = found.value;
@@ -217,7 +211,7 @@ class StoredPairing implements Pairing {
 
   /** Returns when a code expires, in milliseconds since the epoch: 0 for a code whose record cannot be read. */
   #expiryOf(taken: Stored): number {
-    return readable(this.#options.store, PAIRING_CODES, [taken], parsePairingCode)[0]?.value.expires_at ?? 0;
+    return PAIRING_CODES.parsed(this.#options.store, taken)?.value.expires_at ?? 0;
   }
 
   /** Writes one more wrong code, and the lock after too many of them. @returns false when another gateway has counted one meanwhile */
@@ -225,13 +219,10 @@ class StoredPairing implements Pairing {
     const { store, clock, tokens } = this.#options;
     const misses = earlier.misses + 1;
     const lockedUntil = misses >= MAX_MISSES ? clock.now() + LOCK_MS : 0;
-    const body: v.InferOutput<typeof guardSchema> = {
-      ...unknownFieldsOf(earlier),
-      v: 1,
-      misses,
-      locked_until: lockedUntil,
-    };
-    const writes = [tokens.isShared ? putOver(earlier, body) : { op: "put" as const, ...GUARD, body }];
+    const body = { ...unknownFieldsOf(earlier), v: 1, misses, locked_until: lockedUntil } as const;
+    const writes = [
+      tokens.isShared ? PAIRING_GUARD.putOver(GUARD_KEY, earlier.version, body) : PAIRING_GUARD.put(GUARD_KEY, body),
+    ];
     return await (lockedUntil === 0 ? store.batch(writes) : this.#record({ kind: "locked", address }, writes));
   }
 }
@@ -247,31 +238,22 @@ function normalize(presented: string): string {
   return presented.length > MAX_PRESENTED_CHARACTERS ? "" : presented.toUpperCase().replace(/[\s-]/g, "");
 }
 
-function putOver({ version }: PairingGuard, body: unknown): Write {
-  return version === 0 ? { op: "insert", ...GUARD, body } : { op: "putIf", ...GUARD, body, version };
-}
-
 function codeRequired(): HttpError {
-  return new HttpError("pairing_code_required", "Cannot pair: send the pairing code in the header X-Pairing-Code", {
-    status: 401,
-    type: "authentication_error",
-    headers: { "www-authenticate": "Bearer" },
-  });
+  return refuse("pairing_code_required", "Cannot pair: send the pairing code in the header X-Pairing-Code");
 }
 
 function invalidCode(): HttpError {
-  return new HttpError(
+  return refuse(
     "pairing_code_invalid",
     'Cannot pair: the code is wrong, used or expired; "postern pair" prints a new one',
-    { status: 403, type: "permission_error" },
   );
 }
 
 function locked(waitMs: number): HttpError {
   const seconds = Math.ceil(waitMs / 1000);
-  return new HttpError(
+  return refuse(
     "pairing_locked",
     `Cannot pair: too many wrong codes; try again in ${seconds} s, or run "postern pair" for a new code`,
-    { status: 429, type: "rate_limit_error", headers: { "retry-after": String(seconds) } },
+    { headers: { "retry-after": String(seconds) } },
   );
 }

@@ -1,7 +1,5 @@
 import * as v from "valibot";
-
-/** Collection of the requests that each gateway of a cluster has let in, by gateway. */
-export const RATE_WINDOWS = "rate_windows";
+import { Collection } from "../storage/read_records.ts";
 
 const countSchema = v.pipe(v.number(), v.safeInteger(), v.minValue(0));
 /** Keys of one window in a record: more than any version of Postern writes. */
@@ -24,7 +22,5 @@ const recordSchema = v.object({
 /** Requests that one gateway has let in. */
 export type RateWindowsBody = v.InferOutput<typeof recordSchema>;
 
-/** Parses the windows of a gateway. @throws {v.ValiError} for a body that no version wrote */
-export function parseRateWindows(body: unknown): RateWindowsBody {
-  return v.parse(recordSchema, body);
-}
+/** Collection of the requests that each gateway of a cluster has let in, by gateway. */
+export const RATE_WINDOWS = new Collection("rate_windows", recordSchema, { replaced: "written by its gateway alone" });

@@ -2,8 +2,8 @@ import { Buffer } from "node:buffer";
 import * as v from "valibot";
 import type { Clock } from "../base/clock.ts";
 import type { Random } from "../base/random.ts";
-import { readable } from "../storage/read_records.ts";
-import type { Store, Write } from "../storage/store.ts";
+import { Collection } from "../storage/read_records.ts";
+import type { Store } from "../storage/store.ts";
 import { type Identity, unconfirmed } from "./identity.ts";
 import { secretHash } from "./stored_token.ts";
 import type { Tokens } from "./tokens.ts";
@@ -20,8 +20,6 @@ export interface SharedTicketsOptions {
   readonly gateway: string;
 }
 
-/** Collection of the tickets of a cluster, by the hash of their text. */
-export const WS_TICKETS = "ws_tickets";
 const TICKET_TEXT = /^tkt_[\w-]{43}$/;
 /** Oldest tickets that are looked at, with each new one, for those that nobody came with in time. */
 const SWEPT = 20;
@@ -35,11 +33,8 @@ const ticketSchema = v.object({
   /** Milliseconds since the epoch, by the database's clock */
   expires_at: v.number(),
 });
-
-/** Parses the record of a ticket. @throws {v.ValiError} for a body that no version wrote */
-export function parseTicket(body: unknown): v.InferOutput<typeof ticketSchema> {
-  return v.parse(ticketSchema, body);
-}
+/** Collection of the tickets of a cluster, by the hash of their text. */
+export const WS_TICKETS = new Collection("ws_tickets", ticketSchema, { replaced: "never changed" });
 
 /**
  * Creates the tickets of a gateway in a cluster: each is a record, so that a ticket that was given at one gateway works once at any. A gateway
@@ -66,10 +61,9 @@ class SharedTickets implements Tickets {
     const hash = secretHash(ticket);
     const now = clock.now();
     const expiresAt = now + TICKET_SECONDS * 1_000;
-    const body: v.InferOutput<typeof ticketSchema> = { v: 1, token_id: tokenId, gateway, expires_at: expiresAt };
     const over = [...this.#dropOld(now), ...await this.#leftOver(now)];
-    const deletes = over.map((key): Write => ({ op: "delete", collection: WS_TICKETS, key }));
-    await store.batch([...deletes, { op: "insert", collection: WS_TICKETS, key: hash, body }]);
+    const insert = WS_TICKETS.insert(hash, { v: 1, token_id: tokenId, gateway, expires_at: expiresAt });
+    await store.batch([...over.map((key) => WS_TICKETS.remove(key)), insert]);
     this.#given.push({ hash, expiresAt });
     return { ticket, expiresInSeconds: TICKET_SECONDS };
   }
@@ -82,8 +76,7 @@ class SharedTickets implements Tickets {
     const { store, clock, tokens, gateway } = this.#options;
     if (!TICKET_TEXT.test(ticket)) return undefined;
     if (!tokens.standing().isConfirmed) throw unconfirmed();
-    const taken = await store.takeOnce(WS_TICKETS, secretHash(ticket));
-    const [found] = readable(store, WS_TICKETS, taken === undefined ? [] : [taken], parseTicket);
+    const found = WS_TICKETS.parsed(store, await store.takeOnce(WS_TICKETS.name, secretHash(ticket)));
     if (found === undefined || found.value.expires_at <= clock.now()) return undefined;
     const { token_id: tokenId } = found.value;
     if (tokens.isFixed(tokenId) && tokenId !== "env" && found.value.gateway !== gateway) return undefined;
@@ -102,8 +95,7 @@ class SharedTickets implements Tickets {
 
   async #leftOver(now: number): Promise<readonly string[]> {
     const { store } = this.#options;
-    const oldest = await store.scan(WS_TICKETS, { order: "created", limit: SWEPT });
-    return readable(store, WS_TICKETS, oldest, parseTicket)
-      .filter(({ value }) => value.expires_at <= now).map(({ key }) => key);
+    const oldest = await store.scan(WS_TICKETS.name, { order: "created", limit: SWEPT });
+    return WS_TICKETS.readable(store, oldest).filter(({ value }) => value.expires_at <= now).map(({ key }) => key);
   }
 }

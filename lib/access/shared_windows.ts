@@ -1,8 +1,7 @@
 import type { Clock, Timer } from "../base/clock.ts";
 import type { Logger } from "../base/telemetry/log.ts";
-import { readable } from "../storage/read_records.ts";
 import type { Store } from "../storage/store.ts";
-import { parseRateWindows, RATE_WINDOWS, type RateWindowsBody } from "./rate_records.ts";
+import { RATE_WINDOWS, type RateWindowsBody } from "./rate_records.ts";
 import {
   createRecentKeys,
   type RecentKeys,
@@ -256,7 +255,7 @@ export class SharedWindows {
     this.#soon?.clear();
     await this.#working;
     const { store, gateway } = this.#options;
-    if (this.#isWritten) await store.takeOnce(RATE_WINDOWS, gateway).catch(() => {});
+    if (this.#isWritten) await store.takeOnce(RATE_WINDOWS.name, gateway).catch(() => {});
   }
 
   #use(isSoon: boolean): void {
@@ -308,11 +307,7 @@ export class SharedWindows {
     if (!isEmpty || this.#isWritten) {
       const windows = Object.fromEntries(found.filter((each) => !each.isEmpty).map(({ kind, body }) => [kind, body]));
       const body: RateWindowsBody = { v: 1, at: clock.now(), windows };
-      await store.batch([
-        isEmpty
-          ? { op: "delete", collection: RATE_WINDOWS, key: gateway }
-          : { op: "put", collection: RATE_WINDOWS, key: gateway, body },
-      ]);
+      await store.batch([isEmpty ? RATE_WINDOWS.remove(gateway) : RATE_WINDOWS.put(gateway, body)]);
       this.#isWritten = !isEmpty;
     }
     for (const { told } of found) told();
@@ -320,16 +315,14 @@ export class SharedWindows {
 
   async #hear(): Promise<void> {
     const { store, clock, gateway } = this.#options;
-    const page = await store.scan(RATE_WINDOWS, { limit: MAX_GATEWAYS });
-    const others = readable(store, RATE_WINDOWS, page, parseRateWindows).filter(({ key }) => key !== gateway);
+    const page = await store.scan(RATE_WINDOWS.name, { limit: MAX_GATEWAYS });
+    const others = RATE_WINDOWS.readable(store, page).filter(({ key }) => key !== gateway);
     for (const [kind, window] of this.#windows) {
       window.hear(others.flatMap(({ value }) => value.windows[kind] ?? []));
     }
     const longest = Math.max(...[...this.#windows.values()].map(({ windowMs }) => windowMs));
     const gone = others.filter(({ value }) => Math.abs(clock.now() - value.at) > 2 * longest);
     // A gateway that died left its counts, which count for nothing by now
-    if (gone.length > 0) {
-      await store.batch(gone.map(({ key }) => ({ op: "delete", collection: RATE_WINDOWS, key })));
-    }
+    if (gone.length > 0) await store.batch(gone.map(({ key }) => RATE_WINDOWS.remove(key)));
   }
 }

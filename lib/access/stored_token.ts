@@ -1,8 +1,9 @@
 import { hash } from "node:crypto";
 import * as v from "valibot";
 import { storedObject } from "../base/records/stored_object.ts";
-import { HttpError } from "../base/errors.ts";
+import { type HttpError, refuse } from "../base/errors.ts";
 import { type Scope, SCOPES } from "../base/records/caller.ts";
+import { Collection } from "../storage/read_records.ts";
 import type { Identity, NewToken, TokenRecord } from "./identity.ts";
 
 /** Bounds of tokens. */
@@ -35,13 +36,8 @@ const bodySchema = storedObject({
 /** A token as it is persisted. Times are ISO 8601. */
 export type TokenBody = v.InferOutput<typeof bodySchema>;
 
-/**
- * Returns a persisted body as the newest form of a token: the one place where older versions are upcast.
- * @throws {v.ValiError} for a body that no version wrote
- */
-export function parseTokenBody(body: unknown): TokenBody {
-  return v.parse(bodySchema, body);
-}
+/** Collection of the tokens, by id. */
+export const TOKENS = new Collection("tokens", bodySchema);
 
 const LAST_USED_EVERY_MS = 60_000;
 /** Times that a use is written within an idle time, so that a crash forgets little of it */
@@ -183,9 +179,5 @@ function checkSeconds(field: string, seconds: number | undefined): void {
 }
 
 function invalid(param: string, reason: string): HttpError {
-  return new HttpError("invalid_request", `Cannot create a token with this "${param}": ${reason}`, {
-    status: 400,
-    type: "invalid_request_error",
-    param,
-  });
+  return refuse("invalid_request", `Cannot create a token with this "${param}": ${reason}`, { param });
 }

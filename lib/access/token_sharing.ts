@@ -1,13 +1,13 @@
 import * as v from "valibot";
 import { type Clock, type Timer, withTimeout } from "../base/clock.ts";
 import { unlessAborted } from "../base/cancel.ts";
-import { HttpError } from "../base/errors.ts";
+import { type HttpError, refuse } from "../base/errors.ts";
 import type { Random } from "../base/random.ts";
 import { nextTick } from "../base/tick.ts";
 import type { Logger } from "../base/telemetry/log.ts";
-import { readable } from "../storage/read_records.ts";
+import { Collection } from "../storage/read_records.ts";
 import type { Store, Write } from "../storage/store.ts";
-import { SILENCE_MS, storageAway, type TokenPatience, type TokenStanding, unconfirmed } from "./identity.ts";
+import { SILENCE_MS, type TokenPatience, type TokenStanding, unconfirmed } from "./identity.ts";
 
 /** Ways of a gateway to the others of its cluster, as far as tokens need them. */
 export interface AccessCluster {
@@ -31,11 +31,6 @@ export interface TokenSharingOptions {
   readonly read: () => Promise<() => void>;
 }
 
-/**
- * Collection of two records. The version of `all` counts the changes of all tokens, and its body names the newest of them: a failover may lose
- * the commit of a version, which another change then makes again. `purge` says that all tokens are being revoked.
- */
-export const TOKEN_CHANGES = "token_changes";
 const ALL = "all";
 const PURGE = "purge";
 
@@ -46,11 +41,13 @@ const changeSchema = v.object({
   /** Id of the newest change. Absent in `purge`, and in what older versions wrote */
   change: v.optional(v.string()),
 });
-
-/** Parses a record of `token_changes`. @throws {v.ValiError} for a body that no version wrote */
-export function parseTokenChange(body: unknown): v.InferOutput<typeof changeSchema> {
-  return v.parse(changeSchema, body);
-}
+/**
+ * Collection of two records. The version of `all` counts the changes of all tokens, and its body names the newest of them: a failover may lose
+ * the commit of a version, which another change then makes again. `purge` says that all tokens are being revoked.
+ */
+export const TOKEN_CHANGES = new Collection("token_changes", changeSchema, {
+  replaced: "says what its newest change was",
+});
 
 /** The records of `token_changes` as a look found them. */
 interface FoundChanges {
@@ -179,7 +176,7 @@ export class TokenSharing {
 
   /** Returns the write that goes with a change that nothing may hold up, as a revocation. Call `tell` after it. */
   changed(): Write {
-    return { op: "put", collection: TOKEN_CHANGES, key: ALL, body: { v: 1, change: this.#newChange() } };
+    return TOKEN_CHANGES.put(ALL, { v: 1, change: this.#newChange() });
   }
 
   /** Tells all gateways that tokens have changed. */
@@ -205,7 +202,7 @@ export class TokenSharing {
       }
       await this.requireNew();
     }
-    throw storageAway("Cannot change tokens: other gateways change them all the time; try again");
+    throw refuse("storage_unavailable", "Cannot change tokens: other gateways change them all the time; try again");
   }
 
   /**
@@ -213,9 +210,9 @@ export class TokenSharing {
    * @param write deletes the tokens together with the writes that it is given
    */
   async purge(write: (also: readonly Write[]) => Promise<unknown>): Promise<void> {
-    const place = { op: "put", collection: TOKEN_CHANGES, key: PURGE } as const;
-    await this.#options.store.batch([{ ...place, body: { v: 1, until: this.#options.clock.now() + PURGE_MS } }]);
-    await write([{ ...place, body: { v: 1, until: 0 } }, this.changed()]);
+    const { store, clock } = this.#options;
+    await store.batch([TOKEN_CHANGES.put(PURGE, { v: 1, until: clock.now() + PURGE_MS })]);
+    await write([TOKEN_CHANGES.put(PURGE, { v: 1, until: 0 }), this.changed()]);
     this.tell();
   }
 
@@ -318,8 +315,8 @@ export class TokenSharing {
 }
 
 async function findChanges(store: Store): Promise<FoundChanges> {
-  const stored = await store.scan(TOKEN_CHANGES, { limit: 2 });
-  const found = readable(store, TOKEN_CHANGES, stored, parseTokenChange);
+  const stored = await store.scan(TOKEN_CHANGES.name, { limit: 2 });
+  const found = TOKEN_CHANGES.readable(store, stored);
   const of = (key: string) => found.find((record) => record.key === key);
   const versionOf = (key: string) => stored.find((record) => record.key === key)?.version ?? 0;
   return {
@@ -332,17 +329,10 @@ async function findChanges(store: Store): Promise<FoundChanges> {
 
 /** Returns the writes that let a change hold only while nothing else has changed. */
 function writesOver({ all, purge }: FoundChanges, change: string): readonly Write[] {
-  const place = { collection: TOKEN_CHANGES, key: ALL, body: { v: 1, change } };
-  return [
-    all === 0 ? { op: "insert", ...place } : { op: "putIf", ...place, version: all },
-    { op: "check", collection: TOKEN_CHANGES, key: PURGE, version: purge },
-  ];
+  return [TOKEN_CHANGES.putOver(ALL, all, { v: 1, change }), TOKEN_CHANGES.check(PURGE, purge)];
 }
 
 const CONFIRMED: TokenStanding = { isConfirmed: true };
 function purging(): HttpError {
-  return new HttpError("conflict", "Cannot change who may call: all tokens are being revoked in this moment", {
-    status: 409,
-    type: "invalid_request_error",
-  });
+  return refuse("conflict", "Cannot change who may call: all tokens are being revoked in this moment");
 }

@@ -1,10 +1,10 @@
 import { Buffer } from "node:buffer";
 import type { Clock } from "../base/clock.ts";
-import { ConfigError, HttpError } from "../base/errors.ts";
+import { ConfigError, type HttpError, refuse } from "../base/errors.ts";
 import type { Random } from "../base/random.ts";
 import { type Actor, isTokenScope, type Scope, SCOPES } from "../base/records/caller.ts";
 import { type Logger, SILENT } from "../base/telemetry/log.ts";
-import { readable, type ReadRecord, scanAll } from "../storage/read_records.ts";
+import { type ReadRecord, scanAll } from "../storage/read_records.ts";
 import type { Store, Write } from "../storage/store.ts";
 import {
   CONTROL,
@@ -17,7 +17,7 @@ import {
   type TokenRecord,
   type TokenStanding,
 } from "./identity.ts";
-import { checkNewToken, KeptToken, parseTokenBody, secretHash, TOKEN_LIMITS, type TokenBody } from "./stored_token.ts";
+import { checkNewToken, KeptToken, secretHash, TOKEN_LIMITS, type TokenBody, TOKENS } from "./stored_token.ts";
 import type { AccessCluster, TokenSharing } from "./token_sharing.ts";
 
 /** Store, clock and fixed tokens that the tokens of a gateway work with. */
@@ -38,8 +38,6 @@ export interface TokensOptions {
   readonly cluster?: AccessCluster | undefined;
 }
 
-/** By token id. */
-export const TOKENS = "tokens";
 const MAX_PRESENTED_CHARACTERS = 512;
 
 /** A token as `verify` needs it, found by the hash of its text. */
@@ -256,7 +254,7 @@ export class Tokens {
     if (this.#sharing !== undefined) return await this.#purge(this.#sharing, by);
     await this.#forget(all, by);
     // Tokens whose records could not be read go too
-    for (const id of this.#damaged.splice(0)) await this.#options.store.takeOnce(TOKENS, id);
+    for (const id of this.#damaged.splice(0)) await this.#options.store.takeOnce(TOKENS.name, id);
     return all.length;
   }
 
@@ -293,8 +291,8 @@ export class Tokens {
     const changesBefore = this.#changes;
     const found = new Map<string, ReadRecord<TokenBody>>();
     const damaged: string[] = [];
-    for await (const stored of scanAll(store, TOKENS, options)) {
-      const [token] = readable(store, TOKENS, [stored], parseTokenBody);
+    for await (const stored of scanAll(store, TOKENS.name, options)) {
+      const token = TOKENS.parsed(store, stored);
       if (token === undefined) damaged.push(stored.key);
       else found.set(stored.key, token);
     }
@@ -326,8 +324,8 @@ export class Tokens {
     const { id } = kept.body;
     const before = this.#uses.get(id);
     if (before !== undefined && clock.monotonic() - before.at < USE_READ_MS) return before.read;
-    const read = store.get(TOKENS, id).then((stored) => {
-      const [found] = readable(store, TOKENS, stored === undefined ? [] : [stored], parseTokenBody);
+    const read = store.get(TOKENS.name, id).then((stored) => {
+      const found = TOKENS.parsed(store, stored);
       if (found !== undefined) kept.adopt(found.value, found.version);
     }).catch(() => {}).then(() => this.#sharing?.confirm());
     if (this.#uses.size > TOKEN_LIMITS.tokens) this.#uses.clear();
@@ -363,13 +361,15 @@ export class Tokens {
     const change = paired === undefined
       ? { kind: "issued", record, by } as const
       : { kind: "paired", record, address: paired.address } as const;
-    const insert: Write = { op: "insert", collection: TOKENS, key: body.id, body };
-    if (!await this.changeBy(by, (also) => this.#record(change, [insert, ...also]))) {
+    if (!await this.changeBy(by, (also) => this.#record(change, [TOKENS.insert(body.id, body), ...also]))) {
       throw new Error(`Cannot create token "${body.id}": the id exists`);
     }
     if (this.#purges !== purgesBefore) {
       // Whoever makes tokens with a stolen one must not outlive the purge
-      await this.#record({ kind: "revoked", tokenIds: [body.id], by: null }, [toDelete(body), ...this.#changed()]);
+      await this.#record({ kind: "revoked", tokenIds: [body.id], by: null }, [
+        TOKENS.remove(body.id),
+        ...this.#changed(),
+      ]);
       throw conflict("all tokens were revoked in this moment");
     }
     return { token, record: this.#remember(body, 1).toRecord() };
@@ -399,7 +399,7 @@ export class Tokens {
   async #forget(tokens: readonly KeptToken[], by: Actor | null): Promise<void> {
     const refusedBefore = this.#sharing === undefined ? this.#refuse(tokens) : undefined;
     if (tokens.length > 0) {
-      const deletes = [...tokens.map(({ body }) => toDelete(body)), ...this.#changed()];
+      const deletes = [...tokens.map(({ body }) => TOKENS.remove(body.id)), ...this.#changed()];
       await this.#record({ kind: "revoked", tokenIds: tokens.map(({ body }) => body.id), by }, deletes);
     }
     const refused = refusedBefore ?? this.#refuse(tokens);
@@ -414,14 +414,14 @@ export class Tokens {
     if (tokens.length === 0) return;
     if (this.#sharing === undefined) {
       const refused = this.#refuse(tokens);
-      await this.#options.store.batch(tokens.map(({ body }) => toDelete(body)));
+      await this.#options.store.batch(tokens.map(({ body }) => TOKENS.remove(body.id)));
       this.#remove(tokens);
       return await refused;
     }
     for (const kept of tokens) {
       const { body: { id }, version } = kept;
-      const check: Write = { op: "check", collection: TOKENS, key: id, version };
-      if (!await this.#options.store.batch([check, toDelete(kept.body), ...this.#changed()])) continue;
+      const writes = [TOKENS.check(id, version), TOKENS.remove(id), ...this.#changed()];
+      if (!await this.#options.store.batch(writes)) continue;
       const refused = this.#refuse([kept]);
       this.#remove([kept]);
       await refused;
@@ -433,9 +433,8 @@ export class Tokens {
   async #purge(sharing: TokenSharing, by: Actor | null): Promise<number> {
     const ids: string[] = [];
     await sharing.purge(async (also) => {
-      for await (const { key } of scanAll(this.#options.store, TOKENS, { order: "key" })) ids.push(key);
-      const deletes = ids.map((key) => ({ op: "delete", collection: TOKENS, key }) as const);
-      await this.#record({ kind: "revoked", tokenIds: ids, by }, [...deletes, ...also]);
+      for await (const { key } of scanAll(this.#options.store, TOKENS.name, { order: "key" })) ids.push(key);
+      await this.#record({ kind: "revoked", tokenIds: ids, by }, [...ids.map((id) => TOKENS.remove(id)), ...also]);
     });
     const removed = ids.flatMap((id) => this.#byId.get(id) ?? []);
     const refused = this.#refuse(removed);
@@ -469,7 +468,7 @@ export class Tokens {
     const body = kept.use(now);
     if (body === undefined) return;
     const { store, log = SILENT } = this.#options;
-    store.putIfVersion(TOKENS, body.id, kept.version, body).then(
+    store.putIfVersion(TOKENS.name, body.id, kept.version, body).then(
       (written) => {
         if (written) kept.written();
         // Another gateway has written a use: its record has the version for the next one
@@ -487,17 +486,10 @@ const TOKEN_ID = /^tok_/;
 /** Least time between two reads of when a token was last used. Milliseconds */
 const USE_READ_MS = 1_000;
 
-function toDelete({ id }: TokenBody): Write {
-  return { op: "delete", collection: TOKENS, key: id };
-}
-
 function notAnyMore(): HttpError {
-  return new HttpError("conflict", "Cannot change who may call: the token of this request was revoked in this moment", {
-    status: 409,
-    type: "invalid_request_error",
-  });
+  return refuse("conflict", "Cannot change who may call: the token of this request was revoked in this moment");
 }
 
 function conflict(reason: string): HttpError {
-  return new HttpError("conflict", `Cannot create a token: ${reason}`, { status: 409, type: "invalid_request_error" });
+  return refuse("conflict", `Cannot create a token: ${reason}`);
 }

@@ -134,7 +134,8 @@ function createLazyCron(options: AutomationServicesOptions): Cron {
   }, {
     methods: ["add", "update", "remove", "pause", "resume", "list", "get", "page", "history", "run"],
     // In a cluster it follows the schedules that others make
-    isNeeded: async () => config().cron.enabled && (options.cluster !== undefined || await store.count(SCHEDULES) > 0),
+    isNeeded: async () =>
+      config().cron.enabled && (options.cluster !== undefined || await store.count(SCHEDULES.name) > 0),
   });
 }
 

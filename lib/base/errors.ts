@@ -23,6 +23,81 @@ export interface HttpErrorOptions {
   readonly cause?: unknown;
 }
 
+/** Row of a code: what a client is told with it. */
+interface ErrorRow {
+  /** HTTP status, 400-599 */
+  readonly status: number;
+  readonly type: ErrorType;
+  /** Seconds until the same request may succeed, sent as `Retry-After`; "never" is `x-should-retry: false`. Default: the client decides */
+  readonly retry?: number | "never";
+  /** Cause in the words of the table in docs/http.md */
+  readonly meaning: string;
+}
+
+const INVALID = "invalid_request_error";
+const AUTHENTICATION = "authentication_error";
+const PERMISSION = "permission_error";
+const RATE = "rate_limit_error";
+const API = "api_error";
+const ROWS = {
+  invalid_request: { status: 400, type: INVALID, meaning: "the route takes no such request; `param` names the field" },
+  unsupported_parameter: { status: 400, type: INVALID, meaning: "a field of the completion is not honoured" },
+  auth_required: { status: 401, type: AUTHENTICATION, meaning: "the request has no token" },
+  auth_invalid: { status: 401, type: AUTHENTICATION, meaning: "the token is unknown, revoked or has ended" },
+  pairing_code_required: { status: 401, type: AUTHENTICATION, meaning: "a pairing without its code" },
+  pairing_code_invalid: { status: 403, type: PERMISSION, meaning: "the pairing code is wrong, used or has ended" },
+  insufficient_scope: { status: 403, type: PERMISSION, meaning: "the token may not do this" },
+  origin_forbidden: { status: 403, type: PERMISSION, meaning: "a web page of another site asked" },
+  host_forbidden: { status: 403, type: PERMISSION, meaning: "the name in the address is not the gateway's" },
+  not_found: { status: 404, type: INVALID, meaning: "there is no such path, or no such thing" },
+  model_not_found: { status: 404, type: INVALID, meaning: "no provider has this model" },
+  method_not_allowed: { status: 405, type: INVALID, meaning: "the path takes other methods, which `Allow` names" },
+  request_timeout: { status: 408, type: INVALID, meaning: "the request did not arrive in time" },
+  idempotency_conflict: {
+    status: 409,
+    type: INVALID,
+    retry: "never",
+    meaning: "the `Idempotency-Key` cannot be used again",
+  },
+  conflict: { status: 409, type: INVALID, retry: "never", meaning: "what is there now does not allow it" },
+  needs_review: { status: 409, type: INVALID, retry: "never", meaning: "a person has to decide about the run" },
+  payload_too_large: { status: 413, type: INVALID, meaning: "the body, or a package in it, is too large" },
+  unsupported_media_type: { status: 415, type: INVALID, meaning: "the body is not plain JSON" },
+  expectation_failed: { status: 417, type: INVALID, meaning: "an `Expect` other than `100-continue`" },
+  upgrade_required: { status: 426, type: INVALID, meaning: "a plain request to a WebSocket" },
+  rate_limited: { status: 429, type: RATE, meaning: "too many requests, or a budget of tokens is used up" },
+  pairing_locked: { status: 429, type: RATE, meaning: "too many wrong pairing codes" },
+  headers_too_large: { status: 431, type: INVALID, meaning: "the headers of the request are too long" },
+  internal_error: { status: 500, type: API, meaning: "a fault of the gateway; its log has the cause" },
+  loop_detected: { status: 500, type: API, retry: "never", meaning: "the model made the same calls again and again" },
+  record_unreadable: { status: 500, type: API, meaning: "a stored record is damaged" },
+  run_interrupted: { status: 500, type: API, meaning: "a restart broke the reply off, and it cannot go on" },
+  not_implemented: {
+    status: 501,
+    type: INVALID,
+    retry: "never",
+    meaning: "the gateway cannot do this, or lacks a package for it",
+  },
+  provider_error: { status: 502, type: API, meaning: "the model's server failed, also when asked again" },
+  agent_unavailable: { status: 503, type: API, retry: 60, meaning: "the gateway was started without an agent" },
+  shutting_down: { status: 503, type: API, retry: 5, meaning: "the gateway is being stopped or drained" },
+  storage_unavailable: { status: 503, type: API, retry: 5, meaning: "the database cannot be used now" },
+  overloaded: { status: 503, type: API, retry: 1, meaning: "a queue or a limit of the gateway is full" },
+  workspace_unavailable: { status: 503, type: API, retry: 5, meaning: "the gateway cannot use its workspace now" },
+  provider_timeout: { status: 504, type: API, meaning: "the model's server, or a node, did not answer in time" },
+} as const satisfies Record<string, ErrorRow>;
+
+/** Code of the one error shape. */
+export type ErrorCode = keyof typeof ROWS;
+
+/** Catalogue of the codes (docs/design/errors.md "The one shape"). Status and type of a code stand here alone. */
+export const ERROR_CODES: Readonly<Record<ErrorCode, ErrorRow>> = ROWS;
+
+/** Tells whether the catalogue has a code; programs and the servers of models have codes of their own. */
+export function isErrorCode(code: string): code is ErrorCode {
+  return Object.hasOwn(ERROR_CODES, code);
+}
+
 /** Returns the message of whatever was thrown. */
 export function messageOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
@@ -37,7 +112,7 @@ export abstract class CodedError<Code extends string = string> extends Error {
   }
 }
 
-/** Error that is answered to the HTTP client. */
+/** Error that is answered to the HTTP client. `refuse` makes those of the gateway's own codes. */
 export class HttpError extends CodedError {
   override readonly name = "HttpError";
   readonly status: number;
@@ -51,6 +126,16 @@ export class HttpError extends CodedError {
     this.param = options.param ?? null;
     this.headers = options.headers ?? {};
   }
+}
+
+/** Returns the error of a code, with the status and type of the catalogue. */
+export function refuse(
+  code: ErrorCode,
+  message: string,
+  options: Omit<HttpErrorOptions, "status" | "type"> = {},
+): HttpError {
+  const { status, type } = ERROR_CODES[code];
+  return new HttpError(code, message, { ...options, status, type });
 }
 
 /** Error that is told to the model. It becomes a tool result with `isError`, never an exception in the loop. */

@@ -1,6 +1,5 @@
-import { readRecord } from "../storage/read_records.ts";
-import type { Store, Write } from "../storage/store.ts";
-import { CLUSTER_DUTIES, parseDuty } from "./cluster_records.ts";
+import type { Store } from "../storage/store.ts";
+import { CLUSTER_DUTIES } from "./cluster_records.ts";
 import type { GatewayLease } from "./gateway_lease.ts";
 import { fenceCheck, isOwned, type Leases } from "./leases.ts";
 
@@ -40,20 +39,15 @@ export class ClusterDuties {
   async #take(name: string): Promise<number | undefined> {
     const own = this.#lease.own();
     if (own === undefined || !this.#lease.mayAct()) return undefined;
-    const found = await readRecord(this.#store, CLUSTER_DUTIES, name, parseDuty);
+    const found = await CLUSTER_DUTIES.read(this.#store, name);
     if (found !== undefined && isOwned(found.value, await this.#leases.fences([found.value.gateway]))) return undefined;
-    const place = { collection: CLUSTER_DUTIES, key: name, body: { v: 1, gateway: own.id, fence: own.fence } };
     const version = found?.version ?? 0;
-    const write: Write = version === 0 ? { op: "insert", ...place } : { op: "putIf", ...place, version };
+    const write = CLUSTER_DUTIES.putOver(name, version, { v: 1, gateway: own.id, fence: own.fence });
     return await this.#store.batch([fenceCheck(own), write]) ? version + 1 : undefined;
   }
 
   /** Never throws: a duty that stays is free once its gateway has left. */
   async #giveBack(name: string, version: number): Promise<void> {
-    const writes: readonly Write[] = [
-      { op: "check", collection: CLUSTER_DUTIES, key: name, version },
-      { op: "delete", collection: CLUSTER_DUTIES, key: name },
-    ];
-    await this.#store.batch(writes).catch(() => false);
+    await this.#store.batch([CLUSTER_DUTIES.check(name, version), CLUSTER_DUTIES.remove(name)]).catch(() => false);
   }
 }

@@ -1,28 +1,14 @@
 import * as v from "valibot";
 import { storedObject } from "../base/records/stored_object.ts";
+import { Collection, parseMark } from "../storage/read_records.ts";
 
 // Records of a cluster. Every body carries its version `v`.
 
 /** Collection with a record for each gateway, whose version is the gateway's fence. Its body says whether nobody has that fence. */
-export const GATEWAY_FENCES = "gateway_fences";
-
-/** Collection of the leases, by gateway id. */
-export const GATEWAY_LEASES = "gateway_leases";
-
-/** Collection of the claims, by run id, in the order in which the runs were accepted. There is one for each open run. */
-export const RUN_CLAIMS = "run_claims";
-
-/** Collection of the runs that work in a conversation now, by conversation id. */
-export const CONVERSATION_HOLDS = "conversation_holds";
-
-/** Collection with one record: the gateways that somebody has drained. */
-export const CLUSTER_DRAINS = "cluster_drains";
+export const GATEWAY_FENCES = new Collection("gateway_fences", parseMark, { replaced: "its version is what it says" });
 
 /** Collection of what the owner of a run has to know, by run id. Notifications are faster, and may be lost. */
-export const RUN_SIGNALS = "run_signals";
-
-/** Collection of the work that one gateway does at a time, by its name. A record is there while the work is done. */
-export const CLUSTER_DUTIES = "cluster_duties";
+export const RUN_SIGNALS = new Collection("run_signals", parseMark, { replaced: "its version is what it says" });
 
 /** Most gateways of one cluster. */
 export const MAX_GATEWAYS = 1_000;
@@ -38,10 +24,10 @@ const mapOf = <T extends v.GenericSchema>(values: T) =>
 
 const dutySchema = v.object({ v: v.literal(1), gateway: textSchema, fence: countSchema });
 
-/** Parses a duty. @throws {v.ValiError} for a body that no version wrote */
-export function parseDuty(body: unknown): v.InferOutput<typeof dutySchema> {
-  return v.parse(dutySchema, body);
-}
+/** Collection of the work that one gateway does at a time, by its name. A record is there while the work is done. */
+export const CLUSTER_DUTIES = new Collection("cluster_duties", dutySchema, {
+  replaced: "a gateway that takes a duty says all about it",
+});
 
 const leaseSchema = v.object({
   v: v.literal(1),
@@ -68,10 +54,10 @@ const leaseSchema = v.object({
 /** Lease of a gateway. */
 export type LeaseBody = v.InferOutput<typeof leaseSchema>;
 
-/** Parses a lease. @throws {v.ValiError} for a body that no version wrote */
-export function parseLease(body: unknown): LeaseBody {
-  return v.parse(leaseSchema, body);
-}
+/** Collection of the leases, by gateway id. */
+export const GATEWAY_LEASES = new Collection("gateway_leases", leaseSchema, {
+  replaced: "written by its gateway alone",
+});
 
 const claimSchema = storedObject({
   v: v.literal(1),
@@ -90,10 +76,13 @@ const claimSchema = storedObject({
 export type ClaimBody = v.InferOutput<typeof claimSchema>;
 
 /** Parses a claim. @throws {v.ValiError} for a body that no version wrote */
-export function parseClaim(body: unknown): ClaimBody {
+function parseClaim(body: unknown): ClaimBody {
   const claim = v.parse(claimSchema, body);
   return claim.gateway?.startsWith(WAITER) === true ? { ...claim, gateway: null } : claim;
 }
+
+/** Collection of the claims, by run id, in the order in which the runs were accepted. There is one for each open run. */
+export const RUN_CLAIMS = new Collection("run_claims", parseClaim);
 
 /** Begin of the names that stand in claims in place of a gateway, while the workspace has none. No id of a gateway begins so. */
 const WAITER = "@";
@@ -107,10 +96,8 @@ const holdSchema = storedObject({ v: v.literal(1), run_id: textSchema, gateway: 
 /** The run that works in a conversation, with the gateway that owns the run. */
 export type HoldBody = v.InferOutput<typeof holdSchema>;
 
-/** Parses the hold of a conversation. @throws {v.ValiError} for a body that no version wrote */
-export function parseHold(body: unknown): HoldBody {
-  return v.parse(holdSchema, body);
-}
+/** Collection of the runs that work in a conversation now, by conversation id. */
+export const CONVERSATION_HOLDS = new Collection("conversation_holds", holdSchema);
 
 const drainSchema = storedObject({
   /** Time by the database's clock, ISO 8601. */
@@ -125,13 +112,8 @@ const drainsSchema = storedObject({ v: v.literal(1), gateways: mapOf(drainSchema
 /** Drained gateways by their ids. */
 export type DrainsBody = v.InferOutput<typeof drainsSchema>;
 
-/** Parses the drained gateways. @throws {v.ValiError} for a body that no version wrote */
-export function parseDrains(body: unknown): DrainsBody {
-  return v.parse(drainsSchema, body);
-}
-
-/** Collection with a record for each workspace, whose version counts the gateways that were let in. */
-export const WORKSPACES = "workspaces";
+/** Collection with one record: the gateways that somebody has drained. */
+export const CLUSTER_DRAINS = new Collection("cluster_drains", drainsSchema);
 
 const placeSchema = storedObject({
   host: textSchema,
@@ -153,19 +135,14 @@ const workspaceSchema = storedObject({
 /** Record of a workspace, apart from its version. */
 export type WorkspaceBody = v.InferOutput<typeof workspaceSchema>;
 
-/** Parses the record of a workspace. @throws {v.ValiError} for a body that no version wrote */
-export function parseWorkspace(body: unknown): WorkspaceBody {
-  return v.parse(workspaceSchema, body);
-}
+/** Collection with a record for each workspace, whose version counts the gateways that were let in. */
+export const WORKSPACES = new Collection("workspaces", workspaceSchema);
 
 /** Returns a place whose texts a record takes. */
 export function toPlace({ host, folder, data_dir }: GatewayPlace): GatewayPlace {
   const short = (text: string) => text.slice(0, MAX_TEXT).toWellFormed();
   return { host: short(host), folder: short(folder), data_dir: short(data_dir) };
 }
-
-/** Collection of the gateways of each workspace, by workspace and gateway: `office/gw_...`. */
-export const WORKSPACE_MEMBERS = "workspace_members";
 
 const memberSchema = v.object({
   v: v.literal(1),
@@ -185,10 +162,10 @@ const memberSchema = v.object({
 /** Gateway of a workspace. */
 export type MemberBody = v.InferOutput<typeof memberSchema>;
 
-/** Parses a gateway of a workspace. @throws {v.ValiError} for a body that no version wrote */
-export function parseMember(body: unknown): MemberBody {
-  return v.parse(memberSchema, body);
-}
+/** Collection of the gateways of each workspace, by workspace and gateway: `office/gw_...`. */
+export const WORKSPACE_MEMBERS = new Collection("workspace_members", memberSchema, {
+  replaced: "written by its gateway alone",
+});
 
 const workMarkSchema = storedObject({
   v: v.literal(1),
@@ -207,9 +184,6 @@ export function parseWorkMark(body: unknown): WorkMark {
   return v.parse(workMarkSchema, body);
 }
 
-/** Collection of the locks of files that gateways of one workspace change, by workspace and digest of the path. */
-export const FILE_LOCKS = "file_locks";
-
 const lockSchema = v.object({
   v: v.literal(1),
   gateway: textSchema,
@@ -220,7 +194,7 @@ const lockSchema = v.object({
 /** Lock of a file: it counts while the gateway has its fence. */
 export type LockBody = v.InferOutput<typeof lockSchema>;
 
-/** Parses the lock of a file. @throws {v.ValiError} for a body that no version wrote */
-export function parseLock(body: unknown): LockBody {
-  return v.parse(lockSchema, body);
-}
+/** Collection of the locks of files that gateways of one workspace change, by workspace and digest of the path. */
+export const FILE_LOCKS = new Collection("file_locks", lockSchema, {
+  replaced: "a gateway that takes a lock says all about it",
+});

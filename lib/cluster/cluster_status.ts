@@ -1,17 +1,7 @@
 import { HttpError } from "../base/errors.ts";
 import { storageUnavailable } from "../storage/postgres/server_watch.ts";
-import { readable } from "../storage/read_records.ts";
 import type { Store } from "../storage/store.ts";
-import {
-  type ClaimBody,
-  type GatewayPlace,
-  parseClaim,
-  parseWorkspace,
-  RUN_CLAIMS,
-  toPlace,
-  waiterOf,
-  WORKSPACES,
-} from "./cluster_records.ts";
+import { type ClaimBody, type GatewayPlace, RUN_CLAIMS, toPlace, waiterOf, WORKSPACES } from "./cluster_records.ts";
 import type { PostgresFacts } from "./postgres_facts.ts";
 import type { GatewayDrains, RequestedDrain } from "./gateway_drains.ts";
 import { type GatewayView, isOwned, type Leases } from "./leases.ts";
@@ -208,9 +198,9 @@ export class ClusterOverview {
       leases.list(),
       drains.all(),
       leases.allFences(),
-      store.count(RUN_CLAIMS),
-      store.count(RUN_CLAIMS, NOBODYS),
-      store.scan(RUN_CLAIMS, { order: "created", where: NOBODYS, limit: MAX_READ }),
+      store.count(RUN_CLAIMS.name),
+      store.count(RUN_CLAIMS.name, NOBODYS),
+      store.scan(RUN_CLAIMS.name, { order: "created", where: NOBODYS, limit: MAX_READ }),
       facts?.() ?? null,
     ]);
     const [owned, left, stranded] = await Promise.all([
@@ -219,7 +209,7 @@ export class ClusterOverview {
       this.#stranded(),
     ]);
     const goneWithRuns = [...left].filter(([, { runs }]) => runs > 0);
-    const waiting = readable(store, RUN_CLAIMS, freePage, parseClaim);
+    const waiting = RUN_CLAIMS.readable(store, freePage);
     const oldest = [waiting[0]?.key, ...goneWithRuns.map(([, { ids }]) => ids[0])].filter((id) => id !== undefined);
     return {
       now: new Date(now).toISOString(),
@@ -249,10 +239,10 @@ export class ClusterOverview {
       gateways.slice(0, MAX_COUNTED).map(async (id) => {
         const where = { field: "gateway", value: id };
         const [runs, page] = await Promise.all([
-          store.count(RUN_CLAIMS, where),
-          store.scan(RUN_CLAIMS, { order: "created", where, limit: SHOWN }),
+          store.count(RUN_CLAIMS.name, where),
+          store.scan(RUN_CLAIMS.name, { order: "created", where, limit: SHOWN }),
         ]);
-        const claims = readable(store, RUN_CLAIMS, page, parseClaim);
+        const claims = RUN_CLAIMS.readable(store, page);
         return [id, { runs, ids: claims.filter(({ value }) => counts(value)).map(({ key }) => key) }] as const;
       }),
     );
@@ -262,13 +252,13 @@ export class ClusterOverview {
   /** Counts the runs that wait for a gateway of their workspace. */
   async #stranded(): Promise<readonly StrandedWorkspace[]> {
     const { store } = this.#options;
-    const workspaces = await store.scan(WORKSPACES, { limit: MAX_COUNTED });
+    const workspaces = await store.scan(WORKSPACES.name, { limit: MAX_COUNTED });
     const bodies = new Map(
-      readable(store, WORKSPACES, workspaces, parseWorkspace).map(({ key, value }) => [key, value]),
+      WORKSPACES.readable(store, workspaces).map(({ key, value }) => [key, value]),
     );
     const counted = await Promise.all(workspaces.map(async ({ key: workspace }) => {
       const last = bodies.get(workspace)?.last_gateway;
-      const runs = await store.count(RUN_CLAIMS, { field: "gateway", value: waiterOf(workspace) });
+      const runs = await store.count(RUN_CLAIMS.name, { field: "gateway", value: waiterOf(workspace) });
       return { workspace, runs, last_gateway: last === undefined ? null : toPlace(last) };
     }));
     return counted.filter(({ runs }) => runs > 0).sort((a, b) => b.runs - a.runs).slice(0, SHOWN);
@@ -279,8 +269,8 @@ export class ClusterOverview {
     const runs: OwnedRunView[] = [];
     let place = after;
     for (let pages = 0; pages < MAX_PAGES; pages++) {
-      const page = await store.scan(RUN_CLAIMS, { limit: MAX_READ, ...place !== undefined && { after: place } });
-      const claims = readable(store, RUN_CLAIMS, page, parseClaim);
+      const page = await store.scan(RUN_CLAIMS.name, { limit: MAX_READ, ...place !== undefined && { after: place } });
+      const claims = RUN_CLAIMS.readable(store, page);
       const fences = await leases.fences(claims.flatMap(({ value }) => value.gateway ?? []));
       for (const { key: id, value } of claims) {
         if (runs.length === limit) return { runs, hasMore: true, lastId: runs.at(-1)?.id ?? null };

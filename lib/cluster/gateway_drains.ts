@@ -1,9 +1,8 @@
-import { HttpError } from "../base/errors.ts";
+import { type HttpError, refuse } from "../base/errors.ts";
 import { type Actor, storedActor } from "../base/records/caller.ts";
 import { unknownFieldsOf } from "../base/records/stored_object.ts";
-import { readable } from "../storage/read_records.ts";
 import type { Store, Write } from "../storage/store.ts";
-import { CLUSTER_DRAINS, type DrainRequest, type DrainsBody, parseDrains } from "./cluster_records.ts";
+import { CLUSTER_DRAINS, type DrainRequest, type DrainsBody } from "./cluster_records.ts";
 import type { GatewayView, Leases } from "./leases.ts";
 
 /** Parts of `GatewayDrains`. */
@@ -79,19 +78,13 @@ export class GatewayDrains {
         v: 1,
         gateways: { ...Object.fromEntries(kept), [gateway]: asked },
       };
-      const place = { collection: CLUSTER_DRAINS, key: KEY, body };
-      const writes: readonly Write[] = [
-        version === 0 ? { op: "insert", ...place } : { op: "putIf", ...place, version },
-      ];
+      const writes = [CLUSTER_DRAINS.putOver(KEY, version, body)];
       if (await (write?.(asked, writes) ?? this.#options.store.batch(writes))) {
         this.#options.tell(gateway);
         return { gateway, ...asked, isRepeated: false };
       }
     }
-    throw new HttpError("conflict", "Cannot drain the gateway: others drain gateways at the same time; try again", {
-      status: 409,
-      type: "invalid_request_error",
-    });
+    throw refuse("conflict", "Cannot drain the gateway: others drain gateways at the same time; try again");
   }
 
   async #read(): Promise<{
@@ -100,8 +93,8 @@ export class GatewayDrains {
     readonly stored: DrainsBody | undefined;
   }> {
     const { store } = this.#options;
-    const stored = await store.get(CLUSTER_DRAINS, KEY);
-    const [found] = readable(store, CLUSTER_DRAINS, stored === undefined ? [] : [stored], parseDrains);
+    const stored = await store.get(CLUSTER_DRAINS.name, KEY);
+    const found = CLUSTER_DRAINS.parsed(store, stored);
     return { version: stored?.version ?? 0, drains: found?.value.gateways ?? {}, stored: found?.value };
   }
 }
@@ -111,14 +104,11 @@ function unknownGateway(gateway: string, gateways: readonly GatewayView[]): Http
     ? "none has one"
     : `those that have one: ${gateways.map(({ id }) => id).join(", ")}`;
   const message = `Cannot find the gateway "${gateway}": it has no lease, so it has ended or is gone; ${known}`;
-  return new HttpError("not_found", message, { status: 404, type: "invalid_request_error", param: "id" });
+  return refuse("not_found", message, { param: "id" });
 }
 
 function lastGateway(gateway: string): HttpError {
   const reason = "no other gateway of the cluster takes work, so that all new requests would be refused";
   const wayOut = 'start another one first, or force it: postern cluster drain --force, or "force": true over HTTP';
-  return new HttpError("conflict", `Cannot drain the gateway "${gateway}": ${reason}; ${wayOut}`, {
-    status: 409,
-    type: "invalid_request_error",
-  });
+  return refuse("conflict", `Cannot drain the gateway "${gateway}": ${reason}; ${wayOut}`);
 }

@@ -5,10 +5,9 @@ import type { Clock } from "../base/clock.ts";
 import { ConfigError } from "../base/errors.ts";
 import { type AgentEvent, agentEventSchema } from "../base/records/agent_event.ts";
 import { parseLinkAddress } from "../config/schema/gateway.ts";
-import { readRecord } from "../storage/read_records.ts";
 import type { Store } from "../storage/store.ts";
 import { EventStreamDecoder } from "../system/net/event_stream_decoder.ts";
-import { GATEWAY_FENCES, GATEWAY_LEASES, parseClaim, parseLease, RUN_CLAIMS } from "./cluster_records.ts";
+import { GATEWAY_FENCES, GATEWAY_LEASES, RUN_CLAIMS } from "./cluster_records.ts";
 import type { JoinedGateway } from "./leases.ts";
 
 /** Sends a request to another gateway. Follows no redirect, and rejects when nobody answers. */
@@ -122,7 +121,7 @@ export class GatewayLinks {
   /** Finds the gateway that works on a run. @throws when the database cannot be read */
   async ownerOf(runId: string): Promise<RunOwner> {
     const { store, id } = this.#options;
-    const claim = (await readRecord(store, RUN_CLAIMS, runId, parseClaim))?.value;
+    const claim = (await RUN_CLAIMS.read(store, runId))?.value;
     if (claim === undefined || claim.gateway === null) return { kind: "nobody" };
     if (claim.gateway === id) return { kind: "here" };
     const gateway = await this.find({ id: claim.gateway, fence: claim.fence });
@@ -133,8 +132,8 @@ export class GatewayLinks {
   async find({ id, fence }: JoinedGateway): Promise<LinkedGateway | undefined> {
     const { store, token, insecure } = this.#options;
     const [stored, lease] = await Promise.all([
-      store.get(GATEWAY_FENCES, id),
-      readRecord(store, GATEWAY_LEASES, id, parseLease),
+      store.get(GATEWAY_FENCES.name, id),
+      GATEWAY_LEASES.read(store, id),
     ]);
     if (stored?.version !== fence || lease === undefined || lease.value.fence !== fence) return undefined;
     const given = lease.value.about.advertise_url;

@@ -1,7 +1,7 @@
 import { ConfigError } from "../base/errors.ts";
-import { readable, type ReadRecord } from "../storage/read_records.ts";
+import type { ReadRecord } from "../storage/read_records.ts";
 import type { Store, Stored, Write } from "../storage/store.ts";
-import { GATEWAY_FENCES, GATEWAY_LEASES, type LeaseBody, MAX_GATEWAYS, parseLease } from "./cluster_records.ts";
+import { GATEWAY_FENCES, GATEWAY_LEASES, type LeaseBody, MAX_GATEWAYS } from "./cluster_records.ts";
 import { counts, fencedRow, joined, type LeaseRow, type LeaseTerms, renewed } from "./ownership.ts";
 
 /** Place of the leases: a store on a connection of its own, and the clock of the database. */
@@ -74,7 +74,7 @@ export class Leases {
     for (;;) {
       const now = await this.#database.now();
       const history = this.#database.history?.();
-      const version = (await store.get(GATEWAY_FENCES, id))?.version ?? 0;
+      const version = (await store.get(GATEWAY_FENCES.name, id))?.version ?? 0;
       const earlier = Math.max(version, after);
       const row = joined(earlier === 0 ? undefined : { fence: earlier, until: 0 }, now, this.#terms);
       const isJoined = await store.batch([
@@ -111,7 +111,7 @@ export class Leases {
   async leave({ id, fence }: JoinedGateway): Promise<void> {
     await this.#database.store.batch([
       fenceCheck({ id, fence }),
-      { op: "delete", collection: GATEWAY_LEASES, key: id },
+      GATEWAY_LEASES.remove(id),
       goneWrite(id, fence),
     ]);
   }
@@ -130,8 +130,8 @@ export class Leases {
       const isFenced = await this.#database.store.batch([
         fenceCheck(own),
         // Another version: the gateway has renewed its lease meanwhile
-        { op: "check", collection: GATEWAY_LEASES, key: id, version },
-        { op: "delete", collection: GATEWAY_LEASES, key: id },
+        GATEWAY_LEASES.check(id, version),
+        GATEWAY_LEASES.remove(id),
         goneWrite(id, fence),
       ]);
       if (isFenced) off.push(id);
@@ -160,13 +160,13 @@ export class Leases {
     const [id, ...others] = new Set(ids);
     if (id === undefined) return new Map();
     if (others.length > 0) return (await this.allFences()).rows;
-    const stored = await this.#database.store.get(GATEWAY_FENCES, id);
+    const stored = await this.#database.store.get(GATEWAY_FENCES.name, id);
     return new Map(stored === undefined ? [] : [[id, { fence: stored.version, until: 0 }]]);
   }
 
   /** Returns the rows of all gateways, as far as `counts` asks for them, and the ids of those that are gone. */
   async allFences(): Promise<Fences> {
-    const found = await this.#database.store.scan(GATEWAY_FENCES, { limit: MAX_GATEWAYS });
+    const found = await this.#database.store.scan(GATEWAY_FENCES.name, { limit: MAX_GATEWAYS });
     return {
       rows: new Map(found.map(({ key, version }) => [key, { fence: version, until: 0 }])),
       gone: found.filter(({ body }) => isGone(body)).map(({ key }) => key),
@@ -185,8 +185,8 @@ export class Leases {
       if (id === own.id || (await Promise.all(this.#isNamed.map((isNamed) => isNamed(id)))).includes(true)) continue;
       await this.#database.store.batch([
         fenceCheck(own),
-        { op: "check", collection: GATEWAY_FENCES, key: id, version: rows.get(id)?.fence ?? 0 },
-        { op: "delete", collection: GATEWAY_FENCES, key: id },
+        GATEWAY_FENCES.check(id, rows.get(id)?.fence ?? 0),
+        GATEWAY_FENCES.remove(id),
       ]);
     }
   }
@@ -199,8 +199,8 @@ export class Leases {
       if (error instanceof ConfigError) {
         await this.#database.store.batch([
           fenceCheck({ id, fence }),
-          { op: "delete", collection: GATEWAY_LEASES, key: id },
-          { op: "delete", collection: GATEWAY_FENCES, key: id },
+          GATEWAY_LEASES.remove(id),
+          GATEWAY_FENCES.remove(id),
         ]);
       }
       throw error;
@@ -209,9 +209,9 @@ export class Leases {
 
   async #rows(): Promise<readonly ReadRecord<LeaseBody>[]> {
     const { store } = this.#database;
-    const page = await store.scan(GATEWAY_LEASES, { limit: MAX_GATEWAYS });
+    const page = await store.scan(GATEWAY_LEASES.name, { limit: MAX_GATEWAYS });
     this.#found = page.length;
-    const rows = readable(store, GATEWAY_LEASES, page, parseLease);
+    const rows = GATEWAY_LEASES.readable(store, page);
     const isRead = new Set(rows.map(({ key }) => key));
     this.#damaged = page.length === rows.length ? [] : page.filter(({ key }) => !isRead.has(key));
     return rows;
@@ -251,12 +251,12 @@ export interface Fences {
 
 /** Returns the precondition that a gateway still has its fence. */
 export function fenceCheck({ id, fence }: JoinedGateway): Write {
-  return { op: "check", collection: GATEWAY_FENCES, key: id, version: fence };
+  return GATEWAY_FENCES.check(id, fence);
 }
 
 /** Returns the write by which nobody has a fence any more. */
 function goneWrite(id: string, fence: number): Write {
-  return { op: "putIf", collection: GATEWAY_FENCES, key: id, version: fence, body: GONE_BODY };
+  return { op: "putIf", collection: GATEWAY_FENCES.name, key: id, version: fence, body: GONE_BODY };
 }
 
 function isGone(body: unknown): boolean {
@@ -265,13 +265,12 @@ function isGone(body: unknown): boolean {
 
 /** Returns the writes that bring the version of a fence from one number to another. All in one batch, so nobody sees those between. */
 function fenceWrites(id: string, { from, to }: { readonly from: number; readonly to: number }): readonly Write[] {
-  const place = { collection: GATEWAY_FENCES, key: id, body: FENCE_BODY };
-  const first: Write = from === 0 ? { op: "insert", ...place } : { op: "putIf", ...place, version: from };
-  return [first, ...Array.from({ length: to - from - 1 }, (): Write => ({ op: "put", ...place }))];
+  const more = Array.from({ length: to - from - 1 }, () => GATEWAY_FENCES.put(id, FENCE_BODY));
+  return [GATEWAY_FENCES.putOver(id, from, FENCE_BODY), ...more];
 }
 
 function lease(id: string, body: LeaseBody): Write {
-  return { op: "put", collection: GATEWAY_LEASES, key: id, body };
+  return GATEWAY_LEASES.put(id, body);
 }
 
 /** Tells whether a claim's gateway still has the fence of the claim. */

@@ -1,12 +1,10 @@
-import { readable, readRecord, scanAll } from "../storage/read_records.ts";
+import { scanAll } from "../storage/read_records.ts";
 import type { Store, Write } from "../storage/store.ts";
 import { BlockedLines } from "./blocked_lines.ts";
 import {
   type ClaimBody,
   CONVERSATION_HOLDS,
   type HoldBody,
-  parseClaim,
-  parseHold,
   RUN_CLAIMS,
   RUN_SIGNALS,
   waiterOf,
@@ -59,7 +57,7 @@ export class RunClaims {
   constructor(store: Store, leases: Leases) {
     this.#store = store;
     this.#leases = leases;
-    this.#work = new WorkClaims({ store, leases, collection: RUN_CLAIMS, parse: parseClaim });
+    this.#work = new WorkClaims({ store, leases, collection: RUN_CLAIMS.name, parse: RUN_CLAIMS.parse });
   }
 
   /** Tells whether a gateway still has its fence. */
@@ -69,18 +67,16 @@ export class RunClaims {
 
   /** Returns the writes that go with the acceptance of a run. @param owner undefined: the run waits for a gateway that claims it */
   opening(run: ClaimableRun, owner: JoinedGateway | undefined): readonly Write[] {
-    const claim: Write = { op: "insert", collection: RUN_CLAIMS, key: run.id, body: toClaim(run, owner) };
+    const claim = RUN_CLAIMS.insert(run.id, toClaim(run, owner));
     return owner === undefined ? [claim] : [fenceCheck(owner), claim];
   }
 
   /** Returns the writes that go with the end of a run. @param holds true: the run works in its conversation */
   ending({ id, conversationId }: Pick<ClaimableRun, "id" | "conversationId">, holds: boolean): readonly Write[] {
     return [
-      { op: "delete", collection: RUN_CLAIMS, key: id },
-      { op: "delete", collection: RUN_SIGNALS, key: id },
-      ...(holds && conversationId !== null
-        ? [{ op: "delete", collection: CONVERSATION_HOLDS, key: conversationId } as const]
-        : []),
+      RUN_CLAIMS.remove(id),
+      RUN_SIGNALS.remove(id),
+      ...(holds && conversationId !== null ? [CONVERSATION_HOLDS.remove(conversationId)] : []),
     ];
   }
 
@@ -185,26 +181,22 @@ export class RunClaims {
 
   /** Returns the precondition that a gateway owns an open run, or that it has ended. Undefined while it is another's, or nobody's. */
   async #atParent(parentId: string, own: JoinedGateway): Promise<readonly Write[] | undefined> {
-    const stored = await this.#store.get(RUN_CLAIMS, parentId);
+    const stored = await this.#store.get(RUN_CLAIMS.name, parentId);
     if (stored === undefined) return [];
-    const [parent] = readable(this.#store, RUN_CLAIMS, [stored], parseClaim);
+    const parent = RUN_CLAIMS.parsed(this.#store, stored);
     if (parent?.value.gateway !== own.id || parent.value.fence !== own.fence) return undefined;
-    return [{ op: "check", collection: RUN_CLAIMS, key: parentId, version: parent.version }];
+    return [RUN_CLAIMS.check(parentId, parent.version)];
   }
 
   /** Returns the write by which the owner of a run gives it back, to wait until its workspace has a gateway again. */
   stranding(run: ClaimableRun, since: number): Write {
-    return {
-      op: "put",
-      collection: RUN_CLAIMS,
-      key: run.id,
-      body: { ...toClaim(run, undefined), gateway: waiterOf(run.workspace ?? ""), waiting_since: since },
-    };
+    const claim = { ...toClaim(run, undefined), gateway: waiterOf(run.workspace ?? ""), waiting_since: since };
+    return RUN_CLAIMS.put(run.id, claim);
   }
 
   /** Returns the write by which the owner of a run says that its workspace has a gateway again. */
   comingBack(run: ClaimableRun, owner: JoinedGateway): Write {
-    return { op: "put", collection: RUN_CLAIMS, key: run.id, body: toClaim(run, owner) };
+    return RUN_CLAIMS.put(run.id, toClaim(run, owner));
   }
 
   /** Claims one run, if nobody owns it. The conversation is not asked for: the run is to be ended. @returns undefined when others own it */
@@ -220,7 +212,7 @@ export class RunClaims {
    */
   async adopt(openRuns: string, find: (id: string) => Promise<ClaimableRun | undefined>): Promise<number> {
     const claimed = new Set<string>();
-    for await (const { key } of scanAll(this.#store, RUN_CLAIMS)) claimed.add(key);
+    for await (const { key } of scanAll(this.#store, RUN_CLAIMS.name)) claimed.add(key);
     let adopted = 0;
     for await (const { key, version } of scanAll(this.#store, openRuns, { order: "created" })) {
       const run = claimed.has(key) ? undefined : await find(key);
@@ -235,7 +227,7 @@ export class RunClaims {
   async childrenOf(runId: string): Promise<readonly string[]> {
     const where = { field: "parent_id", value: runId };
     const children: string[] = [];
-    for await (const { key } of scanAll(this.#store, RUN_CLAIMS, { order: "created", where })) children.push(key);
+    for await (const { key } of scanAll(this.#store, RUN_CLAIMS.name, { order: "created", where })) children.push(key);
     return children;
   }
 
@@ -288,12 +280,12 @@ export class RunClaims {
     conversationId: string,
     { runId, own }: { readonly runId: string; readonly own: JoinedGateway },
   ): Promise<void> {
-    const found = await readRecord(this.#store, CONVERSATION_HOLDS, conversationId, parseHold);
+    const found = await CONVERSATION_HOLDS.read(this.#store, conversationId);
     if (found === undefined || found.value.run_id !== runId) return;
     await this.#store.batch([
       fenceCheck(own),
-      { op: "check", collection: CONVERSATION_HOLDS, key: conversationId, version: found.version },
-      { op: "delete", collection: CONVERSATION_HOLDS, key: conversationId },
+      CONVERSATION_HOLDS.check(conversationId, found.version),
+      CONVERSATION_HOLDS.remove(conversationId),
     ]);
   }
 
@@ -307,26 +299,24 @@ export class RunClaims {
     { id, conversationId }: ClaimableRun,
     { own, holds }: { readonly own: JoinedGateway; readonly holds: boolean },
   ): Promise<void> {
-    const found = await readRecord(this.#store, RUN_CLAIMS, id, parseClaim);
+    const found = await RUN_CLAIMS.read(this.#store, id);
     if (found === undefined || found.value.gateway !== own.id || found.value.fence !== own.fence) return;
     const { key, version, value } = found;
     await this.#store.batch([
       fenceCheck(own),
-      { op: "putIf", collection: RUN_CLAIMS, key, version, body: { ...value, gateway: null, fence: 0 } },
-      ...(holds && conversationId !== null
-        ? [{ op: "delete", collection: CONVERSATION_HOLDS, key: conversationId } as const]
-        : []),
+      RUN_CLAIMS.putOver(key, version, { ...value, gateway: null, fence: 0 }),
+      ...(holds && conversationId !== null ? [CONVERSATION_HOLDS.remove(conversationId)] : []),
     ]);
   }
 
   /** Returns what the owner of a run has to know, as a write that goes with the reason for it. */
   signal(runId: string): Write {
-    return { op: "put", collection: RUN_SIGNALS, key: runId, body: { v: 1 } };
+    return RUN_SIGNALS.put(runId, { v: 1 });
   }
 
   /** Returns the ids of the runs whose owners have something to read. */
   async signals(): Promise<readonly string[]> {
-    return (await this.#store.scan(RUN_SIGNALS, { limit: MAX_SIGNALS })).map(({ key }) => key);
+    return (await this.#store.scan(RUN_SIGNALS.name, { limit: MAX_SIGNALS })).map(({ key }) => key);
   }
 
   /** Tells whether an open run belongs to a conversation. */
@@ -336,12 +326,12 @@ export class RunClaims {
 
   /** Returns the precondition that no run works in a conversation. */
   unheld(conversationId: string): readonly Write[] {
-    return [{ op: "check", collection: CONVERSATION_HOLDS, key: conversationId, version: 0 }];
+    return [CONVERSATION_HOLDS.check(conversationId, 0)];
   }
 
   /** Returns the precondition that a run has no claim. */
   unclaimed(runId: string): readonly Write[] {
-    return [{ op: "check", collection: RUN_CLAIMS, key: runId, version: 0 }];
+    return [RUN_CLAIMS.check(runId, 0)];
   }
 
   /** Tells whether no other open run of a conversation was accepted before this one. */
@@ -358,24 +348,23 @@ export class RunClaims {
   /** Returns the ids of the open runs of a conversation, in the order of their acceptance. */
   async #line(conversationId: string, limit: number): Promise<readonly string[]> {
     const where = { field: "conversation_id", value: conversationId };
-    return (await this.#store.scan(RUN_CLAIMS, { order: "created", where, limit })).map(({ key }) => key);
+    return (await this.#store.scan(RUN_CLAIMS.name, { order: "created", where, limit })).map(({ key }) => key);
   }
 
   /** Returns the write that takes a conversation. Undefined while another run works in it */
   async #holdWrite(conversationId: string, runId: string, own: JoinedGateway): Promise<Write | undefined> {
-    const stored = await this.#store.get(CONVERSATION_HOLDS, conversationId);
+    const stored = await this.#store.get(CONVERSATION_HOLDS.name, conversationId);
     const body: HoldBody = { v: 1, run_id: runId, gateway: own.id, fence: own.fence };
-    const place = { collection: CONVERSATION_HOLDS, key: conversationId, body };
-    if (stored === undefined) return { op: "insert", ...place };
+    if (stored === undefined) return CONVERSATION_HOLDS.insert(conversationId, body);
     // A run that holds the conversation has a claim before this one, so a damaged hold is nobody's once this run is first
-    const [found] = readable(this.#store, CONVERSATION_HOLDS, [stored], parseHold);
+    const found = CONVERSATION_HOLDS.parsed(this.#store, stored);
     const { run_id: holder, gateway, fence } = found?.value ?? body;
     if (holder !== runId) {
       // A hold counts while its owner does. One of a run that is still open waits for whoever claims the run
       if (isOwned({ gateway, fence }, await this.#leases.fences([gateway]))) return undefined;
-      if (await this.#store.get(RUN_CLAIMS, holder) !== undefined) return undefined;
+      if (await this.#store.get(RUN_CLAIMS.name, holder) !== undefined) return undefined;
     }
-    return { op: "putIf", ...place, version: stored.version };
+    return CONVERSATION_HOLDS.putOver(conversationId, stored.version, body);
   }
 }
 

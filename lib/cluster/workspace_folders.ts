@@ -1,8 +1,7 @@
-import { HttpError } from "../base/errors.ts";
+import { type HttpError, refuse } from "../base/errors.ts";
 import { type Actor, storedActor } from "../base/records/caller.ts";
-import { readable } from "../storage/read_records.ts";
 import type { Store, Write } from "../storage/store.ts";
-import { parseMember, parseWorkspace, WORKSPACE_MEMBERS, WORKSPACES } from "./cluster_records.ts";
+import { WORKSPACE_MEMBERS, WORKSPACES } from "./cluster_records.ts";
 import type { GatewayView, Leases } from "./leases.ts";
 import { isOwnWorkspace } from "./workspace_id.ts";
 
@@ -61,26 +60,24 @@ export class WorkspaceFolders {
     if (isOwnWorkspace(workspace)) throw ownWorkspace(workspace);
     for (let tries = 0; tries < MAX_TRIES; tries++) {
       // Read before the leases: a gateway that is let in after them changes the version
-      const stored = await store.get(WORKSPACES, workspace);
+      const stored = await store.get(WORKSPACES.name, workspace);
       if (stored === undefined) throw await this.#unknownWorkspace(workspace);
       const holder = await this.#holderOf(workspace);
       if (holder !== undefined) throw heldWorkspace(workspace, holder);
       const asked: ForgetRequest = { requested_at: new Date(await leases.now()).toISOString(), by: storedActor(by) };
-      const [found] = readable(store, WORKSPACES, [stored], parseWorkspace);
+      const found = WORKSPACES.parsed(store, stored);
       if (found !== undefined && found.value.folder_digest === undefined) {
         return { workspace, ...asked, isForgotten: false };
       }
       const { folder_digest: _, ...kept } = found?.value ?? {};
-      const { version } = stored;
-      const writes: readonly Write[] = [
-        { op: "putIf", collection: WORKSPACES, key: workspace, version, body: { ...kept, v: 1 } },
-      ];
+      const writes = [WORKSPACES.putOver(workspace, stored.version, { ...kept, v: 1 })];
       if (await (write?.(asked, writes) ?? store.batch(writes))) {
         this.#options.tell(workspace);
         return { workspace, ...asked, isForgotten: true };
       }
     }
-    throw refused(
+    throw refuse(
+      "conflict",
       `Cannot forget the folder of the workspace "${workspace}": gateways come in at the same time; try again`,
     );
   }
@@ -89,37 +86,35 @@ export class WorkspaceFolders {
   async #holderOf(workspace: string): Promise<GatewayView | undefined> {
     const { store, leases } = this.#options;
     const prefix = `${workspace}/`;
-    const page = await store.scan(WORKSPACE_MEMBERS, { prefix, limit: MAX_MEMBERS });
-    const outside = readable(store, WORKSPACE_MEMBERS, page, parseMember).filter(({ value }) => !value.is_member);
+    const page = await store.scan(WORKSPACE_MEMBERS.name, { prefix, limit: MAX_MEMBERS });
+    const outside = WORKSPACE_MEMBERS.readable(store, page).filter(({ value }) => !value.is_member);
     const notIn = new Set(outside.map(({ key }) => key));
     const inside = new Set(page.filter(({ key }) => !notIn.has(key)).map(({ key }) => key.slice(prefix.length)));
     return (await leases.list()).find(({ id, leftMs }) => leftMs > 0 && inside.has(id));
   }
 
   async #unknownWorkspace(workspace: string): Promise<HttpError> {
-    const page = await this.#options.store.scan(WORKSPACES, { limit: 10 * SHOWN });
+    const page = await this.#options.store.scan(WORKSPACES.name, { limit: 10 * SHOWN });
     const names = page.map(({ key }) => key).filter((key) => !isOwnWorkspace(key)).slice(0, SHOWN);
     const known = names.length === 0 ? "there is none with a workspace_id" : `there are ${names.join(", ")}`;
     const message = `Cannot find the workspace "${workspace}": no gateway was let into it; ${known}`;
-    return new HttpError("not_found", message, { status: 404, type: "invalid_request_error", param: "id" });
+    return refuse("not_found", message, { param: "id" });
   }
 }
 
 function heldWorkspace(workspace: string, { id, about, leftMs }: GatewayView): HttpError {
   const left = (leftMs / 1_000).toFixed(1);
-  return refused(
+  return refuse(
+    "conflict",
     `Cannot forget the folder of the workspace "${workspace}": the gateway ${id} on ${about.host} works in it, with a lease for ${left} s; ` +
       "stop the gateways of the workspace first; the lease of one that was killed runs out by itself",
   );
 }
 
 function ownWorkspace(workspace: string): HttpError {
-  return refused(
+  return refuse(
+    "conflict",
     `Cannot forget the folder of the workspace "${workspace}": it is that of one gateway, and its id is made of the data directory and the ` +
       "folder; start the gateway with both, or cancel the runs that wait for it",
   );
-}
-
-function refused(message: string): HttpError {
-  return new HttpError("conflict", message, { status: 409, type: "invalid_request_error" });
 }

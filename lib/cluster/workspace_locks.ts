@@ -4,10 +4,10 @@ import { Backoff, type Clock } from "../base/clock.ts";
 import { ToolError } from "../base/errors.ts";
 import { canonicalDigest } from "../base/json.ts";
 import type { Logger } from "../base/telemetry/log.ts";
-import { readRecord, UnknownWriteError, unlessUnreadable } from "../storage/read_records.ts";
+import { UnknownWriteError, unlessUnreadable } from "../storage/read_records.ts";
 import type { Store, Write } from "../storage/store.ts";
 import type { FileGuard, FileLocks } from "../system/files/file_locks.ts";
-import { FILE_LOCKS, type LockBody, parseLock } from "./cluster_records.ts";
+import { FILE_LOCKS, type LockBody } from "./cluster_records.ts";
 import type { GatewayLease } from "./gateway_lease.ts";
 import { fenceCheck, isOwned, type JoinedGateway, type Leases } from "./leases.ts";
 import type { WorkspaceMembership } from "./workspace_membership.ts";
@@ -119,17 +119,16 @@ export class WorkspaceLocks implements FileLocks {
     const writes: Write[] = [];
     const versions = new Map<string, number>();
     for (const key of keys) {
-      const place = { collection: FILE_LOCKS, key, body };
-      const found = await readRecord(store, FILE_LOCKS, key, parseLock);
+      const found = await FILE_LOCKS.read(store, key);
       versions.set(key, (found?.version ?? 0) + 1);
       if (found === undefined) {
-        writes.push({ op: "insert", ...place });
+        writes.push(FILE_LOCKS.insert(key, body));
         continue;
       }
       const { gateway } = found.value;
       // Changes of one file of this gateway come one after the other: an own lock is left of one that has ended
       if (gateway !== own.id && isOwned(found.value, await leases.fences([gateway]))) return { holder: gateway };
-      writes.push({ op: "putIf", ...place, version: found.version });
+      writes.push(FILE_LOCKS.putOver(key, found.version, body));
     }
     return { writes, versions };
   }
@@ -157,7 +156,7 @@ export class WorkspaceLocks implements FileLocks {
     const { keys, own, change } = locks;
     try {
       for (const key of keys) {
-        const found = await unlessUnreadable(readRecord(store, FILE_LOCKS, key, parseLock));
+        const found = await unlessUnreadable(FILE_LOCKS.read(store, key));
         const { value } = found ?? {};
         const isLeft = value?.gateway === own.id && value.fence === own.fence && value.change === change;
         if (found !== undefined && isLeft) await store.batch([fenceCheck(own), ...deleteOf(key, found.version)]);
@@ -180,8 +179,7 @@ export class WorkspaceLocks implements FileLocks {
 
 /** Returns the writes that delete a record of a version. */
 function deleteOf(key: string, version: number): readonly Write[] {
-  const place = { collection: FILE_LOCKS, key };
-  return [{ op: "check", ...place, version }, { op: "delete", ...place }];
+  return [FILE_LOCKS.check(key, version), FILE_LOCKS.remove(key)];
 }
 
 function locked(holder: string): ToolError {

@@ -1,8 +1,7 @@
 import { readFile, readlink } from "node:fs/promises";
 import process from "node:process";
-import { readable } from "../storage/read_records.ts";
 import type { Store, Write } from "../storage/store.ts";
-import { type MemberBody, parseMember, WORKSPACE_MEMBERS } from "./cluster_records.ts";
+import { type MemberBody, WORKSPACE_MEMBERS } from "./cluster_records.ts";
 import type { GatewayLease } from "./gateway_lease.ts";
 import { fenceCheck, isOwned, type JoinedGateway, type Leases } from "./leases.ts";
 
@@ -69,17 +68,14 @@ export class WorkspaceMembers {
     workspace: string,
   ): Promise<{ readonly counting: readonly OtherGateway[]; readonly isWhole: boolean }> {
     const { store, leases, lease, gateway: ownId } = this.#options;
-    const page = await store.scan(WORKSPACE_MEMBERS, { prefix: `${workspace}/`, limit: MAX_MEMBERS });
-    const found = readable(store, WORKSPACE_MEMBERS, page, parseMember).map(({ key, version, value }) => (
+    const page = await store.scan(WORKSPACE_MEMBERS.name, { prefix: `${workspace}/`, limit: MAX_MEMBERS });
+    const found = WORKSPACE_MEMBERS.readable(store, page).map(({ key, version, value }) => (
       { ...value, key, version, gateway: key.slice(workspace.length + 1) }
     ));
     const fences = await leases.fences(found.map(({ gateway }) => gateway));
     const gone = found.filter(({ gateway, fence }) => !isOwned({ gateway, fence }, fences));
     for (const { key, version } of gone) {
-      await store.batch([
-        { op: "check", collection: WORKSPACE_MEMBERS, key, version },
-        { op: "delete", collection: WORKSPACE_MEMBERS, key },
-      ]);
+      await store.batch([WORKSPACE_MEMBERS.check(key, version), WORKSPACE_MEMBERS.remove(key)]);
     }
     const counting = found.filter((one) => !gone.includes(one));
     // The record of a member that was lost or damaged is written again: without it nobody else comes in
@@ -113,7 +109,7 @@ export class WorkspaceMembers {
   async remove(): Promise<void> {
     const own = this.#options.lease.own();
     if (own === undefined) return;
-    await this.#options.store.batch([fenceCheck(own), { op: "delete", ...this.#place() }]).catch(() => {});
+    await this.#options.store.batch([fenceCheck(own), WORKSPACE_MEMBERS.remove(this.#key())]).catch(() => {});
   }
 
   async #put(own: JoinedGateway, record: OwnMember, more: readonly Write[] = []): Promise<boolean> {
@@ -121,11 +117,11 @@ export class WorkspaceMembers {
     const machine = await this.#machine;
     const at = machine === undefined ? null : { machine, pid: process.pid };
     const body: MemberBody = { v: 1, ...record, host, process: at };
-    return await store.batch([fenceCheck(own), { op: "put", ...this.#place(), body }, ...more]);
+    return await store.batch([fenceCheck(own), WORKSPACE_MEMBERS.put(this.#key(), body), ...more]);
   }
 
-  #place(): { readonly collection: string; readonly key: string } {
-    return { collection: WORKSPACE_MEMBERS, key: `${this.#options.workspace}/${this.#options.gateway}` };
+  #key(): string {
+    return `${this.#options.workspace}/${this.#options.gateway}`;
   }
 }
 

@@ -1,9 +1,8 @@
 import { canonicalDigest } from "../base/json.ts";
 import type { Random } from "../base/random.ts";
 import type { Logger } from "../base/telemetry/log.ts";
-import { readable } from "../storage/read_records.ts";
 import type { Store, Write } from "../storage/store.ts";
-import { parseWorkspace, toPlace, type WorkspaceBody, WORKSPACES } from "./cluster_records.ts";
+import { toPlace, type WorkspaceBody, WORKSPACES } from "./cluster_records.ts";
 import { fenceCheck, type JoinedGateway } from "./leases.ts";
 import { isOwnWorkspace } from "./workspace_id.ts";
 import type { OtherGateway } from "./workspace_members.ts";
@@ -60,8 +59,8 @@ export class WorkspaceRecord {
   /** Reads the record. */
   async find(): Promise<FoundWorkspace> {
     const { store } = this.#options;
-    const stored = await store.get(WORKSPACES, this.id);
-    const [found] = readable(store, WORKSPACES, stored === undefined ? [] : [stored], parseWorkspace);
+    const stored = await store.get(WORKSPACES.name, this.id);
+    const found = WORKSPACES.parsed(store, stored);
     return { version: stored?.version ?? 0, body: found?.value };
   }
 
@@ -142,16 +141,11 @@ export class WorkspaceRecord {
   /** Returns the write that names this gateway and its folder, and that holds only while the record is as it was found. */
   #write({ version, body }: FoundWorkspace): Write {
     const { host, workspace } = this.#options;
-    const place = {
-      collection: WORKSPACES,
-      key: this.id,
-      body: {
-        ...body,
-        v: 1,
-        ...this.#folderId === undefined ? {} : { folder_digest: canonicalDigest(this.#folderId) },
-        last_gateway: toPlace({ host, folder: workspace.folder, data_dir: workspace.dataDir }),
-      } satisfies WorkspaceBody,
-    };
-    return version === 0 ? { op: "insert", ...place } : { op: "putIf", ...place, version };
+    return WORKSPACES.putOver(this.id, version, {
+      ...body,
+      v: 1,
+      ...this.#folderId === undefined ? {} : { folder_digest: canonicalDigest(this.#folderId) },
+      last_gateway: toPlace({ host, folder: workspace.folder, data_dir: workspace.dataDir }),
+    });
   }
 }

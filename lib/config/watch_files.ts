@@ -1,5 +1,5 @@
 import { type FSWatcher, watch } from "node:fs";
-import { stat } from "node:fs/promises";
+import { realpath, stat } from "node:fs/promises";
 import { basename, dirname } from "node:path";
 import type { Clock, Timer } from "../base/clock.ts";
 
@@ -14,7 +14,7 @@ export interface WatchFilesOptions {
 
 /** An editor writes in steps: what it leaves alone for this long is whole. Milliseconds */
 const QUIET_MS = 250;
-/** How often the files are looked at anyway: events are lost on network file systems, through links and without permissions */
+/** How often the files are looked at anyway: events are lost on network file systems, behind a link that has changed and without permissions */
 const LOOK_MS = 2_000;
 
 /**
@@ -24,7 +24,8 @@ const LOOK_MS = 2_000;
  * @returns ends it
  */
 export async function watchFiles(paths: readonly string[], options: WatchFilesOptions): Promise<() => void> {
-  const watch = new FileWatch(paths, options, await stampOf(paths));
+  const targets = await Promise.all(paths.map((path) => realpath(path).catch(() => path)));
+  const watch = new FileWatch({ paths, targets }, options, await stampOf(paths));
   return () => watch.end();
 }
 
@@ -42,13 +43,18 @@ class FileWatch {
   #working = false;
   #ended = false;
 
-  constructor(paths: readonly string[], { clock, onChange, useEvents = true }: WatchFilesOptions, stamp: string) {
+  /** @param files.targets where links among the paths lead: what changes there is no event in the link's folder */
+  constructor(
+    { paths, targets }: { readonly paths: readonly string[]; readonly targets: readonly string[] },
+    { clock, onChange, useEvents = true }: WatchFilesOptions,
+    stamp: string,
+  ) {
     this.#paths = paths;
     this.#clock = clock;
     this.#onChange = onChange;
     this.#told = this.#seen = stamp;
     this.#looking = clock.every(LOOK_MS, () => void this.#look());
-    this.#watchers = useEvents ? watchFolders(paths, () => void this.#look()) : [];
+    this.#watchers = useEvents ? watchFolders([...paths, ...targets], () => void this.#look()) : [];
   }
 
   end(): void {

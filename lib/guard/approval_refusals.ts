@@ -1,4 +1,4 @@
-import { HttpError } from "../base/errors.ts";
+import { type HttpError, refuse } from "../base/errors.ts";
 import { exactLine } from "../base/text.ts";
 import { ELICITATION, HANDOFF, RULE_OUTSIDE_CONTENT } from "./policy.ts";
 import type { Approval, ApprovalStatus } from "../base/records/approval.ts";
@@ -8,15 +8,12 @@ import { APPROVAL_LIMITS } from "./approvals.ts";
 export function unknownApproval(): HttpError {
   const message =
     'Cannot find this approval: "postern approval list --status any" and GET /v1/approvals show those that exist';
-  return new HttpError("not_found", message, {
-    status: 404,
-    type: "invalid_request_error",
-  });
+  return refuse("not_found", message);
 }
 
 /** 409: somebody answered before, or nobody in time. */
 export function settledBefore(status: ApprovalStatus): HttpError {
-  return conflict(`Cannot answer this approval: it is ${status} already`);
+  return refuse("conflict", `Cannot answer this approval: it is ${status} already`);
 }
 
 /** 400: a call that a written rule or `always_ask` asks about, a step of a procedure and a page that is handed over need an approval each time. */
@@ -33,48 +30,42 @@ export function notRemembered({ rule }: Pick<Approval, "rule">): HttpError {
     : list === "rule"
     ? `the rule "${name}" asks about it`
     : `[autonomy] always_ask names "${name}"`;
-  return new HttpError(
+  return refuse(
     "invalid_request",
     `Cannot remember the answer: ${why}, so it is asked about each time; leave "remember" out`,
-    { status: 400, type: "invalid_request_error", param: "remember" },
+    { param: "remember" },
   );
 }
 
 /** 400: an answer about this call cannot store a rule with this match. @param offered the matches that it can store */
 export function matchNotOffered(match: string, offered: readonly string[]): HttpError {
   const kinds = offered.map((kind) => `"${kind}"`).join(", ");
-  return new HttpError(
+  return refuse(
     "invalid_request",
     `Cannot remember the answer as "${match}": the rules for this call are ${kinds}; its "offers" have their words`,
-    { status: 400, type: "invalid_request_error", param: "match" },
+    { param: "match" },
   );
 }
 
 /** 400: `match` is given without `remember`. */
 export function matchWithoutRemember(): HttpError {
-  return new HttpError(
+  return refuse(
     "invalid_request",
     'Cannot use "match" alone: give "remember" as "run" or "always" with it, or leave it out',
-    { status: 400, type: "invalid_request_error", param: "match" },
+    { param: "match" },
   );
 }
 
 /** 400: an answer has content, and is no answer with content. @param why what takes none */
 export function contentNotTaken(why: string): HttpError {
-  return new HttpError("invalid_request", `Cannot take "content": ${why}; leave it out`, {
-    status: 400,
-    type: "invalid_request_error",
-    param: "content",
-  });
+  return refuse("invalid_request", `Cannot take "content": ${why}; leave it out`, { param: "content" });
 }
 
 /** 400: the content of an answer does not fit the form. */
 export function contentRefused({ field, reason }: { readonly field: string; readonly reason: string }): HttpError {
   // The name may be the client's own
   const name = exactLine(field).slice(0, MAX_NAME_SHOWN);
-  return new HttpError("invalid_request", `Cannot take the answer: "content.${name}" does not fit: ${reason}`, {
-    status: 400,
-    type: "invalid_request_error",
+  return refuse("invalid_request", `Cannot take the answer: "content.${name}" does not fit: ${reason}`, {
     param: `content.${name}`,
   });
 }
@@ -83,19 +74,21 @@ const MAX_NAME_SHOWN = 64;
 
 /** 409: as many rules are kept as may be. */
 export function tooManyRules(): HttpError {
-  return conflict(`Cannot remember the answer: ${APPROVAL_LIMITS.rules} rules are kept already; revoke one first`);
+  return refuse(
+    "conflict",
+    `Cannot remember the answer: ${APPROVAL_LIMITS.rules} rules are kept already; revoke one first`,
+  );
 }
 
 /** 409: the record that the approval belongs to has changed. */
 export function approvalClaimed(): HttpError {
-  return conflict("Cannot ask for approval: the record that the approval belongs to has changed meanwhile");
-}
-
-function conflict(message: string): HttpError {
-  return new HttpError("conflict", message, { status: 409, type: "invalid_request_error" });
+  return refuse("conflict", "Cannot ask for approval: the record that the approval belongs to has changed meanwhile");
 }
 
 /** 409: the content of an answer is in no record, so the asking call, which waits at another gateway of the cluster, cannot be given it. */
 export function askedElsewhere(): HttpError {
-  return conflict("Cannot answer here: the call that asks waits at another gateway of the cluster; answer at that one");
+  return refuse(
+    "conflict",
+    "Cannot answer here: the call that asks waits at another gateway of the cluster; answer at that one",
+  );
 }

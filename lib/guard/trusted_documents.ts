@@ -1,7 +1,7 @@
 import { realpath } from "node:fs/promises";
 import * as v from "valibot";
 import type { Clock } from "../base/clock.ts";
-import { HttpError } from "../base/errors.ts";
+import { type HttpError, refuse } from "../base/errors.ts";
 import { canonicalDigest } from "../base/json.ts";
 import { lineDifference } from "../base/line_difference.ts";
 import { type Actor, storedActor } from "../base/records/caller.ts";
@@ -206,8 +206,5 @@ function keyOf(path: string): string {
 
 function changedMeanwhile(path: string): HttpError {
   const reason = "the trust in it changed meanwhile; look at it again";
-  return new HttpError("conflict", `Cannot trust "${path}": ${reason}`, {
-    status: 409,
-    type: "invalid_request_error",
-  });
+  return refuse("conflict", `Cannot trust "${path}": ${reason}`);
 }

@@ -1,5 +1,5 @@
 import type { Clock } from "../base/clock.ts";
-import { ConfigError, HttpError, ToolError } from "../base/errors.ts";
+import { ConfigError, type HttpError, refuse, ToolError } from "../base/errors.ts";
 import { lazily } from "../base/lazily.ts";
 import {
   BROWSER_LOGINS,
@@ -102,10 +102,9 @@ export function createBrowserLogins(options: BrowserLoginsOptions): BrowserLogin
         throw invalid(site, `it has ${Buffer.byteLength(text)} bytes, and a login has at most ${MAX_LOGIN_BYTES}`);
       }
       if (await store.get(BROWSER_LOGINS, site) === undefined && await store.count(BROWSER_LOGINS) >= MAX_LOGINS) {
-        throw new HttpError(
+        throw refuse(
           "conflict",
           `Cannot keep the login of "${site}": there are ${MAX_LOGINS} logins; remove one with "postern browser logout"`,
-          { status: 409, type: "invalid_request_error" },
         );
       }
       await writeSealed(await cipher(), async (writer) => {
@@ -218,10 +217,7 @@ function cannotOpen(code: string, site: string, reason: string): ToolError {
 }
 
 function invalid(site: string, reason: string): HttpError {
-  return new HttpError("invalid_request", `Cannot keep the login of ${JSON.stringify(site.slice(0, 253))}: ${reason}`, {
-    status: 400,
-    type: "invalid_request_error",
-  });
+  return refuse("invalid_request", `Cannot keep the login of ${JSON.stringify(site.slice(0, 253))}: ${reason}`);
 }
 
 /** Binds the text to its record: a login never opens under the name of another site. */

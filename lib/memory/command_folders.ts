@@ -1,4 +1,5 @@
 import * as v from "valibot";
+import { createKeyedMutex } from "../base/keyed_queues.ts";
 import { storedObject } from "../base/records/stored_object.ts";
 import { readRecord } from "../storage/read_records.ts";
 import type { Store } from "../storage/store.ts";
@@ -16,18 +17,25 @@ export function parseCommandFolder(body: unknown): v.InferOutput<typeof bodySche
 /** Folders that the next commands of conversations begin in: relative to the workspace, with `/`. Empty: the workspace itself. */
 export interface CommandFolders {
   get(conversationId: string): Promise<string>;
-  set(conversationId: string, folder: string): Promise<void>;
+  /** Changes the folder of a conversation, one change after the other. @returns what `next` makes of the folder that there is */
+  change(conversationId: string, next: (before: string) => Promise<string>): Promise<string>;
 }
 
 /** Creates the folders over a store. A record goes with its conversation. */
 export function createCommandFolders({ store }: { readonly store: Store }): CommandFolders {
+  const mutex = createKeyedMutex();
+  const get = async (conversationId: string) =>
+    (await readRecord(store, COMMAND_FOLDERS, conversationId, parseCommandFolder))?.value.folder ?? "";
   return {
-    async get(conversationId) {
-      return (await readRecord(store, COMMAND_FOLDERS, conversationId, parseCommandFolder))?.value.folder ?? "";
-    },
-    async set(conversationId, folder) {
-      const at = { collection: COMMAND_FOLDERS, key: conversationId };
-      await store.batch([folder === "" ? { op: "delete", ...at } : { op: "put", ...at, body: { v: 1, folder } }]);
-    },
+    get,
+    change: (conversationId, next) =>
+      mutex(conversationId, async () => {
+        const before = await get(conversationId);
+        const folder = await next(before);
+        const at = { collection: COMMAND_FOLDERS, key: conversationId };
+        if (folder === before) return folder;
+        await store.batch([folder === "" ? { op: "delete", ...at } : { op: "put", ...at, body: { v: 1, folder } }]);
+        return folder;
+      }),
   };
 }

@@ -68,7 +68,10 @@ async function openCompatible(
 ): Promise<Provider> {
   const open = (own: UpstreamSettings) => createOpenAiCompatible(own, forms);
   const isLocal = settings.client.origin.startsWith("http:") && (kind === "ollama" || kind === "openai_compatible");
-  return isLocal
-    ? (await import("./vendors/tool_support.ts")).withToolSupport(open, { kind, settings, forms })
-    : open(settings);
+  if (!isLocal) return open(settings);
+  const [{ withToolSupport }, { withWrittenCalls }] = await Promise.all([
+    import("./vendors/tool_support.ts"),
+    import("./vendors/written_calls.ts"),
+  ]);
+  return withWrittenCalls(withToolSupport(open, { kind, settings, forms }), settings.nextId);
 }

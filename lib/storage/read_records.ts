@@ -1,9 +1,92 @@
+import * as v from "valibot";
 import type { Clock } from "../base/clock.ts";
-import { HttpError } from "../base/errors.ts";
-import type { ScanOptions, Store, Stored, StreamRecord } from "./store.ts";
+import { HttpError, refuse } from "../base/errors.ts";
+import type { ScanOptions, Store, Stored, StreamRecord, Write } from "./store.ts";
 
 /** Parses a stored body into a record of the wing that owns it. @throws for a body that no version wrote */
 export type ParseRecord<T> = (body: unknown) => T;
+
+/** Facts about the records of a collection beside their form. */
+export interface CollectionOptions {
+  /**
+   * Reason why whoever changes a record says all of it, so that fields of a newer version go. Default: a change keeps such fields
+   * (docs/design/storage.md "Mixed versions")
+   */
+  readonly replaced?: string;
+  /** Writes of a repair for a record that cannot be read. Default: the record is removed */
+  readonly onDamage?: DamageRepair;
+}
+
+/** Repair of a damaged record. */
+export interface DamageRepair {
+  /** Body that takes the place of the damaged one, so that the rest still applies */
+  readonly becomes?: object;
+  /** Collections whose records of the same key are removed, its own among them. Default: its own alone */
+  readonly removes?: readonly string[];
+  /** Collection whose records below the key, `<key>/...`, are of no use without the record */
+  readonly removesBelow?: string;
+  /** Returns the stream that is of no use without the record */
+  readonly drops?: (key: string) => string;
+}
+
+/**
+ * Kind of record, declared once: readers and writers, the doctor and its repair take from the declaration what they need.
+ * `T` is a record as it is read, `B` a body as it is written.
+ */
+export class Collection<T, B = unknown> {
+  /** Name of the collection in the store */
+  readonly name: string;
+  readonly parse: ParseRecord<T>;
+  readonly options: CollectionOptions;
+
+  /** @param form schema of a body, or the parser of one that a schema alone does not give */
+  constructor(name: string, form: v.GenericSchema<B, T> | ParseRecord<T>, options: CollectionOptions = {}) {
+    this.name = name;
+    this.parse = typeof form === "function" ? form : (body) => v.parse(form, body);
+    this.options = options;
+  }
+
+  /** Reads one record, as `readRecord`. @throws {HttpError} 500 `record_unreadable` */
+  read(store: Pick<Store, "get" | "unreadable">, key: string): Promise<ReadRecord<T> | undefined> {
+    return readRecord(store, this.name, key, this.parse);
+  }
+
+  /** Reads every record, as `readRecords`: those that cannot be parsed are set aside. */
+  all(store: Store, options?: ScanAllOptions): AsyncGenerator<ReadRecord<T>> {
+    return readRecords(store, this.name, this.parse, options);
+  }
+
+  /** Parses the records of a page. Those that cannot be parsed are set aside, and still are in the page: they count for its place. */
+  readable(store: Pick<Store, "unreadable">, page: readonly Stored[]): readonly ReadRecord<T>[] {
+    return readable(store, this.name, page, this.parse);
+  }
+
+  /** Parses one record. @returns undefined where there is none, and for one that cannot be parsed, which is set aside */
+  parsed(store: Pick<Store, "unreadable">, stored: Stored | undefined): ReadRecord<T> | undefined {
+    return stored && this.readable(store, [stored])[0];
+  }
+
+  put(key: string, body: B): Write {
+    return { op: "put", collection: this.name, key, body };
+  }
+
+  insert(key: string, body: B): Write {
+    return { op: "insert", collection: this.name, key, body };
+  }
+
+  /** Returns the write that replaces the record of this version. 0: there is none yet */
+  putOver(key: string, version: number, body: B): Write {
+    return version === 0 ? this.insert(key, body) : { op: "putIf", collection: this.name, key, version, body };
+  }
+
+  remove(key: string): Write {
+    return { op: "delete", collection: this.name, key };
+  }
+
+  check(key: string, version: number): Write {
+    return { op: "check", collection: this.name, key, version };
+  }
+}
 
 /** A stored record with its parsed body. */
 export interface ReadRecord<T> {
@@ -119,10 +202,10 @@ export function reasonOf(body: unknown, error: unknown): string {
 
 function unreadable(collection: string, key: string): HttpError {
   const place = `${JSON.stringify(key.slice(0, 200))} of ${JSON.stringify(collection.slice(0, 200))}`;
-  return new HttpError(
+  return refuse(
     "record_unreadable",
     `Cannot read record ${place}: it is damaged; "postern doctor --repair" removes it while no gateway runs`,
-    { status: 500, type: "api_error", headers: { "x-should-retry": "false" } },
+    { headers: { "x-should-retry": "false" } },
   );
 }
 

@@ -1,4 +1,4 @@
-import { ConfigError, HttpError } from "../base/errors.ts";
+import { ConfigError, HttpError, refuse } from "../base/errors.ts";
 import { scanAll } from "./read_records.ts";
 import { type RecordWriter, type Sealed, SealError } from "./record_cipher.ts";
 import type { OldKey, RecordKeyName, RecordKeys } from "./record_keys.ts";
@@ -128,9 +128,5 @@ async function rewriteAll(
 }
 
 function conflict(reason: string, cause?: unknown): HttpError {
-  return new HttpError("conflict", `Cannot change the key of records: ${reason}`, {
-    status: 409,
-    type: "invalid_request_error",
-    cause,
-  });
+  return refuse("conflict", `Cannot change the key of records: ${reason}`, { cause });
 }

@@ -1,4 +1,4 @@
-import { ConfigError, HttpError } from "../base/errors.ts";
+import { ConfigError, type HttpError, refuse } from "../base/errors.ts";
 import { type Actor, storedActor } from "../base/records/caller.ts";
 import type { Config } from "../config/config.ts";
 import type { Reloads } from "../config/create_reloads.ts";
@@ -53,9 +53,5 @@ export async function turnOnTool(
 }
 
 function conflict(name: string, reason: string, cause?: unknown): HttpError {
-  return new HttpError("conflict", `Cannot turn on "${name}": ${reason}`, {
-    status: 409,
-    type: "invalid_request_error",
-    cause,
-  });
+  return refuse("conflict", `Cannot turn on "${name}": ${reason}`, { cause });
 }

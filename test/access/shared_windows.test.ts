@@ -120,7 +120,7 @@ describe("windows that gateways share", () => {
       },
     ];
     await memory.batch(bodies.map((body, index) => ({
-      ...{ op: "put", collection: RATE_WINDOWS, key: `gw_bad_${index}` } as const,
+      ...{ op: "put", collection: RATE_WINDOWS.name, key: `gw_bad_${index}` } as const,
       body,
     })));
     await clock.advance(2_000);
@@ -144,7 +144,7 @@ describe("windows that gateways share", () => {
     await clock.advance(refused?.resetMs ?? 0);
     assert.equal(gateways[1]?.take().allowed, true, "when the reply said");
     await clock.advance(3 * WINDOW_MS);
-    assert.equal(await memory.count(RATE_WINDOWS), 0);
+    assert.equal(await memory.count(RATE_WINDOWS.name), 0);
     bench.calls = 0;
     await clock.advance(10_000);
     assert.equal(bench.calls, 20, "a gateway at rest reads once a second and writes nothing");
@@ -205,7 +205,7 @@ describe("windows that gateways share", () => {
     for (let n = 0; n < 10; n++) gateways[0]?.take("tok_1");
     for (let n = 0; n < 5_000; n++) gateways[0]?.take(`10.0.${n >> 8}.${n & 255}`);
     await clock.advance(1_000);
-    const [record] = await memory.scan(RATE_WINDOWS, { limit: 10 });
+    const [record] = await memory.scan(RATE_WINDOWS.name, { limit: 10 });
     assert.ok(JSON.stringify(record?.body).length < 10_000);
     assert.equal(gateways[1]?.take("10.0.0.1").allowed, true);
   });
@@ -214,9 +214,9 @@ describe("windows that gateways share", () => {
     const { clock, gateways, memory } = await createBench(2, 10);
     for (let n = 0; n < 5; n++) gateways[0]?.take();
     await clock.advance(1_000);
-    const record = await memory.get(RATE_WINDOWS, "gw_0");
+    const record = await memory.get(RATE_WINDOWS.name, "gw_0");
     await gateways[0]?.shared.close();
-    await memory.batch([{ op: "put", collection: RATE_WINDOWS, key: "gw_gone", body: record?.body }]);
+    await memory.batch([{ op: "put", collection: RATE_WINDOWS.name, key: "gw_gone", body: record?.body }]);
     let allowed = 0;
     for (let n = 0; n < 20; n++) {
       if (gateways[1]?.take().allowed) allowed++;
@@ -227,6 +227,6 @@ describe("windows that gateways share", () => {
       gateways[1]?.take();
       await clock.advance(1_000);
     }
-    assert.equal(await memory.get(RATE_WINDOWS, "gw_gone"), undefined);
+    assert.equal(await memory.get(RATE_WINDOWS.name, "gw_gone"), undefined);
   });
 });

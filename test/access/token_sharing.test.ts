@@ -4,7 +4,8 @@ import { createPairing } from "../../lib/access/pairing.ts";
 import { createSharedTickets, WS_TICKETS } from "../../lib/access/shared_tickets.ts";
 import type { Identity } from "../../lib/access/identity.ts";
 import { TOKEN_CHANGES } from "../../lib/access/token_sharing.ts";
-import { TOKENS, Tokens } from "../../lib/access/tokens.ts";
+import { TOKENS } from "../../lib/access/stored_token.ts";
+import { Tokens } from "../../lib/access/tokens.ts";
 import { HttpError } from "../../lib/base/errors.ts";
 import type { Actor } from "../../lib/base/records/caller.ts";
 import { createSharedDatabase } from "../support/clustered.ts";
@@ -19,7 +20,7 @@ function createGateways() {
   const reads = { count: 0 };
   const onResult = database.onResult;
   database.onResult = async (operation, first) => {
-    if (first === TOKEN_CHANGES && operation === "scan") reads.count++;
+    if (first === TOKEN_CHANGES.name && operation === "scan") reads.count++;
     await onResult(operation, first);
   };
   let seed = 0;
@@ -84,7 +85,7 @@ test("a token of one gateway counts at another at once, and ends there at once w
   // Nothing but the note brings it: the clock stands still
   await until(async () => b.tokens.verify(token) === undefined);
   assert.deepEqual([a.gone, b.gone], [[record.id], [record.id]]);
-  assert.equal(await database.store.get(TOKENS, record.id), undefined);
+  assert.equal(await database.store.get(TOKENS.name, record.id), undefined);
 });
 
 test("without any note a revoked token ends elsewhere within a second, and its listeners are told", async () => {
@@ -157,7 +158,7 @@ function slowDown({ database, clock }: ReturnType<typeof createGateways>, ms: nu
   const { onResult } = database;
   database.onResult = async (operation, first) => {
     await onResult(operation, first);
-    if (operation === "scan" && first === TOKEN_CHANGES) await clock.sleep(ms);
+    if (operation === "scan" && first === TOKEN_CHANGES.name) await clock.sleep(ms);
   };
 }
 
@@ -283,23 +284,23 @@ test("a version that a failover lost and that a revocation then makes again is a
     const [a, b] = [await start(), await start()];
     const { token, record } = await a.tokens.issue(ADMIN);
     await clock.advance(1_000);
-    const before = await store.get(TOKEN_CHANGES, "all") ?? assert.fail();
+    const before = await store.get(TOKEN_CHANGES.name, "all") ?? assert.fail();
     const lost = await a.tokens.issue(ADMIN);
     await clock.advance(1_000);
     assert.ok(b.tokens.verify(lost.token));
-    const known = await store.get(TOKEN_CHANGES, "all");
+    const known = await store.get(TOKEN_CHANGES.name, "all");
     database.isAway = isAway;
     await clock.advance(isAway ? 3_000 : 0);
     // The standby that goes on has not received the last commit
-    await store.takeOnce(TOKENS, lost.record.id);
-    await store.takeOnce(TOKEN_CHANGES, "all");
+    await store.takeOnce(TOKENS.name, lost.record.id);
+    await store.takeOnce(TOKEN_CHANGES.name, "all");
     for (let version = 0; version < before.version; version++) {
-      await store.batch([{ op: "put", collection: TOKEN_CHANGES, key: "all", body: before.body }]);
+      await store.batch([{ op: "put", collection: TOKEN_CHANGES.name, key: "all", body: before.body }]);
     }
     database.isMute = true;
     database.isAway = false;
     await a.tokens.revoke(record.id);
-    assert.equal((await store.get(TOKEN_CHANGES, "all"))?.version, known?.version);
+    assert.equal((await store.get(TOKEN_CHANGES.name, "all"))?.version, known?.version);
     await clock.advance(1_000);
     for (const gateway of [a, b]) {
       for (const gone of [token, lost.token]) assert.equal(await verify(gateway, gone), undefined);
@@ -317,7 +318,7 @@ test("a read whose answer hangs holds up nothing, and its late answer changes no
   let held = 0;
   database.onResult = async (operation, first) => {
     await onResult(operation, first);
-    if (operation === "scan" && first === TOKENS && held++ === 0) await gate.promise;
+    if (operation === "scan" && first === TOKENS.name && held++ === 0) await gate.promise;
   };
   // B reads all tokens, as they are before the revocation, and the answer hangs
   const other = await a.tokens.issue(ADMIN);
@@ -354,7 +355,7 @@ test("whoever makes tokens at one gateway with a token that is revoked at anothe
   assert.ok(b.tokens.verify(stolen.token));
   await assert.rejects(b.tokens.issue({ ...ADMIN, by: by(stolen.record.id) }), code("conflict"));
   await assert.rejects(b.pairing.createCode(by(stolen.record.id)), code("conflict"));
-  assert.equal(await database.store.count(TOKENS), 0);
+  assert.equal(await database.store.count(TOKENS.name), 0);
 });
 
 test("a revocation whose write fails revokes nothing at any gateway, and one whose answer is lost revokes everywhere", async () => {
@@ -402,17 +403,17 @@ test("a revocation of all tokens ends those that another gateway makes in the sa
   const minting = [mint(), mint()];
   await settle();
   await a.tokens.revokeAll();
-  assert.equal(await database.store.count(TOKENS), 0, "after the purge");
+  assert.equal(await database.store.count(TOKENS.name), 0, "after the purge");
   for (let index = 0; index < 10; index++) await settle();
   isOver = true;
   await Promise.all(minting);
-  assert.equal(await database.store.count(TOKENS), 0);
+  assert.equal(await database.store.count(TOKENS.name), 0);
   assert.equal(await b.tokens.count(), 0);
   // A gateway that dies over a purge holds nobody up for more than ten seconds
   const crash = database.onResult;
   database.onResult = async (operation, first) => {
     await crash(operation, first);
-    if (operation === "scan" && first === TOKENS) throw new Error("dead");
+    if (operation === "scan" && first === TOKENS.name) throw new Error("dead");
   };
   await assert.rejects(a.tokens.revokeAll(), /dead/);
   database.onResult = crash;
@@ -443,7 +444,7 @@ test("a start removes tokens that have ended, but none that is used elsewhere, b
   await clock.advance(55_000);
   assert.ok(await verify(a, kept.token));
   const b = await start();
-  assert.equal(await database.store.get(TOKENS, over.record.id), undefined);
+  assert.equal(await database.store.get(TOKENS.name, over.record.id), undefined);
   await clock.advance(1_000);
   assert.ok(await verify(b, kept.token));
 });
@@ -467,7 +468,7 @@ test("pairing counts wrong codes of all gateways together, and no gateway gives 
   await assert.rejects(a.pairing.redeem(right), code("pairing_code_invalid"));
   const both = await Promise.allSettled([a.pairing.redeem(fresh), gateways[1].pairing.redeem(fresh)]);
   assert.deepEqual(both.map(({ status }) => status).sort(), ["fulfilled", "rejected"]);
-  assert.equal(await database.store.count(TOKENS), 1);
+  assert.equal(await database.store.count(TOKENS.name), 1);
 });
 
 test("codes that two gateways make at once: one counts", async () => {
@@ -512,7 +513,7 @@ test("a ticket of one gateway counts once in the whole cluster, for 30 seconds, 
   await clock.advance(30_000);
   assert.equal(await b.tickets.takeAnywhere(old), undefined);
   const young = await issue();
-  assert.equal(await database.store.count(WS_TICKETS), 1, "what is over is swept");
+  assert.equal(await database.store.count(WS_TICKETS.name), 1, "what is over is swept");
   assert.equal(await b.tickets.takeAnywhere(left), undefined);
   await a.tokens.revoke(record.id);
   await clock.advance(1_000);
@@ -542,7 +543,7 @@ test("a token that another gateway made a moment ago is known by its id too, and
   const { onResult } = database;
   database.onResult = async (operation, first) => {
     await onResult(operation, first);
-    if (operation !== "takeOnce" || first !== WS_TICKETS) return;
+    if (operation !== "takeOnce" || first !== WS_TICKETS.name) return;
     database.isAway = true;
     await clock.sleep(1_000);
   };
@@ -567,7 +568,7 @@ test("a gateway has given 1,000 tickets at most, and the oldest goes first", asy
   for (let index = 0; index < 1_001; index++) {
     tickets.push((await a.tickets.issue({ tokenId: null, scopes: [] })).ticket);
   }
-  assert.equal(await database.store.count(WS_TICKETS), 1_000);
+  assert.equal(await database.store.count(WS_TICKETS.name), 1_000);
   assert.equal(await a.tickets.takeAnywhere(tickets[0] ?? ""), undefined);
   assert.ok(await a.tickets.takeAnywhere(tickets[1] ?? ""));
 });

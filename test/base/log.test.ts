@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { systemClock } from "../../lib/base/clock.ts";
-import { HttpError } from "../../lib/base/errors.ts";
+import { refuse } from "../../lib/base/errors.ts";
 import { createOpenedList } from "../../lib/base/opened_list.ts";
 import { createRedactor } from "../../lib/base/redact.ts";
 import { createTelemetry } from "../../lib/base/telemetry/create_telemetry.ts";
@@ -63,9 +63,9 @@ test("an error that only says that something is away is one line, without the pl
   const { log, records } = collect("info");
   const cause = new Error("connect ECONNREFUSED");
   log.error("Away", {
-    error: new HttpError("storage_unavailable", "Cannot use the database", { status: 503, type: "api_error", cause }),
+    error: refuse("storage_unavailable", "Cannot use the database", { cause }),
   });
-  log.error("Fault", { error: new HttpError("internal_error", "Oh", { status: 500, type: "api_error", cause }) });
+  log.error("Fault", { error: refuse("internal_error", "Oh", { cause }) });
   const [away, fault] = records.map(({ fields }) => fields["error"] as Readonly<Record<string, unknown>>);
   assert.deepEqual(away, { code: "storage_unavailable", message: "Cannot use the database" });
   assert.match(JSON.stringify(fault), /"stack":.*"cause":.*ECONNREFUSED.*"stack":/);

@@ -65,7 +65,7 @@ async function fill(store: Store): Promise<void> {
       const id = `run_${String(index).padStart(10, "0")}`;
       writes.push({
         op: "put",
-        collection: RUNS,
+        collection: RUNS.name,
         key: id,
         body: bodyOf(id, index < NEED_REVIEW ? "needs_review" : "completed"),
       });

@@ -10,7 +10,7 @@ import { completionSchema, isCompletionBody } from "../../handlers/wire/completi
 import { eventStream } from "../../handlers/wire/event_stream.ts";
 import { toCompletionInput } from "../../handlers/wire/to_completion_input.ts";
 import { systemClock } from "../../lib/base/clock.ts";
-import { HttpError } from "../../lib/base/errors.ts";
+import { HttpError, refuse } from "../../lib/base/errors.ts";
 import type { AgentEvent } from "../../lib/base/records/agent_event.ts";
 import type { RunHandle, RunSupervisor } from "../../lib/runs/run_request.ts";
 import { median } from "./median.ts";
@@ -66,7 +66,7 @@ const ours = (arrays: readonly (readonly AgentEvent[])[]) =>
     opening: { iterator: play(arrays), held: [], pending: undefined },
     encoder: encoder(),
     clock: systemClock,
-    toError: () => new HttpError("internal_error", "", { status: 500, type: "api_error" }),
+    toError: () => refuse("internal_error", ""),
     onLeave: () => {},
   }));
 

@@ -9,7 +9,7 @@ import { ROUTES } from "../../handlers/routes.ts";
 import { unconfirmed } from "../../lib/access/identity.ts";
 import { TOKEN_CHANGES } from "../../lib/access/token_sharing.ts";
 import { WS_TICKETS } from "../../lib/access/shared_tickets.ts";
-import { TOKENS } from "../../lib/access/tokens.ts";
+import { TOKENS } from "../../lib/access/stored_token.ts";
 import { RUN_CLAIMS } from "../../lib/cluster/cluster_records.ts";
 import { connect, createFakePeer } from "../support/fake_peer.ts";
 import { type ClusterMember, endMember, startMember } from "../support/cluster_member.ts";
@@ -123,7 +123,7 @@ test("a run with tools begins with a token that still counts after a slow look a
     const { onResult } = database;
     database.onResult = async (operation, first) => {
       await onResult(operation, first);
-      if (operation === "scan" && first === TOKEN_CHANGES) await database.clock.sleep(2_500);
+      if (operation === "scan" && first === TOKEN_CHANGES.name) await database.clock.sleep(2_500);
     };
     // The completion waits a second for certainty, and once more before it gets the agent's tools
     await database.clock.advance(1_400);
@@ -143,7 +143,7 @@ test("a schedule of a token that this gateway cannot know yet fires once it is c
     let isUncertain = true;
     database.onResult = async (operation, first, link) => {
       await onResult(operation, first, link);
-      if (isUncertain && link === b.link && operation === "scan" && first === TOKEN_CHANGES) throw unconfirmed();
+      if (isUncertain && link === b.link && operation === "scan" && first === TOKEN_CHANGES.name) throw unconfirmed();
     };
     await database.clock.advance(2_000);
     const { record } = await passing(database, a.services.tokens.issue({ scopes: ["runs"], label: "" }));
@@ -290,7 +290,7 @@ test("with a slow database requests wait for its answer, and what goes on withou
     let looks = 0;
     database.onResult = async (operation, first) => {
       await onResult(operation, first);
-      if (operation !== "scan" || first !== TOKEN_CHANGES) return;
+      if (operation !== "scan" || first !== TOKEN_CHANGES.name) return;
       looks++;
       await database.clock.sleep(3_000);
     };
@@ -324,7 +324,7 @@ test("with a slow database a ping of a socket waits for a second, and a frame to
     const { onResult } = database;
     database.onResult = async (operation, first) => {
       await onResult(operation, first);
-      if (operation === "scan" && first === TOKEN_CHANGES) await database.clock.sleep(4_500);
+      if (operation === "scan" && first === TOKEN_CHANGES.name) await database.clock.sleep(4_500);
     };
     await database.clock.advance(1_500);
     const frames = () => socket.peer.frames().map(({ type, code }) => code ?? type);
@@ -353,7 +353,7 @@ test("strangers do not hold the places of known callers while the database is sl
     const { onResult } = database;
     database.onResult = async (operation, first) => {
       await onResult(operation, first);
-      if (operation === "scan" && first === TOKEN_CHANGES) await database.clock.sleep(1_500);
+      if (operation === "scan" && first === TOKEN_CHANGES.name) await database.clock.sleep(1_500);
     };
     await database.clock.advance(1_500);
     const invented = (index: number) => `pst_${String(index).padStart(43, "z")}`;
@@ -384,7 +384,7 @@ test("invented tickets cost the database no more than the rate limit says, and l
     const { onResult } = database;
     database.onResult = async (operation, first) => {
       await onResult(operation, first);
-      if (operation !== "takeOnce" || first !== WS_TICKETS) return;
+      if (operation !== "takeOnce" || first !== WS_TICKETS.name) return;
       taken++;
       await database.clock.sleep(ms);
     };
@@ -438,8 +438,8 @@ test("runs of a revoked token end everywhere, also when the gateway that revoked
     database.isMute = true;
     a.services.tokens.close();
     await database.store.batch([
-      { op: "delete", collection: TOKENS, key: record.id },
-      { op: "put", collection: TOKEN_CHANGES, key: "all", body: { v: 1 } },
+      { op: "delete", collection: TOKENS.name, key: record.id },
+      { op: "put", collection: TOKEN_CHANGES.name, key: "all", body: { v: 1 } },
     ]);
     await database.clock.advance(3_000);
     for (const run of started) {
@@ -457,7 +457,7 @@ test("a completion that writes nothing asks the database for nothing", () =>
     const { onResult } = database;
     database.onResult = async (operation, first) => {
       // A run that ends makes room, so that the gateway looks for runs that wait; no completion waits for that
-      if (first !== RUN_CLAIMS) asked.push(`${operation} ${JSON.stringify(first)}`);
+      if (first !== RUN_CLAIMS.name) asked.push(`${operation} ${JSON.stringify(first)}`);
       await onResult(operation, first);
     };
     assert.equal((await at.send("POST", "/v1/chat/completions", { token, body: COMPLETION })).status, 200);

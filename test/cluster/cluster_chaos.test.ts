@@ -57,7 +57,7 @@ async function chaos(seed: number): Promise<number> {
     const ends = records.filter(({ body }) => /"(done|error)"/.test(JSON.stringify(body))).length;
     assert.equal(ends, 1, `seed ${seed}: ${id} has ${ends} ends`);
   }
-  assert.equal(await database.store.count(RUN_CLAIMS), 0);
+  assert.equal(await database.store.count(RUN_CLAIMS.name), 0);
   await Promise.all(gateways.map((gateway) => gateway.close()));
   return accepted.length;
 }

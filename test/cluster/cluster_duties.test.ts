@@ -57,7 +57,7 @@ test("of two gateways one looks through the memories, and each embeds what it st
   assert.deepEqual(asked.filter((one) => one.startsWith("B")).length, 1);
   await database.clock.advance(60_000);
   assert.equal(asked.length, 41, "the other looks later, and finds nothing to do");
-  assert.equal(await database.store.count(CLUSTER_DUTIES), 0);
+  assert.equal(await database.store.count(CLUSTER_DUTIES.name), 0);
   await Promise.all([a.close(), b.close()]);
 });
 

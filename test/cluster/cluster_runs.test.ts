@@ -65,7 +65,7 @@ describe("two gateways over one database", () => {
     await passUntil(database, hasStatus(b, handle.id, "completed"));
     assert.equal((await b.runs.get(handle.id))?.result, "from A");
     assert.equal((await eventsOf(b, handle.id)).at(-1), "done");
-    assert.equal(await database.store.count(RUN_CLAIMS), 0, "an ended run has no claim");
+    assert.equal(await database.store.count(RUN_CLAIMS.name), 0, "an ended run has no claim");
     await Promise.all([a.close(), b.close()]);
   });
 
@@ -96,7 +96,7 @@ describe("two gateways over one database", () => {
     const ids = [];
     for (const text of ["first", "second"]) ids.push((await alone.runs.start(ask(text, conversation))).id);
     await alone.runs.drain(0);
-    assert.equal(await database.store.count(RUN_CLAIMS), 0);
+    assert.equal(await database.store.count(RUN_CLAIMS.name), 0);
     const gateways = await Promise.all(
       [1, 2].map((seed) => joinGateway(database, ["one answer", "another answer"], { seed })),
     );
@@ -105,7 +105,7 @@ describe("two gateways over one database", () => {
     const [first, second] = await Promise.all(ids.map((id) => a.runs.get(id)));
     assert.ok(String(first?.ended_at) <= String(second?.started_at), "the second run began before the first had ended");
     assert.equal(gateways.flatMap(({ provider }) => provider.requests).length, 2);
-    assert.equal(await database.store.count(RUN_CLAIMS), 0);
+    assert.equal(await database.store.count(RUN_CLAIMS.name), 0);
     await Promise.all(gateways.map((gateway) => gateway.close()));
   });
 
@@ -176,8 +176,8 @@ describe("two gateways over one database", () => {
     await until(() => begun() === 1);
     const before = [a, b].map(({ cluster }) => cluster.lease.own()?.fence ?? 0);
     // The other history has forgotten the newest fence of A
-    const fence = await database.store.get(GATEWAY_FENCES, a.cluster.id);
-    await database.store.batch([{ op: "delete", collection: GATEWAY_FENCES, key: a.cluster.id }]);
+    const fence = await database.store.get(GATEWAY_FENCES.name, a.cluster.id);
+    await database.store.batch([{ op: "delete", collection: GATEWAY_FENCES.name, key: a.cluster.id }]);
     database.history = "second";
     await passUntil(
       database,
@@ -197,7 +197,7 @@ describe("two gateways over one database", () => {
     const a = await joinGateway(database, ["from A"], { seed: 1 });
     await database.clock.advance(LEASE_MS);
     const { id } = a.cluster;
-    await database.store.batch([{ op: "put", collection: GATEWAY_FENCES, key: id, body: { v: 1 } }]);
+    await database.store.batch([{ op: "put", collection: GATEWAY_FENCES.name, key: id, body: { v: 1 } }]);
     const claim = (key: string) => (runId: string) => [
       { op: "insert", collection: "claims", key, body: runId } as const,
     ];
@@ -232,10 +232,10 @@ describe("two gateways over one database", () => {
     const body = { v: 1, gateway: own?.id, fence: own?.fence, conversation_id: null, parent_id: null };
     await database.store.batch(
       Array.from({ length: 1_500 }, (_, index) => (
-        { op: "insert", collection: RUN_CLAIMS, key: `run_busy${index}`, body: { ...body, gateway: "gw_other" } }
+        { op: "insert", collection: RUN_CLAIMS.name, key: `run_busy${index}`, body: { ...body, gateway: "gw_other" } }
       )),
     );
-    await database.store.batch([{ op: "insert", collection: GATEWAY_FENCES, key: "gw_other", body: { v: 1 } }]);
+    await database.store.batch([{ op: "insert", collection: GATEWAY_FENCES.name, key: "gw_other", body: { v: 1 } }]);
     const handle = await a.runs.start(ask("go", { ...DURABLE, conversationId: "conv_1" }));
     await passUntil(database, hasStatus(a, handle.id, "completed"), 5_000);
     await a.close();
@@ -253,7 +253,7 @@ describe("two gateways over one database", () => {
     a.link.isCut = true;
     await passUntil(database, hasStatus(b, id, "completed"));
     await database.clock.advance(120_000);
-    const rows = async () => (await database.store.scan(GATEWAY_FENCES, { limit: 9 })).map(({ key }) => key);
+    const rows = async () => (await database.store.scan(GATEWAY_FENCES.name, { limit: 9 })).map(({ key }) => key);
     assert.deepEqual(await rows(), [b.cluster.id]);
     a.link.isCut = false;
     end();
@@ -317,7 +317,7 @@ describe("two gateways over one database", () => {
     await until(() => slow.begun() === 1);
     const journal = () => database.store.read(`run/${id}`, { afterSeq: 0, limit: 100 });
     const before = await journal();
-    await database.store.batch([{ op: "put", collection: GATEWAY_FENCES, key: a.cluster.id, body: { v: 1 } }]);
+    await database.store.batch([{ op: "put", collection: GATEWAY_FENCES.name, key: a.cluster.id, body: { v: 1 } }]);
     assert.equal(a.cluster.lease.mayAct(), true);
     slow.end();
     await until(() => a.runs.active() === 0);
@@ -500,7 +500,7 @@ describe("two gateways over one database", () => {
     let isHeld = false;
     let records = 0;
     database.onResult = async (operation, collection) => {
-      if (operation !== "scan" || collection !== RUN_CLAIMS || isHeld) return;
+      if (operation !== "scan" || collection !== RUN_CLAIMS.name || isHeld) return;
       isHeld = true;
       slow.end();
       await until(hasStatus(a, id, "completed"));

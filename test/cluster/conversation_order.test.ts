@@ -74,8 +74,8 @@ test("attached and durable runs of one conversation begin in the order of their 
   await Promise.all(reads);
   assert.deepEqual(begun, ["first", ...order]);
   await pass(database, 100);
-  assert.equal(await database.store.count(RUN_CLAIMS), 0);
-  assert.equal(await database.store.count(CONVERSATION_HOLDS), 0);
+  assert.equal(await database.store.count(RUN_CLAIMS.name), 0);
+  assert.equal(await database.store.count(CONVERSATION_HOLDS.name), 0);
   await Promise.all([a.close(), b.close()]);
 });
 
@@ -136,11 +136,11 @@ test("whoever leaves the line, or dies in it, holds nobody up", async () => {
   const dies = readAll(await attached(a, "dies", conversationId)).catch(() => {});
   await pass(database, 50);
   const next = await b.runs.start(ask("next", { ...durable, conversationId }));
-  assert.equal(await database.store.count(RUN_CLAIMS), 4);
+  assert.equal(await database.store.count(RUN_CLAIMS.name), 4);
   leaves.cancel("cancelled");
   await left;
   await pass(database, 50);
-  assert.equal(await database.store.count(RUN_CLAIMS), 3);
+  assert.equal(await database.store.count(RUN_CLAIMS.name), 3);
   a.link.isCut = true;
   a.cluster.lease.abandon();
   end("one");
@@ -150,8 +150,8 @@ test("whoever leaves the line, or dies in it, holds nobody up", async () => {
   end("next");
   await until(async () => (await b.runs.get(next.id))?.status === "completed");
   await pass(database, 1_500);
-  assert.equal(await database.store.count(RUN_CLAIMS), 0);
-  assert.equal(await database.store.count(CONVERSATION_HOLDS), 0);
+  assert.equal(await database.store.count(RUN_CLAIMS.name), 0);
+  assert.equal(await database.store.count(CONVERSATION_HOLDS.name), 0);
   await b.close();
   await pass(database, 100);
   await dies;
@@ -177,7 +177,7 @@ test("runs of gateways that are gone leave the line in their order, as does the 
   const own = a.cluster.lease.own() ?? assert.fail();
   const ended = (await a.runs.list({ limit: 10 })).runs.find(({ status }) => status === "completed") ?? assert.fail();
   const body = { v: 1, gateway: own.id, fence: own.fence, conversation_id: conversationId, parent_id: null };
-  await database.store.batch([{ op: "insert", collection: RUN_CLAIMS, key: ended.id, body }]);
+  await database.store.batch([{ op: "insert", collection: RUN_CLAIMS.name, key: ended.id, body }]);
   const next = await b.runs.start(ask("next", { ...durable, conversationId }));
   for (const gateway of [a, c]) {
     gateway.link.isCut = true;
@@ -190,8 +190,8 @@ test("runs of gateways that are gone leave the line in their order, as does the 
   end("next");
   await until(async () => (await b.runs.get(next.id))?.status === "completed");
   await pass(database, 1_500);
-  assert.equal(await database.store.count(RUN_CLAIMS), 0);
-  assert.equal(await database.store.count(CONVERSATION_HOLDS), 0);
+  assert.equal(await database.store.count(RUN_CLAIMS.name), 0);
+  assert.equal(await database.store.count(CONVERSATION_HOLDS.name), 0);
   const { runs } = await b.runs.list({ limit: 10 });
   assert.equal(runs.find(({ id }) => id === ended.id)?.status, "completed");
   await b.close();

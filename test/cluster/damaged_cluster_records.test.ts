@@ -4,15 +4,12 @@ import {
   CLUSTER_DRAINS,
   CONVERSATION_HOLDS,
   GATEWAY_LEASES,
-  parseClaim,
-  parseDrains,
-  parseLease,
-  parseMember,
-  parseWorkspace,
   RUN_CLAIMS,
   toPlace,
+  WORKSPACE_MEMBERS,
+  WORKSPACES,
 } from "../../lib/cluster/cluster_records.ts";
-import { parseNodeLink } from "../../lib/extensions/nodes/shared_nodes.ts";
+import { NODE_LINKS } from "../../lib/extensions/nodes/shared_nodes.ts";
 import {
   type ClusteredGateway,
   createSharedDatabase,
@@ -40,15 +37,15 @@ async function damage({ store }: SharedDatabase, collection: string, key: string
 test("a damaged hold, claim or list of drains holds no other run up", async () => {
   const database = createSharedDatabase();
   const a = await joinGateway(database, () => "answer", { seed: 1 });
-  await damage(database, CONVERSATION_HOLDS, "c1");
-  await damage(database, RUN_CLAIMS, "run_0");
-  await damage(database, CLUSTER_DRAINS, "gateways");
+  await damage(database, CONVERSATION_HOLDS.name, "c1");
+  await damage(database, RUN_CLAIMS.name, "run_0");
+  await damage(database, CLUSTER_DRAINS.name, "gateways");
   const held = await a.runs.start(ask("go", { ...DURABLE, conversationId: "c1" }));
   const other = await a.runs.start(ask("go", { ...DURABLE, conversationId: "c2" }));
   await passUntil(database, isDone(a, other.id));
   // Nobody who holds it has a claim, so nobody holds it
   await passUntil(database, isDone(a, held.id));
-  assert.equal(await database.store.get(CONVERSATION_HOLDS, "c1"), undefined);
+  assert.equal(await database.store.get(CONVERSATION_HOLDS.name, "c1"), undefined);
   assert.deepEqual([...await a.cluster.drains.all()], []);
   await a.close();
 });
@@ -56,7 +53,7 @@ test("a damaged hold, claim or list of drains holds no other run up", async () =
 test("a child whose parent has a damaged claim waits, and holds no other run up", async () => {
   const database = createSharedDatabase();
   const a = await joinGateway(database, () => "answer", { seed: 1, agent: { tokensPerRun: 10_000 } });
-  await damage(database, RUN_CLAIMS, "run_parent");
+  await damage(database, RUN_CLAIMS.name, "run_parent");
   await a.runs.start(ask("go", { ...DURABLE, parentId: "run_parent", conversationId: "c1" }));
   const other = await a.runs.start(ask("go", { ...DURABLE, conversationId: "c2" }));
   await passUntil(database, isDone(a, other.id));
@@ -69,12 +66,12 @@ test("a gateway that died with a damaged lease is fenced off all the same, and o
   const b = await joinGateway(database, () => "answer", { seed: 2 });
   await passUntil(database, () => Promise.resolve(b.cluster.lease.mayAct()));
   const { id } = await a.runs.start(ask("go", DURABLE));
-  await damage(database, GATEWAY_LEASES, a.cluster.id);
+  await damage(database, GATEWAY_LEASES.name, a.cluster.id);
   await database.clock.advance(4 * LEASE_MS);
   assert.equal((await a.runs.get(id))?.status, "running", "the gateway lives");
   assert.ok((await b.cluster.gateways()).some((gateway) => gateway.id === a.cluster.id));
   a.link.isCut = true;
-  await damage(database, GATEWAY_LEASES, a.cluster.id);
+  await damage(database, GATEWAY_LEASES.name, a.cluster.id);
   await passUntil(database, isDone(b, id), 6 * LEASE_MS);
   await Promise.all([a.close(), b.close()]);
 });
@@ -83,44 +80,48 @@ test("records of a cluster are bounded when they are read", () => {
   const long = "x".repeat(100_000);
   const about = { host: "h", pid: 1, version: "1", started_at: "2026-01-01T00:00:00.000Z" };
   const lease = { v: 1, fence: 1, until: 1, about };
-  assert.ok(parseLease(lease));
+  assert.ok(GATEWAY_LEASES.parse(lease));
   for (const name of ["host", "version", "started_at", "advertise_url"]) {
-    assert.throws(() => parseLease({ ...lease, about: { ...about, [name]: long } }), name);
+    assert.throws(() => GATEWAY_LEASES.parse({ ...lease, about: { ...about, [name]: long } }), name);
   }
-  assert.throws(() => parseLease({ ...lease, about: { ...about, storage_keys: [long] } }));
+  assert.throws(() => GATEWAY_LEASES.parse({ ...lease, about: { ...about, storage_keys: [long] } }));
   assert.throws(() =>
-    parseLease({ ...lease, about: { ...about, storage_keys: Array.from({ length: 1_000 }, () => "k") } })
+    GATEWAY_LEASES.parse({ ...lease, about: { ...about, storage_keys: Array.from({ length: 1_000 }, () => "k") } })
   );
-  for (const number of [-1, 1.5, 1e300]) assert.throws(() => parseLease({ ...lease, fence: number }), String(number));
+  for (const number of [-1, 1.5, 1e300]) {
+    assert.throws(() => GATEWAY_LEASES.parse({ ...lease, fence: number }), String(number));
+  }
   const claim = { v: 1, gateway: null, fence: 0, conversation_id: null, parent_id: null };
-  assert.ok(parseClaim(claim));
+  assert.ok(RUN_CLAIMS.parse(claim));
   for (const name of ["gateway", "conversation_id", "parent_id", "workspace"]) {
-    assert.throws(() => parseClaim({ ...claim, [name]: long }), name);
+    assert.throws(() => RUN_CLAIMS.parse({ ...claim, [name]: long }), name);
   }
   const drain = { requested_at: "2026-01-01T00:00:00.000Z", by: { via: "cli", token_id: null } };
-  assert.ok(parseDrains({ v: 1, gateways: { gw_1: drain } }));
+  assert.ok(CLUSTER_DRAINS.parse({ v: 1, gateways: { gw_1: drain } }));
   const bad = [
     { gw_1: { ...drain, requested_at: long } },
     { gw_1: { ...drain, by: { via: long, token_id: null } } },
     { [long]: drain },
     Object.fromEntries(Array.from({ length: 10_001 }, (_, index) => [`gw_${index}`, drain])),
   ];
-  for (const gateways of bad) assert.throws(() => parseDrains({ v: 1, gateways }));
+  for (const gateways of bad) assert.throws(() => CLUSTER_DRAINS.parse({ v: 1, gateways }));
   const member = { v: 1, fence: 1, digest: "d", is_member: true, seen: {}, host: "h", process: null };
-  assert.ok(parseMember(member));
+  assert.ok(WORKSPACE_MEMBERS.parse(member));
   const seen = [
     { gw_1: long },
     { [long]: "d" },
     Object.fromEntries(Array.from({ length: 10_001 }, (_, n) => [`gw_${n}`, "d"])),
   ];
-  for (const each of seen) assert.throws(() => parseMember({ ...member, seen: each }));
-  for (const name of ["digest", "host"]) assert.throws(() => parseMember({ ...member, [name]: long }), name);
-  assert.throws(() => parseMember({ ...member, process: { machine: long, pid: 1 } }));
+  for (const each of seen) assert.throws(() => WORKSPACE_MEMBERS.parse({ ...member, seen: each }));
+  for (const name of ["digest", "host"]) {
+    assert.throws(() => WORKSPACE_MEMBERS.parse({ ...member, [name]: long }), name);
+  }
+  assert.throws(() => WORKSPACE_MEMBERS.parse({ ...member, process: { machine: long, pid: 1 } }));
   const place = toPlace({ host: long, folder: long, data_dir: `${"x".repeat(999)}\u{1f600}` });
-  assert.ok(parseWorkspace({ v: 1, folder_digest: "d", last_gateway: place }));
-  assert.throws(() => parseWorkspace({ v: 1, folder_digest: long }));
+  assert.ok(WORKSPACES.parse({ v: 1, folder_digest: "d", last_gateway: place }));
+  assert.throws(() => WORKSPACES.parse({ v: 1, folder_digest: long }));
   for (const name of ["host", "folder", "data_dir"]) {
-    assert.throws(() => parseWorkspace({ v: 1, last_gateway: { ...place, [name]: long } }), name);
+    assert.throws(() => WORKSPACES.parse({ v: 1, last_gateway: { ...place, [name]: long } }), name);
   }
   const link = {
     v: 1,
@@ -132,6 +133,6 @@ test("records of a cluster are bounded when they are read", () => {
     platform: "linux",
     tools: [],
   };
-  assert.ok(parseNodeLink(link));
-  for (const name of ["gateway", "address"]) assert.throws(() => parseNodeLink({ ...link, [name]: long }), name);
+  assert.ok(NODE_LINKS.parse(link));
+  for (const name of ["gateway", "address"]) assert.throws(() => NODE_LINKS.parse({ ...link, [name]: long }), name);
 });

@@ -295,7 +295,7 @@ test("a gateway that is not let into its workspace says why: health, status and 
   await withTemporaryFolder(async (folder) => {
     const database = createSharedDatabase();
     const key = "shared/gw_damaged";
-    await database.store.batch([{ op: "put", collection: WORKSPACE_MEMBERS, key, body: { v: 7 } }]);
+    await database.store.batch([{ op: "put", collection: WORKSPACE_MEMBERS.name, key, body: { v: 7 } }]);
     let isStarted = false;
     const starting = startMember(database, join(folder, "a"), []).finally(() => isStarted = true);
     while (!isStarted) await database.clock.advance(100);
@@ -308,7 +308,7 @@ test("a gateway that is not let into its workspace says why: health, status and 
     assert.match(cluster?.reason ?? "", why);
     assert.equal(shared?.is_proven, false);
     assert.match(shared?.problem ?? "", /^the record of another gateway/);
-    await database.store.batch([{ op: "delete", collection: WORKSPACE_MEMBERS, key }]);
+    await database.store.batch([{ op: "delete", collection: WORKSPACE_MEMBERS.name, key }]);
     await passUntil(database, async () => !JSON.stringify((await a.send("GET", "/health")).body).includes("reason"));
     assert.equal((await clusterOf(a)).own.reason, null);
     await close(database, a);

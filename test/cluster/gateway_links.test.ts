@@ -71,11 +71,11 @@ async function addGateway(
 ): Promise<void> {
   const about = { host: "h", pid: 1, version: "1", started_at: "2026-01-01T00:00:00.000Z", advertise_url };
   await store.batch([
-    { op: "put", collection: GATEWAY_FENCES, key: "gw_1", body: { v: 1 } },
-    { op: "put", collection: GATEWAY_LEASES, key: "gw_1", body: { v: 1, fence, until: 0, about } },
+    { op: "put", collection: GATEWAY_FENCES.name, key: "gw_1", body: { v: 1 } },
+    { op: "put", collection: GATEWAY_LEASES.name, key: "gw_1", body: { v: 1, fence, until: 0, about } },
     {
       op: "put",
-      collection: RUN_CLAIMS,
+      collection: RUN_CLAIMS.name,
       key: "run_1",
       body: { v: 1, gateway: "gw_1", fence, conversation_id: null, parent_id: null },
     },
@@ -104,12 +104,12 @@ test("the token goes to the address of a joined gateway alone, which passes the 
   assert.match(await ask(), /cannot be made/);
   assert.deepEqual(sent.splice(0), [`https://gw.example/agent/v1/cluster/runs/run_1/events?after=7 Bearer ${TOKEN}`]);
   for (const advertise_url of ["http://gw.example", "file:///etc/passwd", "https://a@gw.example", "no address"]) {
-    await linked.store.batch([{ op: "delete", collection: GATEWAY_FENCES, key: "gw_1" }]);
+    await linked.store.batch([{ op: "delete", collection: GATEWAY_FENCES.name, key: "gw_1" }]);
     await addGateway(linked, { advertise_url });
     assert.match(await ask(), /advertise_url of gateway gw_1 cannot be used/, advertise_url);
   }
   // Fenced off: its lease and its claim have an earlier fence
-  await linked.store.batch([{ op: "put", collection: GATEWAY_FENCES, key: "gw_1", body: { v: 1 } }]);
+  await linked.store.batch([{ op: "put", collection: GATEWAY_FENCES.name, key: "gw_1", body: { v: 1 } }]);
   assert.equal(await ask(), "nobody");
   assert.deepEqual(sent, []);
   assert.equal(linked.clock.pending(), 0);

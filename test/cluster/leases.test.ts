@@ -28,7 +28,7 @@ test("a gateway that renews its lease between the look and the fencing stays", a
     ...store,
     async scan(collection, options) {
       const found = await store.scan(collection, options);
-      if (collection === GATEWAY_LEASES) assert.equal(await leases().renew(other, ABOUT), true);
+      if (collection === GATEWAY_LEASES.name) assert.equal(await leases().renew(other, ABOUT), true);
       return found;
     },
   };
@@ -38,7 +38,7 @@ test("a gateway that renews its lease between the look and the fencing stays", a
 
 test("a gateway that was fenced off itself fences off nobody", async () => {
   const { store, leases, other, own } = await expired();
-  await store.batch([{ op: "put", collection: GATEWAY_FENCES, key: own.id, body: { v: 1 } }]);
+  await store.batch([{ op: "put", collection: GATEWAY_FENCES.name, key: own.id, body: { v: 1 } }]);
   assert.deepEqual(await leases().fenceOff(own), []);
   assert.equal(await leases().renew(other, ABOUT), true);
 });
@@ -55,7 +55,7 @@ test("a gateway that may not use the database leaves none of its rows there, and
     },
   }, TERMS);
   const rows = async () =>
-    await Promise.all([GATEWAY_FENCES, GATEWAY_LEASES].map((collection) => store.count(collection)));
+    await Promise.all([GATEWAY_FENCES.name, GATEWAY_LEASES.name].map((collection) => store.count(collection)));
   await assert.rejects(leases.join("gw_a", ABOUT), /away/);
   isAway = false;
   await assert.rejects(leases.join("gw_a", ABOUT), { code: "database_unusable" });

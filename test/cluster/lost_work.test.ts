@@ -91,7 +91,7 @@ describe("a lease that is lost while a claimed run is read", () => {
     goOn();
     await passUntil(database, async () => (await b.runs.get(id))?.status === "completed");
     assert.ok(appends.filter(({ held }) => held).every((one) => one.fence === fence + 1));
-    assert.equal(await database.store.count(RUN_CLAIMS), 0);
+    assert.equal(await database.store.count(RUN_CLAIMS.name), 0);
     await b.close();
   });
 
@@ -217,7 +217,7 @@ describe("work that goes on for a while", () => {
       appends.filter(({ held }) => held).every((one) => one.fence === fence + 1),
       "the old work writes nothing",
     );
-    assert.equal(await database.store.count(RUN_CLAIMS), 0);
+    assert.equal(await database.store.count(RUN_CLAIMS.name), 0);
     await a.close();
   });
 
@@ -229,7 +229,7 @@ describe("work that goes on for a while", () => {
     let claims = 0;
     a.link.onBatch = async (writes, make) => {
       const held = await make();
-      const isClaim = writes.some((write) => write.op === "putIf" && write.collection === RUN_CLAIMS);
+      const isClaim = writes.some((write) => write.op === "putIf" && write.collection === RUN_CLAIMS.name);
       if (isClaim && ++claims === 1) await answer.promise;
       return held;
     };
@@ -251,7 +251,7 @@ describe("work that goes on for a while", () => {
     let id = "";
     a.link.onBatch = async (writes, make) => {
       const held = await make();
-      const accepted = writes.find((write) => write.op === "insert" && write.collection === RUN_CLAIMS);
+      const accepted = writes.find((write) => write.op === "insert" && write.collection === RUN_CLAIMS.name);
       if (accepted?.op !== "insert") return held;
       id = accepted.key;
       await passUntil(database, () => a.cluster.ownership.owns(id));

@@ -159,7 +159,7 @@ test("an older connection that is recorded late does not take the node back from
 function countLooks({ database }: Pick<LinkedCluster, "database">): () => number {
   let looks = 0;
   database.onResult = async (operation, first) => {
-    if (operation === "scan" && first === NODE_LINKS && ++looks > 100) throw awayError();
+    if (operation === "scan" && first === NODE_LINKS.name && ++looks > 100) throw awayError();
   };
   return () => looks;
 }
@@ -168,7 +168,7 @@ test("a damaged record of a node is written over by the gateway that holds the n
   await withCluster(async ({ database, start, pass }) => {
     const [a, b] = [await start("a", { config }), await start("b", { config })];
     await pass(2 * LEASE_MS);
-    await database.store.batch([{ op: "insert", collection: NODE_LINKS, key: "pi", body: { v: 1, gateway: 7 } }]);
+    await database.store.batch([{ op: "insert", collection: NODE_LINKS.name, key: "pi", body: { v: 1, gateway: 7 } }]);
     const looks = countLooks({ database });
     connectNode(a);
     await pass(10);
@@ -183,7 +183,7 @@ test("a record of a node that cannot be written is tried again after a pause", a
     await pass(2 * LEASE_MS);
     const looks = countLooks({ database });
     a.database.onBatch = (writes, make) =>
-      writes.some((write) => "collection" in write && write.collection === NODE_LINKS)
+      writes.some((write) => "collection" in write && write.collection === NODE_LINKS.name)
         ? Promise.resolve(false)
         : make();
     connectNode(a);

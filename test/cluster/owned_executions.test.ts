@@ -219,10 +219,10 @@ describe("an execution in a cluster", () => {
       await database.clock.advance(3 * LEASE_MS);
       await b.sops.approve(id, BY_PERSON);
       await passUntil(world, b, { id, holds: waitsFor("call") });
-      const before = await database.store.get(SOP_EXECUTIONS, id);
+      const before = await database.store.get(SOP_EXECUTIONS.name, id);
       a.link.isCut = false;
       await database.clock.advance(3 * LEASE_MS);
-      assert.deepEqual(await database.store.get(SOP_EXECUTIONS, id), before);
+      assert.deepEqual(await database.store.get(SOP_EXECUTIONS.name, id), before);
       await a.sops.advance(id, BY_PERSON);
       await passUntil(world, a, { id, holds: isCompleted });
       assert.deepEqual(world.effects, ["seen"]);
@@ -236,12 +236,12 @@ describe("an execution in a cluster", () => {
       const a = await join(world, 1);
       const id = await a.execute("release");
       await passUntil(world, a, { id, holds: asksFor("push") });
-      await database.store.batch([{ op: "put", collection: GATEWAY_FENCES, key: a.cluster.id, body: { v: 1 } }]);
-      const before = await database.store.get(SOP_EXECUTIONS, id);
+      await database.store.batch([{ op: "put", collection: GATEWAY_FENCES.name, key: a.cluster.id, body: { v: 1 } }]);
+      const before = await database.store.get(SOP_EXECUTIONS.name, id);
       const approving = a.sops.approve(id, BY_PERSON);
       for (let tick = 0; tick < 50; tick++) await nextTick();
       assert.equal(a.cluster.lease.mayAct(), true);
-      assert.deepEqual(await database.store.get(SOP_EXECUTIONS, id), before);
+      assert.deepEqual(await database.store.get(SOP_EXECUTIONS.name, id), before);
       assert.deepEqual(world.effects, []);
       // It joins again, and goes on as the next owner
       await passUntil(world, a, { id, holds: waitsFor("call") });
@@ -419,7 +419,7 @@ async function executeThroughDeath(crashAt: number, when: "before" | "after"): P
     await database.clock.advance(2 * LEASE_MS);
     let id = await a.execute("release").catch(() => undefined);
     await database.clock.advance(100);
-    id ??= (await database.store.scan(SOP_EXECUTIONS, { limit: 1 }))[0]?.key;
+    id ??= (await database.store.scan(SOP_EXECUTIONS.name, { limit: 1 }))[0]?.key;
     if (id !== undefined) {
       const shown = `killed ${when} write ${crashAt}`;
       assert.equal(await help(b, id, effects), "completed", shown);

@@ -37,6 +37,6 @@ test("a plain completion that waits for its client's tool writes nothing in a cl
   database.onResult = async () => void asked++;
   await readAll(await a.runs.start(ask("Go", { agentTools: "none", clientTools })));
   assert.equal(asked, 0);
-  assert.equal(await database.store.count(PARKED_CALLS), 0);
+  assert.equal(await database.store.count(PARKED_CALLS.name), 0);
   await a.close();
 });

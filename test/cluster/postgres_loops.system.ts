@@ -89,7 +89,7 @@ test("over PostgreSQL, loops of a gateway that is cut off go on at another, what
       try {
         await a.cron.add({ id: "soon", schedule: "in 2 seconds", prompt: "work" }, MAKER);
         await call(a, "sop_execute", { sop: "release" });
-        const [execution] = await two.store.scan(SOP_EXECUTIONS, { limit: 1 });
+        const [execution] = await two.store.scan(SOP_EXECUTIONS.name, { limit: 1 });
         const promise = await a.deliveries.promise({ channel: "alerts", sender: "ann", messageId: undefined });
         const run = await a.agent?.runs.start(
           ask("go", { durable: true, ...(promise === undefined ? {} : { claim: promise }) }),
@@ -109,7 +109,7 @@ test("over PostgreSQL, loops of a gateway that is cut off go on at another, what
         assert.deepEqual(receiver.got, [`1 ${run?.id}`, `2 ${run?.id}`]);
         await call(b, "sop_advance", { execution_id: execution?.key });
         await until(async () => {
-          const stored = await two.store.get(SOP_EXECUTIONS, execution?.key ?? "");
+          const stored = await two.store.get(SOP_EXECUTIONS.name, execution?.key ?? "");
           return (stored?.body as { readonly status?: string } | undefined)?.status === "completed";
         });
         assert.equal((await b.cron.history("soon", { limit: 10 }))?.firings.length, 1);

@@ -55,14 +55,14 @@ test("two gateways that clean up at once forget what is old, and nothing else", 
   for (let n = 0; n < SCHEDULE_LIMITS.done + 2; n++) {
     const key = `done${String(n).padStart(4, "0")}`;
     await store.batch([
-      { op: "insert", collection: DONE_SCHEDULES, key, body: {} },
-      { op: "insert", collection: FIRINGS, key: `${key}/2026`, body: {} },
+      { op: "insert", collection: DONE_SCHEDULES.name, key, body: {} },
+      { op: "insert", collection: FIRINGS.name, key: `${key}/2026`, body: {} },
     ]);
   }
   await Promise.all([a, b].map((gateway) => forgetOldDone(gateway.store)));
-  const left = await store.scan(DONE_SCHEDULES, { limit: 1 });
-  assert.equal(await store.count(DONE_SCHEDULES), SCHEDULE_LIMITS.done);
-  assert.equal(await store.count(FIRINGS), SCHEDULE_LIMITS.done);
+  const left = await store.scan(DONE_SCHEDULES.name, { limit: 1 });
+  assert.equal(await store.count(DONE_SCHEDULES.name), SCHEDULE_LIMITS.done);
+  assert.equal(await store.count(FIRINGS.name), SCHEDULE_LIMITS.done);
   assert.equal(left[0]?.key, "done0002");
   await Promise.all([a.close(), b.close()]);
 });

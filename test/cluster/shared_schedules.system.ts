@@ -139,7 +139,7 @@ describe("schedules in a cluster", () => {
     assert.equal((await firedAt(a, "b")).length, 2);
     await a.cron.remove("b", MAKER.caller);
     await database.clock.advance(2 * MINUTE);
-    assert.equal(await database.store.count(FIRINGS, "b/"), 0);
+    assert.equal(await database.store.count(FIRINGS.name, "b/"), 0);
     await assert.rejects(a.cron.run("a", MAKER.caller), { code: "not_found" });
     await close(a, b);
   });
@@ -149,11 +149,11 @@ describe("schedules in a cluster", () => {
     const a = await join(database, { seed: 1, enabled: false });
     let meets = 0;
     a.link.onBatch = async (writes, make) => {
-      if (meets-- > 0 && writes.some((write) => "collection" in write && write.collection === SCHEDULES)) {
-        const one = (await database.store.get(SCHEDULES, "a"))?.body;
+      if (meets-- > 0 && writes.some((write) => "collection" in write && write.collection === SCHEDULES.name)) {
+        const one = (await database.store.get(SCHEDULES.name, "a"))?.body;
         await database.store.batch([
-          { op: "put", collection: SCHEDULE_CHANGES, key: "all", body: { v: 1 } },
-          ...(one === undefined ? [] : [{ op: "put", collection: SCHEDULES, key: "a", body: one } as const]),
+          { op: "put", collection: SCHEDULE_CHANGES.name, key: "all", body: { v: 1 } },
+          ...(one === undefined ? [] : [{ op: "put", collection: SCHEDULES.name, key: "a", body: one } as const]),
         ]);
       }
       return await make();
@@ -166,7 +166,7 @@ describe("schedules in a cluster", () => {
     assert.equal(await done(() => a.cron.update("a", { schedule: "in 2 hours" }, MAKER), 12), "done");
     assert.equal(await done(() => a.cron.pause("a", MAKER.caller), Infinity), "conflict");
     assert.equal(await done(() => a.cron.remove("a", MAKER.caller), 12), "done");
-    assert.equal(await database.store.get(SCHEDULES, "a"), undefined);
+    assert.equal(await database.store.get(SCHEDULES.name, "a"), undefined);
     await close(a);
   });
 
@@ -178,7 +178,7 @@ describe("schedules in a cluster", () => {
     await a.cron.add({ id: "a", schedule: "in 2 seconds", ...WORK }, MAKER);
     let reads = 0;
     await database.clock.advance(1_000);
-    database.onResult = async (_, collection) => void (collection === SCHEDULES && reads++);
+    database.onResult = async (_, collection) => void (collection === SCHEDULES.name && reads++);
     await database.clock.advance(500);
     assert.equal(reads, 0);
     await database.clock.advance(500);
@@ -258,7 +258,7 @@ describe("schedules in a cluster", () => {
       Promise.allSettled([a.cron.run("a", MAKER.caller), b.cron.run("a", MAKER.caller)]),
     );
     assert.equal((await runsOf(a)).length, ended.filter(({ status }) => status === "fulfilled").length);
-    assert.equal(await database.store.count(FIRINGS), (await runsOf(a)).length);
+    assert.equal(await database.store.count(FIRINGS.name), (await runsOf(a)).length);
     const ids = ended.flatMap((one) => one.status === "fulfilled" ? [one.value.run_id] : []);
     assert.equal(new Set(ids).size, ids.length, "nobody is given the run of another");
     await close(a, b);
@@ -271,7 +271,8 @@ describe("schedules in a cluster", () => {
     let changing: Promise<unknown> | undefined;
     database.onResult = async (operation, first) => {
       if (
-        operation !== "get" || first !== SCHEDULES || changing !== undefined || database.clock.now() % HOUR < MINUTE
+        operation !== "get" || first !== SCHEDULES.name || changing !== undefined ||
+        database.clock.now() % HOUR < MINUTE
       ) return;
       changing = a.cron.update("a", { prompt: "Changed" }, MAKER);
       await changing;
@@ -293,7 +294,7 @@ describe("schedules in a cluster", () => {
     assert.deepEqual(same.map(({ status }) => status).toSorted(), ["fulfilled", "rejected"]);
     const full = await Promise.allSettled([add(a, "y"), add(b, "z")]);
     assert.deepEqual(full.map(({ status }) => status).toSorted(), ["fulfilled", "rejected"]);
-    assert.equal(await database.store.count(SCHEDULES), 2);
+    assert.equal(await database.store.count(SCHEDULES.name), 2);
     await close(a, b);
   });
 

@@ -164,7 +164,7 @@ test("followers of a run whose record is gone are told so at every gateway, and 
     await passUntil(() => streams.slice(0, 2).every((stream) => stream.events.includes("words ")), "both are shown it");
     // A standby is promoted that never heard of the run
     await database.store.batch([
-      ...[RUNS, RUN_INPUTS, OPEN_RUNS, RUN_CLAIMS].map((collection) =>
+      ...[RUNS.name, RUN_INPUTS.name, OPEN_RUNS.name, RUN_CLAIMS.name].map((collection) =>
         ({ op: "delete", collection, key: id }) as const
       ),
       { op: "drop", stream: journalOf(id) },
@@ -204,11 +204,11 @@ test("followers have the stored text, and readers the same journal everywhere, w
         const { stream } = append;
         const records = (await database.store.read(stream, { afterSeq: 0, limit: 100 })).map(({ body }) => body);
         const key = stream.slice("run/".length);
-        const { body } = await database.store.get(RUNS, key) ?? {};
+        const { body } = await database.store.get(RUNS.name, key) ?? {};
         standby = [
           { op: "drop", stream },
           { op: "append", stream, expectedSeq: 0, records },
-          { op: "put", collection: RUNS, key, body },
+          { op: "put", collection: RUNS.name, key, body },
         ];
       }
       return await make();
@@ -246,7 +246,7 @@ const DAMAGES: Readonly<Record<string, (write: Write) => Write>> = {
       ? { ...write, records: JSON.parse(JSON.stringify(write.records).replaceAll('"tool_end"', '"tool_ended"')) }
       : write,
   "the record of the run": (write) =>
-    write.op === "put" && write.collection === RUNS ? { ...write, body: { v: 1 } } : write,
+    write.op === "put" && write.collection === RUNS.name ? { ...write, body: { v: 1 } } : write,
 };
 
 test("followers elsewhere are told of what cannot be read, and their streams end", async (t) => {

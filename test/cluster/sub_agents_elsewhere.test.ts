@@ -82,7 +82,7 @@ describe("runs and their sub-agents in a cluster", () => {
     let reads = 0;
     const { onResult } = database;
     database.onResult = async (operation, first) => {
-      if (operation === "get" && first === RUNS) reads++;
+      if (operation === "get" && first === RUNS.name) reads++;
       await onResult(operation, first);
     };
     const leaving = new AbortController();

@@ -22,7 +22,7 @@ describe("a gateway that died", () => {
     assert.equal(await b.cluster.ownership.isCurrent(own), false);
     assert.deepEqual((await b.cluster.gateways()).map(({ id }) => id), [b.cluster.id]);
     await database.clock.advance(120_000);
-    assert.equal(await database.store.get(GATEWAY_FENCES, a.cluster.id), undefined);
+    assert.equal(await database.store.get(GATEWAY_FENCES.name, a.cluster.id), undefined);
     await Promise.all([a.close(), b.close()]);
     assert.equal(database.clock.pending(), 0, "no timer is left");
   });
@@ -56,9 +56,9 @@ describe("a gateway that died", () => {
     database.isAway = true;
     await database.clock.advance(30_000);
     database.isAway = false;
-    assert.equal(await database.store.count(GATEWAY_LEASES), 2);
+    assert.equal(await database.store.count(GATEWAY_LEASES.name), 2);
     await database.clock.advance(3 * LEASE_MS);
-    assert.equal(await database.store.count(GATEWAY_LEASES), 1);
+    assert.equal(await database.store.count(GATEWAY_LEASES.name), 1);
     assert.equal(b.clusterLog.filter(({ message }) => message.startsWith("A gateway is gone")).length, 1);
     await b.close();
   });

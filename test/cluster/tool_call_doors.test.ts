@@ -94,7 +94,7 @@ test("a call that finds the database away is 503 storage_unavailable at every do
       const again = await post(`/v1/tools/${name}/call`, { input });
       assert.equal((await again.json() as { is_error: boolean }).is_error, false, name);
     }
-    assert.equal(await database.store.count(SOP_EXECUTIONS), 1);
+    assert.equal(await database.store.count(SOP_EXECUTIONS.name), 1);
     await endMember(database, member);
   }));
 
@@ -132,7 +132,7 @@ test("a procedure that has begun says so when the database goes away before it c
     const { services } = member;
     await database.clock.advance(1_000);
     database.onResult = (operation, writes) => {
-      if (operation === "batch" && JSON.stringify(writes).includes(SOP_EXECUTIONS)) database.isAway = true;
+      if (operation === "batch" && JSON.stringify(writes).includes(SOP_EXECUTIONS.name)) database.isAway = true;
       return Promise.resolve();
     };
     const { result } = await services.tools.call({
@@ -150,6 +150,6 @@ test("a procedure that has begun says so when the database goes away before it c
     assert.match(result.output, /it was started, and the database went away after that/);
     database.isAway = false;
     await database.clock.advance(2_000);
-    assert.equal(await database.store.count(SOP_EXECUTIONS), 1);
+    assert.equal(await database.store.count(SOP_EXECUTIONS.name), 1);
     await endMember(database, member);
   }));

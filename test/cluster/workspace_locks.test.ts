@@ -98,7 +98,7 @@ describe("changes of files of one workspace by two gateways", () => {
       const refused = made.find((one) => one.status === "rejected");
       assert.equal(refused?.status === "rejected" && (refused.reason as { code?: string }).code, "path_changed");
       assert.equal(readFileSync(join(root, "a.txt"), "utf8"), made[0].status === "fulfilled" ? "from A" : "from B");
-      assert.equal(await database.store.count(FILE_LOCKS), 0);
+      assert.equal(await database.store.count(FILE_LOCKS.name), 0);
     }));
 
   test("wait for a lock for a bounded time, and can be cancelled", () =>
@@ -138,7 +138,7 @@ describe("changes of files of one workspace by two gateways", () => {
         },
       );
       atA?.catch(() => {});
-      await until(async () => await database.store.count(FILE_LOCKS) === 1);
+      await until(async () => await database.store.count(FILE_LOCKS.name) === 1);
       a.link.isCut = true;
       const change = b.files.change([await changeOf(b.files, root, "from B")], scopeOf(root), { signal: signal() });
       let isMade = false;
@@ -167,7 +167,9 @@ describe("changes of files of one workspace by two gateways", () => {
         const paths = [join(root, "a.txt")];
         const unknown = Promise.withResolvers<void>();
         a.link.onBatch = async (writes, make) => {
-          if (!writes.some((write) => "collection" in write && write.collection === FILE_LOCKS)) return await make();
+          if (!writes.some((write) => "collection" in write && write.collection === FILE_LOCKS.name)) {
+            return await make();
+          }
           if (made) await make();
           a.link.onBatch = (_, again) => again();
           await unknown.promise;
@@ -180,7 +182,7 @@ describe("changes of files of one workspace by two gateways", () => {
         unknown.resolve();
         await assert.rejects(lost, UnknownWriteError);
         await database.clock.advance(5_000);
-        assert.equal(await database.store.count(FILE_LOCKS), made ? 0 : 1);
+        assert.equal(await database.store.count(FILE_LOCKS.name), made ? 0 : 1);
         await giveBack?.();
         await (await holdAt(b, root))();
       }));
@@ -201,7 +203,7 @@ describe("changes of files of one workspace by two gateways", () => {
       await second();
       await database.clock.advance(1_000);
       await (await next)();
-      assert.equal(await database.store.count(FILE_LOCKS), 0);
+      assert.equal(await database.store.count(FILE_LOCKS.name), 0);
     }));
 
   test("a lock that could not be given back is given back later", () =>
@@ -211,7 +213,7 @@ describe("changes of files of one workspace by two gateways", () => {
       await giveBack();
       a.link.onBatch = (_, make) => make();
       await database.clock.advance(2_000);
-      assert.equal(await database.store.count(FILE_LOCKS), 0);
+      assert.equal(await database.store.count(FILE_LOCKS.name), 0);
     }));
 
   test("a gateway that has the workspace for itself writes no record", async () => {

@@ -14,7 +14,7 @@ import { join } from "node:path";
 import { describe, test } from "node:test";
 import { canonicalDigest } from "../../lib/base/json.ts";
 import { createProofFiles, newFolderId, PROOF_FOLDER, type ProofFiles } from "../../lib/cluster/workspace_proof.ts";
-import { parseWorkspace, WORKSPACE_MEMBERS, WORKSPACES } from "../../lib/cluster/cluster_records.ts";
+import { WORKSPACE_MEMBERS, WORKSPACES } from "../../lib/cluster/cluster_records.ts";
 import type { Write } from "../../lib/storage/store.ts";
 import {
   awayError,
@@ -52,8 +52,8 @@ async function forget({ cluster }: ClusteredGateway, workspace = "shared"): Prom
 }
 
 async function recordOf({ store }: SharedDatabase, workspace = "shared") {
-  const stored = await store.get(WORKSPACES, workspace);
-  return stored === undefined ? undefined : parseWorkspace(stored.body);
+  const stored = await store.get(WORKSPACES.name, workspace);
+  return stored === undefined ? undefined : WORKSPACES.parse(stored.body);
 }
 
 /** Joins while the time goes on. */
@@ -75,7 +75,7 @@ describe("gateways of one workspace", () => {
     assert.equal(proven(b), "shared");
     await b.close();
     await a.close();
-    assert.equal(await database.store.count(WORKSPACE_MEMBERS), 0, "a gateway that leaves takes its record away");
+    assert.equal(await database.store.count(WORKSPACE_MEMBERS.name), 0, "a gateway that leaves takes its record away");
   });
 
   test("one with another folder does not start, and disturbs nobody", async () => {
@@ -103,11 +103,11 @@ describe("gateways of one workspace", () => {
     const database = createSharedDatabase();
     const a = await joinGateway(database, [], { seed: 1 });
     const key = `shared/${a.cluster.id}`;
-    await database.store.batch([{ op: "put", collection: WORKSPACE_MEMBERS, key, body: { v: 7 } }]);
+    await database.store.batch([{ op: "put", collection: WORKSPACE_MEMBERS.name, key, body: { v: 7 } }]);
     a.link.isCut = true;
     const joining = joinSlowly(database, [], { seed: 2 });
     await database.clock.advance(500);
-    assert.deepEqual((await database.store.get(WORKSPACE_MEMBERS, key))?.body, { v: 7 });
+    assert.deepEqual((await database.store.get(WORKSPACE_MEMBERS.name, key))?.body, { v: 7 });
     a.link.isCut = false;
     const b = await joining;
     assert.equal(proven(b), "shared");
@@ -133,7 +133,7 @@ describe("gateways of one workspace", () => {
       const first = await joinGateway(database, [], { seed: 1 });
       let failures = 0;
       const failOnce = (writes: readonly Write[], make: () => Promise<boolean>) => {
-        const isRecord = writes.some((write) => write.op === "put" && write.collection === WORKSPACE_MEMBERS);
+        const isRecord = writes.some((write) => write.op === "put" && write.collection === WORKSPACE_MEMBERS.name);
         return isRecord && failures++ === 0 ? Promise.reject(awayError()) : make();
       };
       const link = database.link();
@@ -165,7 +165,7 @@ describe("gateways of one workspace", () => {
   test("one that answers nobody holds the next one up until its lease has run out, and the runs of the next one wait", async () => {
     const database = createSharedDatabase();
     const a = await joinGateway(database, [], { seed: 1, tools: LOCAL });
-    const isAnswer = (write: Write) => "collection" in write && write.collection === WORKSPACE_MEMBERS;
+    const isAnswer = (write: Write) => "collection" in write && write.collection === WORKSPACE_MEMBERS.name;
     a.link.onBatch = (writes, make) => writes.some(isAnswer) ? Promise.reject(awayError()) : make();
     const long = 20 * LEASE_MS;
     const b = await joinSlowly(database, ["from B"], { seed: 2, tools: LOCAL });
@@ -311,9 +311,9 @@ describe("the folder of a workspace whose gateways are all gone", () => {
   test("stands in no record of an earlier version: the next gateway that is let in says it, and keeps what it does not know", async () => {
     const database = createSharedDatabase();
     const body = { v: 1, from_the_future: { a: 1 } };
-    await database.store.batch([{ op: "put", collection: WORKSPACES, key: "shared", body }]);
+    await database.store.batch([{ op: "put", collection: WORKSPACES.name, key: "shared", body }]);
     await (await joinGateway(database, [], { seed: 1 })).close();
-    const stored = (await database.store.get(WORKSPACES, "shared"))?.body as Record<string, unknown>;
+    const stored = (await database.store.get(WORKSPACES.name, "shared"))?.body as Record<string, unknown>;
     assert.deepEqual(stored["from_the_future"], { a: 1 });
     assert.deepEqual(stored["last_gateway"], { host: "test", folder: "/home/shared", data_dir: "/data/1" });
     const id = await database.proofFiles("shared").folderId() ?? "";
@@ -326,7 +326,7 @@ describe("the folder of a workspace whose gateways are all gone", () => {
     const a = await joinGateway(database, [], { seed: 1 });
     const b = await joinGateway(database, [], { seed: 2 });
     const before = await recordOf(database);
-    await database.store.batch([{ op: "put", collection: WORKSPACES, key: "shared", body: { v: 1 } }]);
+    await database.store.batch([{ op: "put", collection: WORKSPACES.name, key: "shared", body: { v: 1 } }]);
     await b.close();
     await database.clock.advance(2_000);
     assert.equal((await recordOf(database))?.folder_digest, before?.folder_digest);
@@ -336,7 +336,12 @@ describe("the folder of a workspace whose gateways are all gone", () => {
   test("is nobody's while its record cannot be read, unless a gateway is in", async () => {
     const database = createSharedDatabase();
     const damage = () =>
-      database.store.batch([{ op: "put", collection: WORKSPACES, key: "shared", body: { v: 1, folder_digest: 7 } }]);
+      database.store.batch([{
+        op: "put",
+        collection: WORKSPACES.name,
+        key: "shared",
+        body: { v: 1, folder_digest: 7 },
+      }]);
     const a = await joinGateway(database, [], { seed: 1 });
     await damage();
     const b = await joinSlowly(database, [], { seed: 2 });
@@ -443,7 +448,7 @@ describe("forgetting the folder of a workspace", () => {
     });
     const key = `shared/${a.cluster.id}`;
     a.link.isCut = true;
-    await database.store.batch([{ op: "put", collection: WORKSPACE_MEMBERS, key, body: { v: 7 } }]);
+    await database.store.batch([{ op: "put", collection: WORKSPACE_MEMBERS.name, key, body: { v: 7 } }]);
     await assert.rejects(forget(other), { code: "conflict" }, "a record that cannot be read does not tell");
     await database.clock.advance(5 * LEASE_MS);
     assert.equal(await forget(other), true);
@@ -465,7 +470,7 @@ describe("forgetting the folder of a workspace", () => {
     await (await joinGateway(database, [], { seed: 1 })).close();
     let b: ClusteredGateway | undefined;
     other.link.onBatch = async (writes, make) => {
-      const isForget = writes.some((write) => "collection" in write && write.collection === WORKSPACES);
+      const isForget = writes.some((write) => "collection" in write && write.collection === WORKSPACES.name);
       if (isForget && b === undefined) b = await joinGateway(database, [], { seed: 2 });
       return await make();
     };

@@ -136,7 +136,7 @@ describe("a run whose tools need the workspace", () => {
     };
     const wrong = await join(2, "wrong");
     assert.equal("error" in wrong && (wrong.error as { code: string }).code, "workspace_mismatch");
-    assert.equal((await database.store.get(RUN_CLAIMS, id))?.key, id, "it waits");
+    assert.equal((await database.store.get(RUN_CLAIMS.name, id))?.key, id, "it waits");
     const right = await join(3, "right");
     assert.ok("gateway" in right);
     await passUntil(database, hasStatus(right.gateway, id, "completed"));
@@ -320,7 +320,7 @@ test("a run of a conversation whose gateway comes into the workspace while the r
   database.onResult = (operation, writes) => {
     // The run is claimed, so that it waits for the workspace: this gateway is let in at this moment
     if (operation === "batch" && JSON.stringify(writes).includes(`"gateway":"${a.cluster.id}"`)) {
-      isIn = JSON.stringify(writes).includes(RUN_CLAIMS) || isIn;
+      isIn = JSON.stringify(writes).includes(RUN_CLAIMS.name) || isIn;
     }
     return Promise.resolve();
   };

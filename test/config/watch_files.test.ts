@@ -79,6 +79,24 @@ test("an atomic replacement tells, and so does the next one", () =>
     }
   }));
 
+test("a file that a link leads to is seen by an event in its own folder, before it is looked at", () =>
+  withTemporaryFolder(async (folder) => {
+    const clock = createFakeClock();
+    const [link, target] = [join(folder, "own/postern.toml"), join(folder, "kept/postern.toml")];
+    for (const name of ["own", "kept"]) await mkdir(join(folder, name));
+    await writeFile(target, "a = 1\n");
+    await symlink(target, link);
+    let count = 0;
+    const stop = await watchFiles([link], { clock, onChange: () => Promise.resolve(void count++) });
+    await writeFile(`${target}.tmp`, "a = 2\n");
+    await rename(`${target}.tmp`, target);
+    // The clock stands still, so that nothing is looked at by itself
+    await until(() => clock.pending() === 2, "no event came");
+    await clock.advance(300);
+    await until(() => count === 1);
+    stop();
+  }));
+
 test("an editor that moves the file away and writes a new one is followed", () =>
   watching(async ({ folder, file, told }) => {
     await rename(file, join(folder, "postern.toml~"));

@@ -170,9 +170,9 @@ for (const [door] of CONTINUING.filter(([, continues]) => continues === "convers
     }
     await say(own, "mine");
     await say(reader, "old");
-    const stored = await store.get(CONVERSATIONS, "old");
+    const stored = await store.get(CONVERSATIONS.name, "old");
     const { owner: _, ...older } = stored?.body as Record<string, unknown>;
-    await store.batch([{ op: "put", collection: CONVERSATIONS, key: "old", body: older }]);
+    await store.batch([{ op: "put", collection: CONVERSATIONS.name, key: "old", body: older }]);
 
     const expected: readonly (readonly [conversation: string, own: string, other: string, reader: string])[] = [
       ["mine", "200", "insufficient_scope", "200"],
@@ -235,7 +235,7 @@ test("a conversation that another token begins at the same moment stays its own"
     ...store,
     async get(collection, key) {
       const found = await store.get(collection, key);
-      if (collection === CONVERSATIONS && !held) {
+      if (collection === CONVERSATIONS.name && !held) {
         held = true;
         await gate.promise;
       }

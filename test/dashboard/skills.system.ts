@@ -60,7 +60,7 @@ describe("the dashboard's skills in Chromium", { skip: NO_PAGE_TEST }, () => {
       await press("Trust it", "deploy");
       await said("Trust deploy: done.");
       await press("Stop trusting", "deploy");
-      await said("no more: done.");
+      await said("Stop trusting deploy: done.");
       await row.getByText("Not trusted:").waitFor();
     }));
 

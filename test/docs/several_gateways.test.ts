@@ -94,7 +94,9 @@ describe("the files for several gateways", () => {
       copyFileSync(join(FOLDER, "postern@.service"), file);
       const { status, stderr } = spawnSync("systemd-analyze", ["verify", file], { encoding: "utf8" });
       assert.equal(status, 0, stderr);
-      assert.doesNotMatch(stderr, /postern@.*(Unknown|Failed|ignoring)/);
+      // Before 254 systemd does not know it, and goes on
+      const said = stderr.replace(/^.*Unknown key 'DelegateSubgroup' in section \[Service\], ignoring\.$/m, "");
+      assert.doesNotMatch(said, /postern@.*(Unknown|Failed|ignoring)/);
     });
   });
 });

@@ -5,6 +5,7 @@ import { test } from "node:test";
 import { VERBS } from "../../cli/verbs.ts";
 import { ROUTES } from "../../handlers/routes.ts";
 import { FRAMES, parseFrame } from "../../handlers/websocket/frames.ts";
+import { ERROR_CODES, isErrorCode } from "../../lib/base/errors.ts";
 import { agentEventSchema } from "../../lib/base/records/agent_event.ts";
 import { BUILTIN_TOOLS } from "../../lib/tools/builtin.ts";
 import { llmsText } from "../../scripts/llms_text.ts";
@@ -40,6 +41,23 @@ test("the frames and events of docs/websocket.md are the socket's, no more and n
   assert.deepEqual(firstColumn("docs/websocket.md", "Frames of the client").sort(), Object.keys(FRAMES).sort());
   const events = agentEventSchema.options.map(({ entries }) => entries.type.literal);
   assert.deepEqual(firstColumn("docs/websocket.md", "Events").sort(), events.sort());
+});
+
+test("the codes of docs/http.md are the catalogue's, row by row", () => {
+  const rows = Object.entries(ERROR_CODES).map(([code, { status, type, retry, meaning }]) => {
+    const repeat = retry === undefined ? " " : retry === "never" ? " no " : ` after ${retry} s `;
+    return `| ${status} | \`${code}\` | \`${type}\` |${repeat}| ${meaning} |`;
+  });
+  const section = read("docs/http.md").split("\n### Error codes\n")[1]?.split("\n### ")[0] ?? "";
+  assert.deepEqual(section.split("\n").filter((line) => /^\| \d/.test(line)), rows);
+});
+
+test("the codes of docs/troubleshooting.md have the statuses of the catalogue", () => {
+  const rows = [...read("docs/troubleshooting.md").matchAll(/^\| (\d{3}) `(\w+)`/gm)];
+  assert.ok(rows.length > 15, `${rows.length} rows were found`);
+  for (const [row, status, code = ""] of rows) {
+    assert.ok(isErrorCode(code) && ERROR_CODES[code].status === Number(status), row);
+  }
 });
 
 test("the frames that docs/websocket.md shows are read, or are sent", () => {

@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Handler, Route } from "../../handlers/route.ts";
-import { httpError } from "../../handlers/wire/http_errors.ts";
 import { textQuery } from "../../handlers/wire/lists.ts";
 import { jsonReply, sseReply } from "../../handlers/wire/reply.ts";
+import { refuse } from "../../lib/base/errors.ts";
 import { createFakeServices } from "../support/fake_services.ts";
 import { createTestRouter, errorOf, RESPONSE_CLASSES, type SendInit } from "../support/test_router.ts";
 
@@ -100,13 +100,13 @@ test("the key is scoped to token, method and path, and each key is its own", asy
 test("what no handler answered is not stored, nor a failure that may be tried again", async () => {
   const outcomes = [
     () => {
-      throw httpError("provider_error", "Upstream failed");
+      throw refuse("provider_error", "Upstream failed");
     },
     () => {
       throw new Error("bug");
     },
     () => {
-      throw httpError("provider_error", "Failed after an effect", { headers: { "x-should-retry": "false" } });
+      throw refuse("provider_error", "Failed after an effect", { headers: { "x-should-retry": "false" } });
     },
   ];
   let calls = 0;

@@ -3,9 +3,9 @@ import { test } from "node:test";
 import { MAX_RECORDED_BYTES } from "../../handlers/middleware/reply_store.ts";
 import type { Handler, RepeatHandler, Route } from "../../handlers/route.ts";
 import { ROUTES } from "../../handlers/routes.ts";
-import { httpError } from "../../handlers/wire/http_errors.ts";
 import { requireAgent } from "../../handlers/wire/agent_runs.ts";
 import { jsonReply, sseReply } from "../../handlers/wire/reply.ts";
+import { refuse } from "../../lib/base/errors.ts";
 import type { RunStatus } from "../../lib/base/records/run.ts";
 import { createMetrics } from "../../lib/base/telemetry/metrics.ts";
 import type { RunSupervisor } from "../../lib/runs/run_request.ts";
@@ -91,7 +91,7 @@ test("a route that can tell what came of the first answers its repeats, once", a
 test("a request that was refused before its effect leaves no claim", async () => {
   let calls = 0;
   const handler: Handler = (_request, context) => {
-    if (calls++ === 0) throw httpError("invalid_request", "Bad");
+    if (calls++ === 0) throw refuse("invalid_request", "Bad");
     return jsonReply(context, 200, { calls });
   };
   const { services } = createTestRouter();
@@ -179,13 +179,13 @@ test("a run that failed may be tried again under the same key, one that goes on 
   const { seen, services } = withRun();
   const fail: Handler = async (request, context) => {
     await startRun(request, context);
-    throw httpError("shutting_down", "Cannot finish");
+    throw refuse("shutting_down", "Cannot finish");
   };
   let repeats = 0;
   const repeat: RepeatHandler = (_request, context) => {
-    if (++repeats < 3) throw httpError("storage_unavailable", "Cannot read the run");
+    if (++repeats < 3) throw refuse("storage_unavailable", "Cannot read the run");
     context.claim?.shows("provider_error");
-    throw httpError("provider_error", "It failed");
+    throw refuse("provider_error", "It failed");
   };
   const route = post({ idempotency: "by_run", handler: fail, repeat });
   const { send } = restart(services, route);

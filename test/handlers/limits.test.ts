@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { parseRateWindows, RATE_WINDOWS } from "../../lib/access/rate_records.ts";
+import { RATE_WINDOWS } from "../../lib/access/rate_records.ts";
 import { SharedWindows } from "../../lib/access/shared_windows.ts";
 import { SILENT } from "../../lib/base/telemetry/log.ts";
 import { createMetrics } from "../../lib/base/telemetry/metrics.ts";
@@ -204,8 +204,8 @@ test("addresses take no place of a token where gateways tell each other of the r
   }
   assert.equal((await send("POST", "/v1/ping", { token: "token_chat" })).status, 200);
   await clock.advance(1_000);
-  const [record] = await store.scan(RATE_WINDOWS, { limit: 1 });
-  const { windows } = parseRateWindows(record?.body);
+  const [record] = await store.scan(RATE_WINDOWS.name, { limit: 1 });
+  const { windows } = RATE_WINDOWS.parse(record?.body);
   assert.equal(Object.keys(windows["identities"]?.keys ?? {}).length, 1);
   await sharedWindows.close();
 });

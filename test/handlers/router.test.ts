@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import type { Route } from "../../handlers/route.ts";
-import { HttpError } from "../../lib/base/errors.ts";
+import { refuse } from "../../lib/base/errors.ts";
 import { createTestRouter, errorOf, RESPONSE_CLASSES } from "../support/test_router.ts";
 
 const route = (path: string, handler: Route["handler"], method: Route["method"] = "GET"): Route => ({
@@ -321,11 +321,7 @@ test("metrics and the access log see every outcome under the route's template", 
 
 test("the headers of a thrown error reach the client", async () => {
   const fail = () => {
-    throw new HttpError("overloaded", "Cannot take it", {
-      status: 503,
-      type: "api_error",
-      headers: { "Retry-After": "7" },
-    });
+    throw refuse("overloaded", "Cannot take it", { headers: { "Retry-After": "7" } });
   };
   const reply = await createTestRouter({ routes: [route("/fail", fail)] }).send("GET", "/fail");
   assert.equal(reply.status, 503);

@@ -104,9 +104,9 @@ test("run_events.txt and journals.txt show the events and the records of a run t
       events.push("# GET /v1/runs/{id}/events", ...(await linesOf(reply)).map(same));
       const journal = (await store.read(journalOf(id), { afterSeq: 0, limit: 100 })).map(({ body }) => body);
       // How many records the events take is a matter of time
-      const { records: _count, ...head } = (await store.get(RUNS, id))?.body as Readonly<Record<string, unknown>>;
-      const input = (await store.get(RUN_INPUTS, id))?.body;
-      records.push(...outline({ [RUNS]: head, [RUN_INPUTS]: input, journal: joined(journal) }));
+      const { records: _count, ...head } = (await store.get(RUNS.name, id))?.body as Readonly<Record<string, unknown>>;
+      const input = (await store.get(RUN_INPUTS.name, id))?.body;
+      records.push(...outline({ [RUNS.name]: head, [RUN_INPUTS.name]: input, journal: joined(journal) }));
     }
     const [approval] = await store.scan(APPROVALS, { limit: 1 });
     comparePicture("run_events.txt", events);

@@ -1,8 +1,15 @@
 import { test } from "node:test";
 import type { Route } from "../../handlers/route.ts";
-import { ERROR_CODES, type ErrorCode, httpError, runFailure } from "../../handlers/wire/http_errors.ts";
+import { runFailure } from "../../handlers/wire/http_errors.ts";
 import { CancelError } from "../../lib/base/cancel.ts";
-import { ProviderError, type ProviderErrorCode, ToolError } from "../../lib/base/errors.ts";
+import {
+  ERROR_CODES,
+  type ErrorCode,
+  ProviderError,
+  type ProviderErrorCode,
+  refuse,
+  ToolError,
+} from "../../lib/base/errors.ts";
 import { configJsonSchema } from "../../lib/config/schema_keys.ts";
 import { sourceFiles } from "../support/source_files.ts";
 import { createTestRouter } from "../support/test_router.ts";
@@ -58,7 +65,7 @@ const FAILURES: Readonly<Record<string, () => Error>> = {
 /** Returns the reply to a request that fails, with the headers that only failures have: each code of the table, then each kind of failure. */
 async function errorReplies(): Promise<readonly string[]> {
   const codes = Object.keys(ERROR_CODES).sort() as ErrorCode[]; // the keys of the table
-  const failures = { ...Object.fromEntries(codes.map((code) => [code, () => httpError(code, "Cannot")])), ...FAILURES };
+  const failures = { ...Object.fromEntries(codes.map((code) => [code, () => refuse(code, "Cannot")])), ...FAILURES };
   const names = Object.keys(failures);
   const route: Route = {
     method: "GET",

@@ -1,6 +1,6 @@
 import type { Script } from "../../fixtures/scripted_provider.ts";
 import type { Clock } from "../../lib/base/clock.ts";
-import { HttpError } from "../../lib/base/errors.ts";
+import { type HttpError, refuse } from "../../lib/base/errors.ts";
 import { createOpenedList, type OpenedList } from "../../lib/base/opened_list.ts";
 import type { LogRecord } from "../../lib/base/telemetry/log.ts";
 import { createLogger, type Logger } from "../../lib/base/telemetry/log.ts";
@@ -257,5 +257,5 @@ function linkedStore(
 
 /** Returns the error of a database that is away. */
 export function awayError(): HttpError {
-  return new HttpError("storage_unavailable", "Cannot reach the database", { status: 503, type: "api_error" });
+  return refuse("storage_unavailable", "Cannot reach the database");
 }

@@ -121,7 +121,7 @@ async function startAt(cluster: LinkedCluster, owner: LinkedGateway, crash: Pick
     await cluster.passUntil(() => owner.services.cluster?.lease.mayAct() === true, "the owner is there");
     const first = cutAt([owner], crash);
     const { id } = await runsOf(owner).start(ask("Go", { durable: true }));
-    const claim = (await cluster.database.store.get(RUN_CLAIMS, id))?.body as
+    const claim = (await cluster.database.store.get(RUN_CLAIMS.name, id))?.body as
       | { readonly gateway: string | null }
       | undefined;
     if (claim?.gateway === owner.services.cluster?.id || first.records > 0) return { id, first };

@@ -78,7 +78,7 @@ export function createCronFixture(options: CronFixtureOptions = {}): CronFixture
   // Loaded at its first use, as in a gateway
   const cron = lazyStartedService(() => Promise.resolve(makeCron()), {
     methods: ["add", "update", "remove", "pause", "resume", "list", "get", "page", "history", "run"],
-    isNeeded: async () => await store.count(SCHEDULES) > 0,
+    isNeeded: async () => await store.count(SCHEDULES.name) > 0,
   });
   return {
     cron,

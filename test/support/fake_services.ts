@@ -1,5 +1,5 @@
 import type { Identity, IssuedToken, TokenRecord, TokenTerms } from "../../lib/access/identity.ts";
-import { HttpError } from "../../lib/base/errors.ts";
+import { HttpError, refuse } from "../../lib/base/errors.ts";
 import { type Scope, SCOPES } from "../../lib/base/records/caller.ts";
 import { createRedactor } from "../../lib/base/redact.ts";
 import { createLogger, createRecentLog, type LogRecord } from "../../lib/base/telemetry/log.ts";
@@ -259,9 +259,7 @@ function createFakeTokens(nextId: () => string): Services["tokens"] {
 function createFakeSignIn(): Services["mcpSignIn"] {
   const none = (server: string) =>
     Promise.reject(
-      new HttpError("not_found", `Cannot find the MCP server "${server}": the configuration has none`, {
-        ...{ status: 404, type: "invalid_request_error" },
-      }),
+      refuse("not_found", `Cannot find the MCP server "${server}": the configuration has none`),
     );
   const nothing = () => Promise.resolve(undefined);
   return { begin: none, complete: none, remove: none, provider: nothing, credential: nothing, state: none };

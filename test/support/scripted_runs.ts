@@ -1,6 +1,6 @@
 import { CancelError, type CancelReason, cancelReason } from "../../lib/base/cancel.ts";
 import type { Clock } from "../../lib/base/clock.ts";
-import { HttpError } from "../../lib/base/errors.ts";
+import { refuse } from "../../lib/base/errors.ts";
 import type { AgentEvent, AgentEventBody } from "../../lib/base/records/agent_event.ts";
 import type { Run } from "../../lib/base/records/run.ts";
 import { NO_USAGE, type Usage } from "../../lib/base/records/usage.ts";
@@ -70,7 +70,7 @@ export function createScriptedRuns(options: ScriptedRunsOptions): ScriptedRuns {
       return id;
     }
     if (conversations.has(request.conversationId)) return request.conversationId;
-    throw new HttpError("not_found", "Cannot find the conversation", { status: 404, type: "invalid_request_error" });
+    throw refuse("not_found", "Cannot find the conversation");
   };
   return {
     started,
@@ -79,7 +79,7 @@ export function createScriptedRuns(options: ScriptedRunsOptions): ScriptedRuns {
       if (refusal !== undefined) throw refusal;
       const id = `run_${++starts}`;
       if (request.claim !== undefined && await options.store?.batch([request.claim(id)].flat()) === false) {
-        throw new HttpError("conflict", "Claimed before", { status: 409, type: "invalid_request_error" });
+        throw refuse("conflict", "Claimed before");
       }
       const conversationId = conversationOf(request);
       const run: ScriptedRun = {

@@ -16,15 +16,22 @@ export const uncontained = probe.kind === "contained" ? false : probe.text;
 export async function startSh(
   { root, path }: Workspace,
   processes: Processes,
-  { paths, script }: { readonly paths: readonly string[]; readonly script: string },
+  { paths, script, forbidden = [] }: {
+    readonly paths: readonly string[];
+    readonly script: string;
+    /** `[autonomy] forbidden_paths`. Default: none */
+    readonly forbidden?: readonly string[];
+  },
 ): Promise<RunningProgram> {
   const server = { command: "sh", args: ["-c", script], sandbox: "require", paths };
-  const settings = configOf(mcpConfig({ one: server })).mcp.servers["one"];
+  const config = configOf({ ...mcpConfig({ one: server }), autonomy: { forbidden_paths: forbidden } });
+  const settings = config.mcp.servers["one"];
   if (settings === undefined) throw new TypeError("The server is configured above");
   return await startProgram({ name: "one", settings, signal: NEVER }, {
     ...{ processes, workspaceRoot: root, secrets: { fill: () => Promise.resolve({}) } },
     dataDir: path("..", "data"),
     home: "/home/nobody",
     environment: () => undefined,
+    config: () => config,
   });
 }

@@ -208,7 +208,9 @@ test(`${STARTS} starts of MCP servers and plugins beside a contained attacker sh
         server.ring();
         const script = `cd '${path("notes")}' && ${LOOKS}`;
         const started = await (among([true, false])
-          ? startSh(workspace, bench.processes, { paths: [path("notes")], script }).then((program) => ({
+          ? startSh(workspace, bench.processes, { paths: [path("notes")], script, forbidden: forbiddenPaths }).then((
+            program,
+          ) => ({
             program,
             after: () => Promise.resolve(),
           }))

@@ -8,13 +8,12 @@ import type { Run } from "../../base/records/run.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
 import type { Counter, Family } from "../../base/telemetry/metrics.ts";
 import type { RunSupervisor } from "../../runs/run_request.ts";
-import { readRecord } from "../../storage/read_records.ts";
 import type { Store } from "../../storage/store.ts";
 import type { WorkHold } from "../../cluster/work_hold.ts";
 import type { GuardedFetch } from "../../system/net/guarded_fetch.ts";
 import { retryAfterMs } from "../../system/net/retry_after.ts";
 import type { UrlRules } from "../../system/net/url_rules.ts";
-import { changeOf, DELIVERIES, type DeliveryRecord, parseDelivery } from "./delivery_record.ts";
+import { changeOf, DELIVERIES, type DeliveryRecord } from "./delivery_record.ts";
 
 /** Address and secret for the replies of a channel: its `[channels.<name>]`. */
 export interface ReplyTarget {
@@ -73,7 +72,7 @@ export async function deliverReply(runId: string, given: DeliverContext): Promis
   const { store, clock, hold } = given;
   const signal = hold === undefined ? given.stopping : AbortSignal.any([given.stopping, hold.lost]);
   const context = { ...given, stopping: signal };
-  let record = (await readRecord(store, DELIVERIES, runId, parseDelivery))?.value;
+  let record = (await DELIVERIES.read(store, runId))?.value;
   while (record !== undefined && record.status === "waiting") {
     const runs = context.runs();
     if (runs === undefined) return;

@@ -1,5 +1,6 @@
 import * as v from "valibot";
 import { storedObject } from "../../base/records/stored_object.ts";
+import { Collection } from "../../storage/read_records.ts";
 import type { Write } from "../../storage/store.ts";
 
 /**
@@ -37,22 +38,19 @@ const deliveryRecordSchema = storedObject({
 /** A delivery as the store keeps it. */
 export type DeliveryRecord = v.InferOutput<typeof deliveryRecordSchema>;
 
-/** Collection of the deliveries, by run id. */
-export const DELIVERIES = "deliveries";
 /** Collection of the run ids of deliveries that wait, so that a start need not read all. */
 export const OPEN_DELIVERIES = "open_deliveries";
-
-/** @throws {ValiError} a body that is no delivery */
-export function parseDelivery(body: unknown): DeliveryRecord {
-  return v.parse(deliveryRecordSchema, body);
-}
+/** Collection of the deliveries, by run id. */
+export const DELIVERIES = new Collection("deliveries", deliveryRecordSchema, {
+  onDamage: { removes: ["deliveries", OPEN_DELIVERIES] },
+});
 
 /**
  * Returns the writes that belong into the transaction that accepts the message.
  * @param mark the write that marks the delivery as open. Default: without an owner
  */
 export function promiseOf(record: DeliveryRecord, mark: Write = openMark(record.run_id)): readonly Write[] {
-  return [{ op: "insert", collection: DELIVERIES, key: record.run_id, body: record }, mark];
+  return [DELIVERIES.insert(record.run_id, record), mark];
 }
 
 /** Returns the write that marks a delivery as open, without an owner. */
@@ -62,6 +60,6 @@ export function openMark(runId: string): Write {
 
 /** Returns the writes that record a change of a delivery. A delivery that has ended is removed from the open ones. */
 export function changeOf(record: DeliveryRecord): readonly Write[] {
-  const put: Write = { op: "put", collection: DELIVERIES, key: record.run_id, body: record };
+  const put = DELIVERIES.put(record.run_id, record);
   return record.status === "waiting" ? [put] : [put, { op: "delete", collection: OPEN_DELIVERIES, key: record.run_id }];
 }

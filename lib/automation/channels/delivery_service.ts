@@ -1,11 +1,11 @@
 import { CancelError } from "../../base/cancel.ts";
-import { HttpError } from "../../base/errors.ts";
+import { HttpError, refuse } from "../../base/errors.ts";
 import { createKeyedSemaphore } from "../../base/keyed_queues.ts";
 import type { Cluster } from "../../cluster/join_cluster.ts";
 import type { OwnedWork } from "../../cluster/owned_work.ts";
 import type { WorkHold } from "../../cluster/work_hold.ts";
 import type { Metrics } from "../../base/telemetry/metrics.ts";
-import { parseMark, readable, type ReadRecord, readRecord, readRecords, scanAll } from "../../storage/read_records.ts";
+import { parseMark, readable, type ReadRecord, scanAll } from "../../storage/read_records.ts";
 import type { Write } from "../../storage/store.ts";
 import { type DeliverContext, type DeliverOptions, deliverReply } from "./deliver_reply.ts";
 import {
@@ -14,7 +14,6 @@ import {
   type DeliveryRecord,
   OPEN_DELIVERIES,
   openMark,
-  parseDelivery,
   promiseOf,
 } from "./delivery_record.ts";
 
@@ -148,7 +147,7 @@ class DeliveryService implements Deliveries {
     const deliveries: DeliveryRecord[] = [];
     const where = status === undefined ? undefined : { field: "status", value: status };
     const options = { order: "created", reverse: true, after, where } as const;
-    for await (const { value: record } of readRecords(this.#options.store, DELIVERIES, parseDelivery, options)) {
+    for await (const { value: record } of DELIVERIES.all(this.#options.store, options)) {
       if (deliveries.length === limit) return { deliveries, hasMore: true };
       deliveries.push(record);
     }
@@ -157,7 +156,7 @@ class DeliveryService implements Deliveries {
 
   async resolve(runId: string, action: DeliveryAction): Promise<DeliveryRecord> {
     const { store, log } = this.#options;
-    const found = await readRecord(store, DELIVERIES, runId, parseDelivery);
+    const found = await DELIVERIES.read(store, runId);
     if (found === undefined) throw unknown(action);
     checkAction(found.value, action);
     const next = action === "drop" ? await this.#drop(found) : await this.#release(found);
@@ -209,7 +208,7 @@ class DeliveryService implements Deliveries {
 
   async #drop({ value: record, version }: ReadRecord<DeliveryRecord>): Promise<DeliveryRecord> {
     const next: DeliveryRecord = { ...record, status: "dropped", ended_at: this.#time() };
-    if (!await this.#options.store.batch([putIf(next, version)])) throw changed("drop");
+    if (!await this.#options.store.batch([DELIVERIES.putOver(next.run_id, version, next)])) throw changed("drop");
     this.#context.ended.with("dropped").add();
     return next;
   }
@@ -218,7 +217,7 @@ class DeliveryService implements Deliveries {
     const { store, targetOf } = this.#options;
     const { run_id: runId, channel } = record;
     if (targetOf(channel) === undefined) {
-      throw refused("conflict", `Cannot release this delivery: [channels.${channel}] has no reply_url`, 409);
+      throw refuse("conflict", `Cannot release this delivery: [channels.${channel}] has no reply_url`);
     }
     if (this.#open.size >= MAX_OPEN) throw overloaded("release the delivery", channel);
     const next: DeliveryRecord = {
@@ -230,7 +229,7 @@ class DeliveryService implements Deliveries {
       released_at: this.#time(),
     };
     const mark = this.#work?.opening(runId) ?? openMark(runId);
-    if (!await store.batch([putIf(next, version), mark])) throw changed("release");
+    if (!await store.batch([DELIVERIES.putOver(runId, version, next), mark])) throw changed("release");
     // The work that ended the delivery may not be gone yet
     await this.#open.get(runId);
     this.#watch(runId);
@@ -243,20 +242,14 @@ class DeliveryService implements Deliveries {
     const days = retentionDays();
     if (days === 0) return;
     const before = new Date(clock.now() - days * DAY_MS).toISOString();
-    const oldest = await store.scan(DELIVERIES, { order: "created", limit: SWEEP });
-    const old = readable(store, DELIVERIES, oldest, parseDelivery).filter(({ value: { ended_at } }) =>
-      ended_at !== null && ended_at < before
-    );
-    if (old.length > 0) await store.batch(old.map(({ key }) => ({ op: "delete", collection: DELIVERIES, key })));
+    const oldest = await store.scan(DELIVERIES.name, { order: "created", limit: SWEEP });
+    const old = DELIVERIES.readable(store, oldest).filter(({ value }) => (value.ended_at ?? before) < before);
+    if (old.length > 0) await store.batch(old.map(({ key }) => DELIVERIES.remove(key)));
   }
 
   #time(): string {
     return new Date(this.#options.clock.now()).toISOString();
   }
-}
-
-function putIf(body: DeliveryRecord, version: number): Write {
-  return { op: "putIf", collection: DELIVERIES, key: body.run_id, version, body };
 }
 
 /** @throws {HttpError} 409 `conflict` for a state that does not allow the action */
@@ -265,25 +258,20 @@ function checkAction({ status }: DeliveryRecord, action: DeliveryAction): void {
   const way = action === "release"
     ? "only one that is held or failed can be released"
     : "only a held one can be dropped";
-  throw refused("conflict", `Cannot ${action} this delivery: it is ${status}, and ${way}`, 409);
+  throw refuse("conflict", `Cannot ${action} this delivery: it is ${status}, and ${way}`);
 }
 
 function unknown(action: DeliveryAction): HttpError {
-  return refused("not_found", `Cannot ${action} this delivery: see /v1/deliveries for those that are recorded`, 404);
+  return refuse("not_found", `Cannot ${action} this delivery: see /v1/deliveries for those that are recorded`);
 }
 
 function changed(action: DeliveryAction): HttpError {
-  return refused("conflict", `Cannot ${action} this delivery: it was changed by others; try again`, 409);
-}
-
-function refused(code: "conflict" | "not_found", message: string, status: 404 | 409): HttpError {
-  return new HttpError(code, message, { status, type: "invalid_request_error" });
+  return refuse("conflict", `Cannot ${action} this delivery: it was changed by others; try again`);
 }
 
 function overloaded(what: string, channel: string): HttpError {
-  return new HttpError(
+  return refuse(
     "overloaded",
     `Cannot ${what}: too many replies wait for their receiver; see that the reply_url of [channels.${channel}] answers`,
-    { status: 503, type: "api_error" },
   );
 }

@@ -1,5 +1,5 @@
 import type { Clock } from "../../base/clock.ts";
-import { HttpError, ToolError } from "../../base/errors.ts";
+import { type HttpError, refuse, ToolError } from "../../base/errors.ts";
 import { createKeyedMutex } from "../../base/keyed_queues.ts";
 import type { Random } from "../../base/random.ts";
 import type { Caller } from "../../base/records/caller.ts";
@@ -174,7 +174,7 @@ class CronService implements Cron {
     return this.#mutex(id, async () => {
       const fired = await tryChange(async () => {
         const found = await this.#reader.find(id);
-        if (found === undefined) throw notFound(await this.#unknown(id, "run"));
+        if (found === undefined) throw refuse("not_found", (await this.#unknown(id, "run")).message);
         if (!this.#options.settings().enabled) throw refused(id, "schedules are off; set [cron] enabled = true");
         return await this.#fireNow(found, by, claim);
       }, this.#options);
@@ -219,8 +219,8 @@ class CronService implements Cron {
       ...(workspace === undefined ? {} : { workspace }),
     };
     const isAdded = await this.#commit([
-      { op: "insert", collection: SCHEDULES, key: id, body: record },
-      { op: "delete", collection: DONE_SCHEDULES, key: id },
+      SCHEDULES.insert(id, record),
+      DONE_SCHEDULES.remove(id),
     ], version);
     if (!isAdded) return undefined;
     this.#scheduler.set(id, record.next_at ?? undefined);
@@ -230,13 +230,13 @@ class CronService implements Cron {
   /** Removes a schedule with its history. @returns false when another gateway fired or changed it meanwhile */
   async #remove(id: string, caller: ScopedCaller): Promise<boolean> {
     const { store } = this.#options;
-    const version = this.#shared === undefined ? undefined : (await store.get(SCHEDULES, id))?.version ?? 0;
+    const version = this.#shared === undefined ? undefined : (await store.get(SCHEDULES.name, id))?.version ?? 0;
     if (!await this.#isKnown(id)) throw await this.#unknown(id, "remove");
     checkOwner("schedule", { action: "remove", id }, { owner: await this.#reader.ownerOf(id), caller });
     const isRemoved = await this.#commit([
-      ...(version === undefined ? [] : [{ op: "check", collection: SCHEDULES, key: id, version } as const]),
-      { op: "delete", collection: SCHEDULES, key: id },
-      { op: "delete", collection: DONE_SCHEDULES, key: id },
+      ...(version === undefined ? [] : [SCHEDULES.check(id, version)]),
+      SCHEDULES.remove(id),
+      DONE_SCHEDULES.remove(id),
       ...await firingDeletes(store, id),
     ]);
     if (isRemoved) this.#scheduler.set(id, undefined);
@@ -274,7 +274,7 @@ class CronService implements Cron {
     if (await this.#reader.find(id) !== undefined) {
       throw new ToolError("conflict", `Cannot add "${id}": there is one with this id; cron_update changes it`);
     }
-    if (await store.count(SCHEDULES) < maxTasks) return;
+    if (await store.count(SCHEDULES.name) < maxTasks) return;
     const reason = `there are ${maxTasks} already, as [cron] max_tasks allows; remove one with cron_remove`;
     throw new ToolError("too_many_schedules", `Cannot add "${id}": ${reason}`);
   }
@@ -309,8 +309,7 @@ class CronService implements Cron {
     changes: Partial<ScheduleRecord>,
   ): Promise<ScheduleRecord | undefined> {
     const next = { ...record, ...changes, seen_at: this.#options.clock.now() };
-    const write: Write = { op: "putIf", collection: SCHEDULES, key: record.id, version, body: next };
-    if (!await this.#commit([write])) return undefined;
+    if (!await this.#commit([SCHEDULES.putOver(record.id, version, next)])) return undefined;
     this.#scheduler.set(record.id, next.next_at ?? undefined);
     return next;
   }
@@ -337,7 +336,7 @@ class CronService implements Cron {
     const writes = (made: FiringRecord): readonly Write[] => {
       const body = { ...record, last: made, last_run_id: made.run_id, seen_at: now };
       const held = claim === undefined || made.run_id === null ? [] : [claim(made.run_id)];
-      return [{ op: "putIf", collection: SCHEDULES, key: id, version, body }, ...held];
+      return [SCHEDULES.putOver(id, version, body), ...held];
     };
     const occasion = { time: now, at: now, trigger: "manual", by, isLast: false, writes } as const;
     const started = await startFiring(record, occasion, this.#firing);
@@ -367,18 +366,12 @@ function changedByOthers(action: string, id: string): ToolError {
   return new ToolError("conflict", message);
 }
 
-function notFound({ message }: ToolError): HttpError {
-  return new HttpError("not_found", message, { status: 404, type: "invalid_request_error" });
-}
-
 function refused(id: string, reason: string): HttpError {
-  return new HttpError("conflict", `Cannot run "${id}": ${reason}`, { status: 409, type: "invalid_request_error" });
+  return refuse("conflict", `Cannot run "${id}": ${reason}`);
 }
 
 function overloaded(id: string): HttpError {
-  return new HttpError("overloaded", `Cannot run "${id}": the gateway has no room for its run now; try again`, {
-    status: 503,
-    type: "api_error",
+  return refuse("overloaded", `Cannot run "${id}": the gateway has no room for its run now; try again`, {
     headers: { "retry-after": "5" },
   });
 }

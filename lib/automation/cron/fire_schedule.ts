@@ -4,7 +4,7 @@ import { type Caller, commonScopes, type Scope } from "../../base/records/caller
 import { isAtWork } from "../../base/records/run.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
 import type { RunRequest, RunSupervisor } from "../../runs/run_request.ts";
-import { readable, readRecord, unlessUnreadable } from "../../storage/read_records.ts";
+import { unlessUnreadable } from "../../storage/read_records.ts";
 import type { Store, Write } from "../../storage/store.ts";
 import { SCHEDULE_LIMITS } from "../../tools/schedule/schedules.ts";
 import { type FiringTimes, firingTimes } from "./firing_times.ts";
@@ -14,8 +14,6 @@ import {
   type FiringRecord,
   FIRINGS,
   firingsOf,
-  parseFiring,
-  parseScheduleRecord,
   type ScheduleRecord,
   SCHEDULES,
 } from "./schedule_record.ts";
@@ -84,7 +82,7 @@ async function fireOnce(
   { isLast, ...options }: FireOptions & { readonly isLast: boolean },
 ): Promise<Fired | typeof CHANGED> {
   const { store, clock, log } = options;
-  const stored = await unlessUnreadable(readRecord(store, SCHEDULES, id, parseScheduleRecord));
+  const stored = await unlessUnreadable(SCHEDULES.read(store, id));
   if (stored === undefined) return { kind: "settled", nextAt: undefined };
   const record = stored.value;
   const now = clock.now();
@@ -106,7 +104,7 @@ async function fireOnce(
       last_run_id: firing.run_id ?? record.last_run_id,
     };
     return [
-      { op: "putIf", collection: SCHEDULES, key: id, version: stored.version, body },
+      SCHEDULES.putOver(id, stored.version, body),
       ...[missed(firing)].filter((missed) => missed !== undefined).map(firingWrite),
       ...(nextAt === undefined ? moveToDone(body) : []),
     ];
@@ -157,7 +155,7 @@ export async function startFiring(
   const started = (runId: string) => firing({ status: "started", run_id: runId });
   const claim = (runId: string): readonly Write[] => {
     const body = started(runId);
-    return [{ op: "insert", collection: FIRINGS, key: firingKey(body), body }, ...occasion.writes(body)];
+    return [FIRINGS.insert(firingKey(body), body), ...occasion.writes(body)];
   };
   try {
     const run = await supervisor.start({ ...toRequest(record, occasion, scopesNow), claim });
@@ -166,9 +164,9 @@ export async function startFiring(
     const isChanged = error instanceof HttpError && error.code === "conflict";
     if (isChanged && occasion.trigger === "manual") return CHANGED;
     // The time has a firing already: from before the clock was turned back, of another gateway, or from this start, whose answer was lost
-    const stored = await store.get(FIRINGS, firingKey(firing({})));
+    const stored = await store.get(FIRINGS.name, firingKey(firing({})));
     if (stored !== undefined) {
-      const [found] = readable(store, FIRINGS, [stored], parseFiring);
+      const found = FIRINGS.parsed(store, stored);
       return found === undefined ? without("failed", FIRED_BEFORE) : { firing: found.value, recorded: false };
     }
     if (isChanged) return CHANGED;
@@ -185,25 +183,25 @@ export async function startFiring(
 /** Keeps the newest firings of a schedule. */
 export async function forgetOldFirings(store: Store, id: string): Promise<void> {
   const prefix = firingsOf(id);
-  const over = await store.count(FIRINGS, prefix) - SCHEDULE_LIMITS.history;
+  const over = await store.count(FIRINGS.name, prefix) - SCHEDULE_LIMITS.history;
   if (over <= 0) return;
-  const oldest = await store.scan(FIRINGS, { prefix, limit: over });
-  await store.batch(oldest.map(({ key }) => ({ op: "delete", collection: FIRINGS, key })));
+  const oldest = await store.scan(FIRINGS.name, { prefix, limit: over });
+  await store.batch(oldest.map(({ key }) => FIRINGS.remove(key)));
 }
 
 /** Keeps the newest done schedules, each with its history. */
 export async function forgetOldDone(store: Store): Promise<void> {
-  const over = await store.count(DONE_SCHEDULES) - SCHEDULE_LIMITS.done;
+  const over = await store.count(DONE_SCHEDULES.name) - SCHEDULE_LIMITS.done;
   if (over <= 0) return;
-  for (const { key } of await store.scan(DONE_SCHEDULES, { order: "created", limit: Math.min(over, 1000) })) {
-    await store.batch([{ op: "delete", collection: DONE_SCHEDULES, key }, ...await firingDeletes(store, key)]);
+  for (const { key } of await store.scan(DONE_SCHEDULES.name, { order: "created", limit: Math.min(over, 1000) })) {
+    await store.batch([DONE_SCHEDULES.remove(key), ...await firingDeletes(store, key)]);
   }
 }
 
 /** Returns the writes that forget every firing of a schedule. */
 export async function firingDeletes(store: Store, id: string): Promise<readonly Write[]> {
-  const all = await store.scan(FIRINGS, { prefix: firingsOf(id), limit: 1000 });
-  return all.map(({ key }) => ({ op: "delete", collection: FIRINGS, key }));
+  const all = await store.scan(FIRINGS.name, { prefix: firingsOf(id), limit: 1000 });
+  return all.map(({ key }) => FIRINGS.remove(key));
 }
 
 /** Returns the newest firing from `due` to `now` that the schedule began by itself, and did not miss. */
@@ -213,8 +211,8 @@ async function firedBefore(
 ): Promise<FiringRecord | undefined> {
   const prefix = firingsOf(id);
   for (let after = `${firingKey({ schedule_id: id, time: now, trigger: "schedule" })}~`;;) {
-    const page = await store.scan(FIRINGS, { prefix, reverse: true, after, limit: PAGE });
-    for (const { value: firing } of readable(store, FIRINGS, page, parseFiring)) {
+    const page = await store.scan(FIRINGS.name, { prefix, reverse: true, after, limit: PAGE });
+    for (const { value: firing } of FIRINGS.readable(store, page)) {
       if (firing.time < due) return undefined;
       // A missed firing stands for several, up to one that fired or is to fire
       if (firing.trigger === "schedule" && firing.status !== "missed") return firing;
@@ -249,16 +247,12 @@ function missedBefore(
 }
 
 function firingWrite(firing: FiringRecord): Write {
-  return { op: "put", collection: FIRINGS, key: firingKey(firing), body: firing };
+  return FIRINGS.put(firingKey(firing), firing);
 }
 
 function moveToDone(record: ScheduleRecord): readonly Write[] {
-  const { id: key } = record;
-  return [
-    { op: "delete", collection: SCHEDULES, key },
-    { op: "delete", collection: DONE_SCHEDULES, key },
-    { op: "insert", collection: DONE_SCHEDULES, key, body: record },
-  ];
+  const { id } = record;
+  return [SCHEDULES.remove(id), DONE_SCHEDULES.remove(id), DONE_SCHEDULES.insert(id, record)];
 }
 
 const FIRED_BEFORE = "It had fired at this time before, and the record of what came of it was damaged";

@@ -1,10 +1,9 @@
 import { isRecord } from "../../base/json.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
 import type { Documents } from "../../storage/documents.ts";
-import { readRecords } from "../../storage/read_records.ts";
 import type { Store } from "../../storage/store.ts";
 import { zoneOf } from "./check_schedule.ts";
-import { parseScheduleRecord, SCHEDULES } from "./schedule_record.ts";
+import { SCHEDULES } from "./schedule_record.ts";
 
 /** Schedules that a line of the log names. */
 const MAX_NAMED = 20;
@@ -39,7 +38,7 @@ async function nameKeptZones(
   { store, log, zone }: { readonly store: Store; readonly log: Logger; readonly zone: string },
 ): Promise<void> {
   const kept: string[] = [];
-  for await (const { value: { id, timing, timezone: own } } of readRecords(store, SCHEDULES, parseScheduleRecord)) {
+  for await (const { value: { id, timing, timezone: own } } of SCHEDULES.all(store)) {
     if (timing.kind === "cron" && own !== zone) kept.push(`${id} (${own})`);
   }
   if (kept.length === 0) return;

@@ -1,7 +1,7 @@
 import type { Firing, Schedule } from "../../base/records/schedule.ts";
 import { taintField, UNTAINTED } from "../../base/taint.ts";
 import type { RunSupervisor } from "../../runs/run_request.ts";
-import { readable, type ReadRecord, readRecord, readRecords, unlessUnreadable } from "../../storage/read_records.ts";
+import { type ReadRecord, unlessUnreadable } from "../../storage/read_records.ts";
 import type { Store } from "../../storage/store.ts";
 import { onlyReached, type ScopedCaller } from "../../tools/runtime/owned_things.ts";
 import type { Schedules } from "../../tools/schedule/schedules.ts";
@@ -11,8 +11,6 @@ import {
   type FiringRecord,
   FIRINGS,
   firingsOf,
-  parseFiring,
-  parseScheduleRecord,
   type ScheduleRecord,
   SCHEDULES,
 } from "./schedule_record.ts";
@@ -98,11 +96,11 @@ class StoreScheduleReader implements ScheduleReader {
   }
 
   async isDone(id: string): Promise<boolean> {
-    return isScheduleId(id) && await this.#store.get(DONE_SCHEDULES, id) !== undefined;
+    return isScheduleId(id) && await this.#store.get(DONE_SCHEDULES.name, id) !== undefined;
   }
 
   async isThere(id: string): Promise<boolean> {
-    return isScheduleId(id) && await this.#store.get(SCHEDULES, id) !== undefined;
+    return isScheduleId(id) && await this.#store.get(SCHEDULES.name, id) !== undefined;
   }
 
   async ownerOf(id: string): Promise<string | null | undefined> {
@@ -112,7 +110,7 @@ class StoreScheduleReader implements ScheduleReader {
   }
 
   async *records(): AsyncGenerator<ScheduleRecord> {
-    for await (const { value } of readRecords(this.#store, SCHEDULES, parseScheduleRecord)) yield value;
+    for await (const { value } of SCHEDULES.all(this.#store)) yield value;
   }
 
   async list(
@@ -120,8 +118,7 @@ class StoreScheduleReader implements ScheduleReader {
     caller: ScopedCaller,
   ): ReturnType<Schedules["list"]> {
     const all = await Array.fromAsync(this.records());
-    const stored = readRecords(this.#store, DONE_SCHEDULES, parseScheduleRecord, NEWEST_FIRST);
-    for await (const { value } of stored) all.push(value);
+    for await (const { value } of DONE_SCHEDULES.all(this.#store, NEWEST_FIRST)) all.push(value);
     const asked = state === undefined ? all : all.filter((record) => record.state === state);
     const { reached, hidden } = onlyReached(asked, caller, (record) => record.caller.token_id);
     const open = reached.filter((record) => record.state !== "done");
@@ -132,8 +129,7 @@ class StoreScheduleReader implements ScheduleReader {
   async page({ state, limit, after }: ScheduleQuery): ReturnType<ScheduleReader["page"]> {
     const found: ScheduleRecord[] = [];
     const collection = state === "done" ? DONE_SCHEDULES : SCHEDULES;
-    const stored = readRecords(this.#store, collection, parseScheduleRecord, { ...NEWEST_FIRST, after });
-    for await (const { value: record } of stored) {
+    for await (const { value: record } of collection.all(this.#store, { ...NEWEST_FIRST, after })) {
       if (state === undefined || record.state === state) found.push(record);
       if (found.length > limit) break;
     }
@@ -146,19 +142,19 @@ class StoreScheduleReader implements ScheduleReader {
   ): ReturnType<ScheduleReader["history"]> {
     if (await this.get(id) === undefined) return undefined;
     const prefix = firingsOf(id);
-    const page = await this.#store.scan(FIRINGS, {
+    const page = await this.#store.scan(FIRINGS.name, {
       prefix,
       reverse: true,
       limit: Math.min(limit + 1, 1000),
       ...(after === undefined ? {} : { after: `${prefix}${after}` }),
     });
-    const found = readable(this.#store, FIRINGS, page.slice(0, limit), parseFiring);
+    const found = FIRINGS.readable(this.#store, page.slice(0, limit));
     const firings = await Promise.all(found.map(({ value }) => toFiring(value, this.#view)));
     return { firings, hasMore: page.length > limit };
   }
 
-  async #getFrom(collection: string, id: string): Promise<ReadRecord<ScheduleRecord> | undefined> {
-    return isScheduleId(id) ? await readRecord(this.#store, collection, id, parseScheduleRecord) : undefined;
+  async #getFrom(collection: typeof SCHEDULES, id: string): Promise<ReadRecord<ScheduleRecord> | undefined> {
+    return isScheduleId(id) ? await collection.read(this.#store, id) : undefined;
   }
 
   async #shown(records: readonly ScheduleRecord[]): Promise<readonly Schedule[]> {

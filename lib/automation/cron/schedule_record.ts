@@ -2,20 +2,17 @@ import * as v from "valibot";
 import { storedObject } from "../../base/records/stored_object.ts";
 import { SCOPES } from "../../base/records/caller.ts";
 import { FIRING_STATUSES, SCHEDULE_STATES } from "../../base/records/schedule.ts";
+import { Collection, parseMark } from "../../storage/read_records.ts";
 
 /**
  * Records of schedules in the store. Every body carries its version `v`. This file alone parses them, and brings an older version up
  * to the newest. Times are milliseconds since the epoch.
  */
 
-/** Collection of the active and paused schedules, by schedule id. */
-export const SCHEDULES = "schedules";
-/** Collection of the done schedules, which had one time and have fired, by schedule id. */
-export const DONE_SCHEDULES = "done_schedules";
-/** Collection of the firings, by `<schedule id>/<time>`: at most one for each time. */
-export const FIRINGS = "schedule_firings";
 /** Collection with one record, whose version counts the changes of schedules in a cluster. */
-export const SCHEDULE_CHANGES = "schedule_changes";
+export const SCHEDULE_CHANGES = new Collection("schedule_changes", parseMark, {
+  replaced: "its version is what it says",
+});
 
 const timingSchema = v.variant("kind", [
   v.object({ kind: v.literal("cron"), expression: v.string() }),
@@ -81,15 +78,12 @@ const scheduleSchema = storedObject({
 /** A schedule as the store keeps it. */
 export type ScheduleRecord = v.InferOutput<typeof scheduleSchema>;
 
-/** @throws {v.ValiError} for a body that no version wrote */
-export function parseScheduleRecord(body: unknown): ScheduleRecord {
-  return v.parse(scheduleSchema, body);
-}
-
-/** @throws {v.ValiError} for a body that no version wrote */
-export function parseFiring(body: unknown): FiringRecord {
-  return v.parse(firingSchema, body);
-}
+/** Collection of the active and paused schedules, by schedule id. */
+export const SCHEDULES = new Collection("schedules", scheduleSchema);
+/** Collection of the done schedules, which had one time and have fired, by schedule id. */
+export const DONE_SCHEDULES = new Collection("done_schedules", scheduleSchema);
+/** Collection of the firings, by `<schedule id>/<time>`: at most one for each time. */
+export const FIRINGS = new Collection("schedule_firings", firingSchema, { replaced: "never changed" });
 
 /** Returns the key of a firing, which no other firing has. Keys are in the order of time. */
 export function firingKey(

@@ -62,9 +62,8 @@ export class SharedSchedules {
 
   /** Returns the write that goes with each change. @param version of the record, where nothing may have changed since. Default: any */
   write(version?: number): Write {
-    const place = { collection: SCHEDULE_CHANGES, key: KEY, body: { v: 1 } };
-    if (version === undefined) return { op: "put", ...place };
-    return version === 0 ? { op: "insert", ...place } : { op: "putIf", ...place, version };
+    const body = { v: 1 };
+    return version === undefined ? SCHEDULE_CHANGES.put(KEY, body) : SCHEDULE_CHANGES.putOver(KEY, version, body);
   }
 
   /** Tells the other gateways of a change that is written. */
@@ -74,7 +73,7 @@ export class SharedSchedules {
 
   /** Returns the version now. 0: nothing was changed since the cluster began */
   async version(): Promise<number> {
-    return (await this.#options.store.get(SCHEDULE_CHANGES, KEY))?.version ?? 0;
+    return (await this.#options.store.get(SCHEDULE_CHANGES.name, KEY))?.version ?? 0;
   }
 
   /** Reads the schedules, and begins to follow their changes. While the database is away they are read at a later look. */

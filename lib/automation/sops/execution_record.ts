@@ -2,15 +2,10 @@ import * as v from "valibot";
 import { storedObject } from "../../base/records/stored_object.ts";
 import { SCOPES } from "../../base/records/caller.ts";
 import { type Taint, UNTAINTED } from "../../base/taint.ts";
+import { Collection } from "../../storage/read_records.ts";
 import { SOP_STATUSES, SOP_STEP_STATUSES } from "../../tools/sops/sops.ts";
 import { definitionSchema, type SopDefinition } from "./definition.ts";
 
-/** Collection of the executions, by id. Each change names the version that it replaces, so that of two writers one reads again. */
-export const SOP_EXECUTIONS = "sop_executions";
-/** Collection of the plans that executions follow, by execution id. A plan never changes. */
-export const SOP_PLANS = "sop_plans";
-/** Collection of the results of steps, by `<execution id>/<step id>`. */
-export const SOP_RESULTS = "sop_results";
 /** Collection of the ids of executions that have not ended, so that nobody reads all executions to find them. */
 export const OPEN_SOPS = "open_sops";
 
@@ -101,20 +96,14 @@ const resultSchema = v.object({
 /** Result of an ended step. */
 export type StepResult = v.InferOutput<typeof resultSchema>;
 
-/** @throws {v.ValiError} for a body that no version wrote */
-export function parseExecution(body: unknown): Execution {
-  return v.parse(executionSchema, body);
-}
-
-/** @throws {v.ValiError} for a body that no version wrote */
-export function parseExecutionPlan(body: unknown): ExecutionPlan {
-  return v.parse(planSchema, body);
-}
-
-/** @throws {v.ValiError} for a body that no version wrote */
-export function parseResult(body: unknown): StepResult {
-  return v.parse(resultSchema, body);
-}
+/** Removes an execution as a whole: its state is of no use without its plan, nor its plan without its state. */
+const onDamage = { removes: ["sop_executions", "sop_plans", OPEN_SOPS], removesBelow: "sop_results" };
+/** Collection of the executions, by id. Each change names the version that it replaces, so that of two writers one reads again. */
+export const SOP_EXECUTIONS = new Collection("sop_executions", executionSchema, { onDamage });
+/** Collection of the plans that executions follow, by execution id. */
+export const SOP_PLANS = new Collection("sop_plans", planSchema, { replaced: "never changed", onDamage });
+/** Collection of the results of steps, by `<execution id>/<step id>`. */
+export const SOP_RESULTS = new Collection("sop_results", resultSchema, { replaced: "never changed" });
 
 /** Returns the origins of outside content in the result of a step. */
 export function taintOfResult({ taint, outside }: StepResult): Taint {

@@ -1,13 +1,10 @@
-import { parseMark, readable, readRecord, readRecords, unlessUnreadable } from "../../storage/read_records.ts";
+import { parseMark, readable, unlessUnreadable } from "../../storage/read_records.ts";
 import type { Store, Write } from "../../storage/store.ts";
 import {
   type Execution,
   type ExecutionPlan,
   hasEnded,
   OPEN_SOPS,
-  parseExecution,
-  parseExecutionPlan,
-  parseResult,
   SOP_EXECUTIONS,
   SOP_PLANS,
   SOP_RESULTS,
@@ -68,48 +65,44 @@ class RecordExecutionStore implements ExecutionStore {
   async create(execution: Execution, plan: ExecutionPlan, mark?: Write): Promise<void> {
     const key = execution.id;
     await this.#store.batch([
-      { op: "insert", collection: SOP_EXECUTIONS, key, body: execution },
-      { op: "insert", collection: SOP_PLANS, key, body: plan },
+      SOP_EXECUTIONS.insert(key, execution),
+      SOP_PLANS.insert(key, plan),
       mark ?? { op: "insert", collection: OPEN_SOPS, key, body: { v: 1 } },
     ]);
   }
 
   async find(id: string): Promise<KeptExecution | undefined> {
     if (!EXECUTION_ID.test(id)) return undefined;
-    const found = await readRecord(this.#store, SOP_EXECUTIONS, id, parseExecution);
+    const found = await SOP_EXECUTIONS.read(this.#store, id);
     return found === undefined ? undefined : { execution: found.value, version: found.version };
   }
 
   async plan(id: string): Promise<ExecutionPlan> {
-    const found = await readRecord(this.#store, SOP_PLANS, id, parseExecutionPlan);
+    const found = await SOP_PLANS.read(this.#store, id);
     if (found === undefined) throw new TypeError(`Execution "${id}" has no plan`);
     return found.value;
   }
 
   async ownerOf(id: string): Promise<string | null | undefined> {
-    const plan = await unlessUnreadable(readRecord(this.#store, SOP_PLANS, id, parseExecutionPlan));
+    const plan = await unlessUnreadable(SOP_PLANS.read(this.#store, id));
     return plan?.value.requested_by.token_id;
   }
 
   async results({ id, steps }: Execution): Promise<ReadonlyMap<string, StepResult>> {
     const ended = steps.filter(({ ended_at }) => ended_at !== null);
-    const found = await Promise.all(
-      ended.map((step) => readRecord(this.#store, SOP_RESULTS, `${id}/${step.id}`, parseResult)),
-    );
+    const found = await Promise.all(ended.map((step) => SOP_RESULTS.read(this.#store, `${id}/${step.id}`)));
     return new Map(
       found.flatMap((result, index) => result === undefined ? [] : [[ended[index]?.id ?? "", result.value] as const]),
     );
   }
 
   writes({ version, alongside = [] }: KeptExecution, next: Execution): readonly Write[] {
-    return [...alongside, { op: "putIf", collection: SOP_EXECUTIONS, key: next.id, version, body: next }];
+    return [...alongside, SOP_EXECUTIONS.putOver(next.id, version, next)];
   }
 
   change(found: KeptExecution, next: Execution, result?: EndedStep): Promise<boolean> {
     const { id } = next;
-    const put = result === undefined
-      ? []
-      : [{ op: "put", collection: SOP_RESULTS, key: `${id}/${result.stepId}`, body: result.result } as const];
+    const put = result === undefined ? [] : [SOP_RESULTS.put(`${id}/${result.stepId}`, result.result)];
     const closed = hasEnded(next) ? [{ op: "delete", collection: OPEN_SOPS, key: id } as const] : [];
     return this.#store.batch([...this.writes(found, next), ...put, ...closed]);
   }
@@ -122,9 +115,7 @@ class RecordExecutionStore implements ExecutionStore {
 
   async prune({ before, keep }: { readonly before: string; readonly keep: number }): Promise<number> {
     const all: Execution[] = [];
-    for await (const { value } of readRecords(this.#store, SOP_EXECUTIONS, parseExecution, { order: "created" })) {
-      all.push(value);
-    }
+    for await (const { value } of SOP_EXECUTIONS.all(this.#store, { order: "created" })) all.push(value);
     const over = all.length - keep;
     const ended = all.filter(hasEnded);
     const old = ended.filter(({ ended_at }, index) => (ended_at ?? "") < before || index < over);
@@ -134,9 +125,9 @@ class RecordExecutionStore implements ExecutionStore {
 
   async #forget({ id, steps }: Execution): Promise<void> {
     await this.#store.batch([
-      { op: "delete", collection: SOP_EXECUTIONS, key: id },
-      { op: "delete", collection: SOP_PLANS, key: id },
-      ...steps.map((step): Write => ({ op: "delete", collection: SOP_RESULTS, key: `${id}/${step.id}` })),
+      SOP_EXECUTIONS.remove(id),
+      SOP_PLANS.remove(id),
+      ...steps.map((step) => SOP_RESULTS.remove(`${id}/${step.id}`)),
     ]);
   }
 }

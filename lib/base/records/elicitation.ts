@@ -1,12 +1,5 @@
 import * as v from "valibot";
 
-/**
- * Questions that a tool's server puts to a person while its tool runs. `form`: the person fills in a few fields. `url`: the person opens an
- * address, where nothing passes through the gateway.
- * Source: Model Context Protocol 2025-11-25 and 2026-07-28, "Elicitation"
- */
-export const ELICITATION_MODES = ["form", "url"] as const;
-
 /** Formats that a field of text may ask for. */
 export const FORM_FORMATS = ["email", "uri", "date", "date-time"] as const;
 

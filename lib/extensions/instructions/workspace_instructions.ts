@@ -1,6 +1,6 @@
 import { hash } from "node:crypto";
 import { join } from "node:path";
-import { HttpError, ToolError } from "../../base/errors.ts";
+import { type HttpError, refuse, ToolError } from "../../base/errors.ts";
 import type { Actor } from "../../base/records/caller.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
 import { firstBytes } from "../../base/text.ts";
@@ -253,8 +253,5 @@ function toPrompt(file: string, text: string): string {
 }
 
 function refused(code: "not_found" | "conflict", reason: string): HttpError {
-  return new HttpError(code, `Cannot change the trust in the instructions of the workspace: ${reason}`, {
-    status: code === "conflict" ? 409 : 404,
-    type: "invalid_request_error",
-  });
+  return refuse(code, `Cannot change the trust in the instructions of the workspace: ${reason}`);
 }

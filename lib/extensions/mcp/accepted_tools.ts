@@ -1,7 +1,7 @@
 import { hash } from "node:crypto";
 import * as v from "valibot";
 import type { Clock } from "../../base/clock.ts";
-import { HttpError } from "../../base/errors.ts";
+import { type HttpError, refuse } from "../../base/errors.ts";
 import { canonicalDigest } from "../../base/json.ts";
 import { lineDifference } from "../../base/line_difference.ts";
 import { type Actor, storedActor } from "../../base/records/caller.ts";
@@ -9,12 +9,9 @@ import type { Logger } from "../../base/telemetry/log.ts";
 import { exactText } from "../../base/text.ts";
 import type { AuditAppend } from "../../guard/audit/audit_chain.ts";
 import type { McpToolsEvent } from "../../guard/audit/audit_event.ts";
-import { readRecords } from "../../storage/read_records.ts";
-import type { Store, Write } from "../../storage/store.ts";
+import { Collection } from "../../storage/read_records.ts";
+import type { Store } from "../../storage/store.ts";
 import type { McpToolDefinition } from "./mcp_connection.ts";
-
-/** Collection of the definitions of servers' tools that count as accepted. The key is made from the names of server and tool. */
-export const ACCEPTED_MCP_TOOLS = "accepted_mcp_tools";
 
 const table = v.record(v.string(), v.unknown());
 
@@ -33,10 +30,10 @@ const recordSchema = v.object({
 });
 type AcceptedTool = v.InferOutput<typeof recordSchema>;
 
-/** Parses the record of an accepted tool. @throws {v.ValiError} for a body that no version wrote */
-export function parseAcceptedTool(body: unknown): AcceptedTool {
-  return v.parse(recordSchema, body);
-}
+/** Collection of the definitions of servers' tools that count as accepted. The key is made from the names of server and tool. */
+export const ACCEPTED_MCP_TOOLS = new Collection("accepted_mcp_tools", recordSchema, {
+  replaced: "a decision about one definition of a tool",
+});
 
 /** Tool of a server that is held back until a person accepts it. */
 export interface ToolChange {
@@ -60,7 +57,7 @@ export interface AcceptedToolsOptions {
 /** Reads what was accepted. */
 export async function openAcceptedTools(options: AcceptedToolsOptions): Promise<AcceptedTools> {
   const accepted: AcceptedTool[] = [];
-  for await (const { value } of readRecords(options.store, ACCEPTED_MCP_TOOLS, parseAcceptedTool)) accepted.push(value);
+  for await (const { value } of ACCEPTED_MCP_TOOLS.all(options.store)) accepted.push(value);
   return new AcceptedTools(options, accepted);
 }
 
@@ -156,13 +153,7 @@ export class AcceptedTools {
       digest: canonicalDigest(tools.map(({ digest }) => digest)),
       by: actor,
     };
-    const writes = records.map((body): Write => ({
-      op: "put",
-      collection: ACCEPTED_MCP_TOOLS,
-      key: keyOf(body),
-      body,
-    }));
-    await audit(event, writes);
+    await audit(event, records.map((body) => ACCEPTED_MCP_TOOLS.put(keyOf(body), body)));
     for (const record of records) this.#keep(record);
   }
 
@@ -196,5 +187,5 @@ function changedSince(server: string, digest: string): HttpError {
       digest.slice(0, 64)
     }": the MCP server "${server}" has changed its tools since; ` +
     "look at them again";
-  return new HttpError("conflict", message, { status: 409, type: "invalid_request_error", param: "digests" });
+  return refuse("conflict", message, { param: "digests" });
 }

@@ -1,13 +1,12 @@
-import { HttpError } from "../../base/errors.ts";
-import { MCP_CREDENTIALS, parseMcpCredential } from "../../base/records/mcp_credential.ts";
+import { refuse } from "../../base/errors.ts";
 import type { Actor } from "../../base/records/caller.ts";
 import type { Config } from "../../config/config.ts";
 import type { AuditAppend } from "../../guard/audit/audit_chain.ts";
-import { readRecords } from "../../storage/read_records.ts";
 import type { Store, Write } from "../../storage/store.ts";
-import { ACCEPTED_MCP_TOOLS, parseAcceptedTool } from "./accepted_tools.ts";
-import { MCP_SERVERS, parseMcpServer } from "./server_record.ts";
-import { MCP_SWITCHES, parseServerSwitch } from "./server_switches.ts";
+import { ACCEPTED_MCP_TOOLS } from "./accepted_tools.ts";
+import { MCP_CREDENTIALS } from "./oauth/mcp_credential.ts";
+import { MCP_SERVERS } from "./server_record.ts";
+import { MCP_SWITCHES } from "./server_switches.ts";
 
 /** Records of a server that the configuration does not have any more, as `/v1/mcp-records` shows them. */
 export interface KeptMcpRecord {
@@ -55,10 +54,10 @@ export async function forgetRecords(name: string, by: Actor, options: KeptRecord
   if (Object.hasOwn(options.config().mcp.servers, name)) {
     const reason =
       `the configuration has it, and its tools would be accepted unseen; run postern mcp remove ${name} first`;
-    throw refusal("conflict", `Cannot forget the MCP server ${shown}: ${reason}`);
+    throw refuse("conflict", `Cannot forget the MCP server ${shown}: ${reason}`);
   }
   const found = (await findRecords(options)).get(name);
-  if (found === undefined) throw refusal("not_found", `Cannot forget the MCP server ${shown}: nothing is kept of it`);
+  if (found === undefined) throw refuse("not_found", `Cannot forget the MCP server ${shown}: nothing is kept of it`);
   const event = {
     ...{ type: "mcp_server", action: "forgotten", server: name, source: null, integrity: null } as const,
     by: { via: by.via, token_id: by.tokenId },
@@ -69,26 +68,22 @@ export async function forgetRecords(name: string, by: Actor, options: KeptRecord
 async function findRecords({ store, config }: KeptRecordsOptions): Promise<ReadonlyMap<string, Found>> {
   const { servers } = config().mcp;
   const all = new Map<string, Found>();
-  const note = (name: string, collection: string, key: string): Found | undefined => {
+  const note = (name: string, remove: Write): Found | undefined => {
     if (Object.hasOwn(servers, name)) return undefined;
     const found = all.get(name) ?? { writes: [], tools: 0, isSignedIn: false };
-    found.writes.push({ op: "delete", collection, key });
+    found.writes.push(remove);
     all.set(name, found);
     return found;
   };
-  for await (const { key, value } of readRecords(store, ACCEPTED_MCP_TOOLS, parseAcceptedTool)) {
-    const found = note(value.server, ACCEPTED_MCP_TOOLS, key);
+  for await (const { key, value } of ACCEPTED_MCP_TOOLS.all(store)) {
+    const found = note(value.server, ACCEPTED_MCP_TOOLS.remove(key));
     if (found !== undefined && value.tool !== "") found.tools++;
   }
-  for await (const { key } of readRecords(store, MCP_CREDENTIALS, parseMcpCredential)) {
-    const found = note(key, MCP_CREDENTIALS, key);
+  for await (const { key } of MCP_CREDENTIALS.all(store)) {
+    const found = note(key, MCP_CREDENTIALS.remove(key));
     if (found !== undefined) found.isSignedIn = true;
   }
-  for await (const { key } of readRecords(store, MCP_SERVERS, parseMcpServer)) note(key, MCP_SERVERS, key);
-  for await (const { key } of readRecords(store, MCP_SWITCHES, parseServerSwitch)) note(key, MCP_SWITCHES, key);
+  for await (const { key } of MCP_SERVERS.all(store)) note(key, MCP_SERVERS.remove(key));
+  for await (const { key } of MCP_SWITCHES.all(store)) note(key, MCP_SWITCHES.remove(key));
   return all;
-}
-
-function refusal(code: "conflict" | "not_found", message: string): HttpError {
-  return new HttpError(code, message, { status: code === "conflict" ? 409 : 404, type: "invalid_request_error" });
 }

@@ -1,4 +1,4 @@
-import { HttpError } from "../../base/errors.ts";
+import { refuse } from "../../base/errors.ts";
 import { createKeyedMutex } from "../../base/keyed_queues.ts";
 import type { Actor } from "../../base/records/caller.ts";
 import { forgetRecords, type KeptMcpRecord, keptRecords, type KeptRecordsOptions } from "./kept_records.ts";
@@ -77,7 +77,7 @@ class ServerOperator implements McpOperator {
   enable(name: string, by: Actor): Promise<McpServerInfo> {
     return this.#change(name, async () => {
       const way = this.#wayAllowed(name);
-      if (way !== undefined) throw conflict(`Cannot enable the MCP server "${name}": ${way}`);
+      if (way !== undefined) throw refuse("conflict", `Cannot enable the MCP server "${name}": ${way}`);
       if (!this.#disabled.has(name)) return;
       await this.#options.switches.set(name, "enabled", by);
       this.#disabled.delete(name);
@@ -106,7 +106,7 @@ class ServerOperator implements McpOperator {
   ): Promise<McpServerInfo> {
     return this.#change(name, async () => {
       if (this.#connection(name) === undefined) {
-        throw conflict(`Cannot accept tools of the MCP server "${name}": it is off; ${this.#wayOn(name)}`);
+        throw refuse("conflict", `Cannot accept tools of the MCP server "${name}": it is off; ${this.#wayOn(name)}`);
       }
       await this.#options.servers()?.accept(name, digests, by);
     });
@@ -119,7 +119,7 @@ class ServerOperator implements McpOperator {
     return this.#change(name, async () => {
       const connection = this.#connection(name);
       if (connection === undefined) {
-        throw conflict(`Cannot restart the MCP server "${name}": it is off; ${this.#wayOn(name)}`);
+        throw refuse("conflict", `Cannot restart the MCP server "${name}": it is off; ${this.#wayOn(name)}`);
       }
       await this.#options.switches.noteRestart(name, by);
       await connection.restart(signal).catch(ignoreFailure);
@@ -180,18 +180,11 @@ class ServerOperator implements McpOperator {
   #require(name: string): void {
     if (Object.hasOwn(this.#options.config().mcp.servers, name)) return;
     const reason = `there is no [mcp.servers.${name}]`;
-    throw new HttpError("not_found", `Cannot find the MCP server ${JSON.stringify(name.slice(0, 64))}: ${reason}`, {
-      status: 404,
-      type: "invalid_request_error",
-    });
+    throw refuse("not_found", `Cannot find the MCP server ${JSON.stringify(name.slice(0, 64))}: ${reason}`);
   }
 }
 
 /** Leaves a failure of a server to its state, which says it. */
 function ignoreFailure(error: unknown): void {
   if (!(error instanceof McpError)) throw error;
-}
-
-function conflict(message: string): HttpError {
-  return new HttpError("conflict", message, { status: 409, type: "invalid_request_error" });
 }

@@ -3,15 +3,12 @@ import { storedObject } from "../../base/records/stored_object.ts";
 import { canonicalDigest, type JsonObject } from "../../base/json.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
 import type { Config } from "../../config/config.ts";
-import { readable, readRecords } from "../../storage/read_records.ts";
+import { Collection } from "../../storage/read_records.ts";
 import type { Store } from "../../storage/store.ts";
 import type { McpStatus, McpToolDefinition } from "./mcp_connection.ts";
 import type { ServerSignIn } from "./http_transport.ts";
 import type { EraVerdict } from "./probe_program.ts";
 import type { McpServerSettings } from "./start_program.ts";
-
-/** Collection of what is known of MCP servers. The key is the name. */
-export const MCP_SERVERS = "mcp_servers";
 
 const text = v.string();
 const time = v.number();
@@ -41,10 +38,8 @@ const recordSchema = storedObject({
 
 type ServerBody = v.InferOutput<typeof recordSchema>;
 
-/** Parses a stored body. @throws {v.ValiError} for one that no version wrote */
-export function parseMcpServer(body: unknown): ServerBody {
-  return v.parse(recordSchema, body);
-}
+/** Collection of what is known of MCP servers. The key is the name. */
+export const MCP_SERVERS = new Collection("mcp_servers", recordSchema);
 
 /** Facts about a server that it told itself. */
 export type ServerFacts = Pick<
@@ -118,7 +113,7 @@ export class KnownServers {
       identities.set(name, await presentIdentity(name, options));
     }
     const known = new Map<string, ServerKnowledge>();
-    for await (const { key, value } of readRecords(options.store, MCP_SERVERS, parseMcpServer)) {
+    for await (const { key, value } of MCP_SERVERS.all(options.store)) {
       if (identities.get(key) === value.identity) known.set(key, toKnowledge(value));
     }
     return new KnownServers(options, identities, known);
@@ -142,8 +137,8 @@ export class KnownServers {
     this.#identities.set(name, identity);
     this.#known.delete(name);
     await this.#last;
-    const stored = await this.#options.store.get(MCP_SERVERS, name);
-    const [found] = readable(this.#options.store, MCP_SERVERS, stored === undefined ? [] : [stored], parseMcpServer);
+    const { store } = this.#options;
+    const found = MCP_SERVERS.parsed(store, await store.get(MCP_SERVERS.name, name));
     if (found?.value.identity === identity) this.#known.set(name, toKnowledge(found.value));
   }
 
@@ -172,7 +167,7 @@ export class KnownServers {
     const length = JSON.stringify(whole).length;
     const body = length > MAX_RECORD ? { ...whole, list: null } : whole;
     if (body !== whole) this.#noteTooLarge(name, length);
-    await this.#options.store.batch([{ op: "put", collection: MCP_SERVERS, key: name, body }]);
+    await this.#options.store.batch([MCP_SERVERS.put(name, body)]);
   }
 
   #noteTooLarge(server: string, length: number): void {

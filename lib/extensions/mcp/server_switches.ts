@@ -2,11 +2,8 @@ import * as v from "valibot";
 import type { Clock } from "../../base/clock.ts";
 import type { Actor } from "../../base/records/caller.ts";
 import type { AuditAppend } from "../../guard/audit/audit_chain.ts";
-import { readRecords } from "../../storage/read_records.ts";
+import { Collection } from "../../storage/read_records.ts";
 import type { Store } from "../../storage/store.ts";
-
-/** Collection of the servers that a person turned on or off, by name. A server without a record is on. */
-export const MCP_SWITCHES = "mcp_switches";
 
 const recordSchema = v.object({
   v: v.literal(1),
@@ -16,10 +13,8 @@ const recordSchema = v.object({
   changed_at: v.string(),
 });
 
-/** Parses the record of a server's switch. @throws {v.ValiError} for a body that no version wrote */
-export function parseServerSwitch(body: unknown): v.InferOutput<typeof recordSchema> {
-  return v.parse(recordSchema, body);
-}
+/** Collection of the servers that a person turned on or off, by name. A server without a record is on. */
+export const MCP_SWITCHES = new Collection("mcp_switches", recordSchema, { replaced: "a decision of a person" });
 
 /** Options of ServerSwitches. */
 export interface ServerSwitchesOptions {
@@ -39,7 +34,7 @@ export class ServerSwitches {
   /** Returns the names of the servers that somebody turned off. */
   async disabled(): Promise<ReadonlySet<string>> {
     const names = new Set<string>();
-    for await (const { value } of readRecords(this.#options.store, MCP_SWITCHES, parseServerSwitch)) {
+    for await (const { value } of MCP_SWITCHES.all(this.#options.store)) {
       if (value.state === "disabled") names.add(value.name);
     }
     return names;
@@ -47,8 +42,8 @@ export class ServerSwitches {
 
   /** Keeps an answer. */
   async set(name: string, state: "enabled" | "disabled", by: Actor): Promise<void> {
-    const body = { v: 1, name, state, changed_at: new Date(this.#options.clock.now()).toISOString() };
-    await this.#options.audit(toEvent(name, state, by), [{ op: "put", collection: MCP_SWITCHES, key: name, body }]);
+    const changed_at = new Date(this.#options.clock.now()).toISOString();
+    await this.#options.audit(toEvent(name, state, by), [MCP_SWITCHES.put(name, { v: 1, name, state, changed_at })]);
   }
 
   /** Records that a server was started anew. */

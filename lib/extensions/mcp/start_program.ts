@@ -23,6 +23,8 @@ export interface ProgramPlaces {
   readonly home: string;
   /** Absolute path of the folder that the agent works in */
   readonly workspaceRoot: string;
+  /** Returns the newest configuration. Its forbidden paths are hidden from a server in the sandbox, unless its own `paths` name them */
+  readonly config: () => Config;
   /** Returns a variable of the gateway's environment. */
   readonly environment: (name: string) => string | undefined;
   /** Fills secrets into `env` and `headers`. */
@@ -72,10 +74,15 @@ export async function watchServer(
   }
 }
 
-function watchedOf(name: string, workspaceRoot: string): Pick<WriteWatch, "taint" | "scope"> {
+/** @param forbiddenPaths hidden from the program. The watch looks there too: it may not be contained */
+function watchedOf(
+  name: string,
+  workspaceRoot: string,
+  forbiddenPaths: readonly string[] = [],
+): Pick<WriteWatch, "taint" | "scope"> {
   return {
     taint: [`mcp ${name}`],
-    scope: { workspaceRoot, workspaceOnly: true, forbiddenPaths: [], allowSensitive: false },
+    scope: { workspaceRoot, workspaceOnly: true, forbiddenPaths, allowSensitive: false },
   };
 }
 
@@ -87,7 +94,7 @@ export function notStarted(server: string, reason: string, cause?: unknown): Mcp
 
 async function requestOf(
   { name, settings, signal }: Parameters<typeof startProgram>[0],
-  { dataDir, home, workspaceRoot, environment, secrets }: ProgramPlaces,
+  { dataDir, home, workspaceRoot, config, environment, secrets }: ProgramPlaces,
 ): Promise<ProgramRequest> {
   const { command, args, sandbox, paths, network } = settings;
   const env = await secrets.fill(settings.env, { child: { kind: "mcp", name }, signal });
@@ -108,7 +115,7 @@ async function requestOf(
       values: { PATH: path, HOME: home, LANG: environment("LANG") ?? "C.UTF-8" },
       temporary: join(own, "tmp"),
     },
-    ...watchedOf(name, workspaceRoot),
+    ...watchedOf(name, workspaceRoot, config().autonomy.forbidden_paths),
     hosts: { entries: [], key: "" },
     openNetwork: network,
     section: `[mcp.servers.${name}]`,

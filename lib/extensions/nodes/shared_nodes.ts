@@ -8,14 +8,11 @@ import type { Logger } from "../../base/telemetry/log.ts";
 import { GatewayLinkError, type LinkedGateway } from "../../cluster/gateway_links.ts";
 import type { Cluster } from "../../cluster/join_cluster.ts";
 import { fenceCheck, type JoinedGateway } from "../../cluster/leases.ts";
-import { readable } from "../../storage/read_records.ts";
-import type { Store, Write } from "../../storage/store.ts";
+import { Collection } from "../../storage/read_records.ts";
+import type { Store } from "../../storage/store.ts";
 import { linkBroke, notConnected, timedOut } from "./node_link.ts";
 import { type NodeAnswer, nodeAnswerSchema, type NodeCall, nodeFailureSchema } from "./node_call.ts";
 import { offersSchema, type ToolOffer } from "./protocol.ts";
-
-/** Collection of the links of nodes in a cluster, by node id: which gateway holds the link. */
-export const NODE_LINKS = "node_links";
 
 const linkSchema = v.object({
   v: v.literal(1),
@@ -30,10 +27,10 @@ const linkSchema = v.object({
 });
 type LinkRecord = v.InferOutput<typeof linkSchema>;
 
-/** Parses the record of a node's link. @throws {v.ValiError} for a body that no version wrote */
-export function parseNodeLink(body: unknown): LinkRecord {
-  return v.parse(linkSchema, body);
-}
+/** Collection of the links of nodes in a cluster, by node id: which gateway holds the link. */
+export const NODE_LINKS = new Collection("node_links", linkSchema, {
+  replaced: "the gateway that the node is connected to says all about it",
+});
 
 /** Connection of a node, as the gateway knows it that holds the link. */
 export interface HeldNode extends Pick<LinkRecord, "version" | "platform"> {
@@ -230,8 +227,8 @@ export class SharedNodes {
     const { store, cluster } = this.#options;
     const own = cluster.lease.own();
     if (own === undefined) return true;
-    const page = await store.scan(NODE_LINKS, { limit: MAX_NODES });
-    const records = new Map(readable(store, NODE_LINKS, page, parseNodeLink).map((record) => [record.key, record]));
+    const page = await store.scan(NODE_LINKS.name, { limit: MAX_NODES });
+    const records = new Map(NODE_LINKS.readable(store, page).map((record) => [record.key, record]));
     // A damaged record has a version too
     const versions = new Map(page.map(({ key, version }) => [key, version]));
     let isWritten = true;
@@ -246,7 +243,7 @@ export class SharedNodes {
       const there = gateway === own.id ? undefined : await cluster.links.find({ id: gateway, fence });
       if (there !== undefined) elsewhere.set(id, toElsewhere(found.value, there));
       // The gateway of the link has left, or the node has left this gateway
-      else if (await store.batch([checkOf(id, version), { op: "delete", collection: NODE_LINKS, key: id }])) {
+      else if (await store.batch([NODE_LINKS.check(id, version), NODE_LINKS.remove(id)])) {
         cluster.ownership.tell("node", id);
       }
     }
@@ -273,9 +270,7 @@ export class SharedNodes {
       this.#listener?.moved(id, held.isRecorded);
       return true;
     }
-    const place = { collection: NODE_LINKS, key: id, body };
-    const write: Write = version === undefined ? { op: "insert", ...place } : { op: "putIf", ...place, version };
-    if (!await store.batch([fenceCheck(own), write])) return false;
+    if (!await store.batch([fenceCheck(own), NODE_LINKS.putOver(id, version ?? 0, body)])) return false;
     if (this.#held.get(id) === held) held.isRecorded = true;
     cluster.ownership.tell("node", id);
     return true;
@@ -293,10 +288,6 @@ export class SharedNodes {
 /** Returns the digest of the JSON form of a value. */
 function digestOf(value: unknown): string {
   return value === undefined ? "" : canonicalDigest(JSON.parse(JSON.stringify(value)));
-}
-
-function checkOf(key: string, version: number): Write {
-  return { op: "check", collection: NODE_LINKS, key, version };
 }
 
 function toBody({ address, connectedAt, version, platform, offers }: HeldNode, own: JoinedGateway): LinkRecord {

@@ -3,7 +3,7 @@ import type { Random } from "../../base/random.ts";
 import { PluginError } from "./plugin_error.ts";
 import { createPluginFiles } from "./plugin_files.ts";
 import { readPackage, writePackage } from "./plugin_package.ts";
-import { parsePluginRecord, type PluginRecord } from "./plugin_record.ts";
+import { type PluginRecord, PLUGINS } from "./plugin_record.ts";
 
 /** Installed package in a backup. */
 export interface KeptPackage {
@@ -61,7 +61,7 @@ export async function putPackage(
 function installedAmong(bodies: readonly unknown[]): readonly PluginRecord[] {
   return bodies.flatMap((body) => {
     try {
-      const record = parsePluginRecord(body);
+      const record = PLUGINS.parse(body);
       return record.folder === null ? [record] : [];
     } catch {
       return [];

@@ -1,9 +1,7 @@
 import * as v from "valibot";
 import { storedObject } from "../../base/records/stored_object.ts";
+import { Collection } from "../../storage/read_records.ts";
 import { PLUGIN_KINDS, type PluginManifest, widened } from "./manifest.ts";
-
-/** Collection of the plugins that were installed, enabled or disabled. The key is `recordKey`. */
-export const PLUGINS = "plugins";
 
 /** States of a plugin. Source: docs/design/plugins.md "States" */
 export const PLUGIN_STATES = ["installed", "enabled", "disabled"] as const;
@@ -64,10 +62,8 @@ const recordSchema = storedObject({
 /** Record of a plugin. Times are in ISO 8601. */
 export type PluginRecord = v.InferOutput<typeof recordSchema>;
 
-/** Parses the record of a plugin. @throws {v.ValiError} for a body that no version wrote */
-export function parsePluginRecord(body: unknown): PluginRecord {
-  return v.parse(recordSchema, body);
-}
+/** Collection of the plugins that were installed, enabled or disabled. The key is `recordKey`. */
+export const PLUGINS = new Collection("plugins", recordSchema);
 
 /** Returns the key of a record: an id has one installed package, and one plugin in each folder. */
 export function recordKey({ id, folder }: Pick<PluginRecord, "id" | "folder">): string {

@@ -3,8 +3,7 @@ import { type Actor, storedActor } from "../../base/records/caller.ts";
 import { unknownFieldsOf } from "../../base/records/stored_object.ts";
 import type { AuditAppend } from "../../guard/audit/audit_chain.ts";
 import type { PluginEvent } from "../../guard/audit/audit_event.ts";
-import { readable, scanAll } from "../../storage/read_records.ts";
-import type { Store, Write } from "../../storage/store.ts";
+import type { Store } from "../../storage/store.ts";
 import type { KnownPlugin } from "./known_plugins.ts";
 import { NO_CAPABILITIES, widened } from "./manifest.ts";
 import type { PluginPackage } from "./plugin_package.ts";
@@ -12,7 +11,6 @@ import {
   beyondGrant,
   grantOf,
   nextState,
-  parsePluginRecord,
   type PluginGrant,
   type PluginRecord,
   PLUGINS,
@@ -44,18 +42,16 @@ export class PluginRecords {
   async read(): Promise<readonly PluginRecord[]> {
     const { store } = this.#options;
     const records: PluginRecord[] = [];
-    for await (const stored of scanAll(store, PLUGINS)) {
-      records.push(...readable(store, PLUGINS, [stored], parsePluginRecord).map(({ value }) => value));
-    }
+    for await (const { value } of PLUGINS.all(store)) records.push(value);
     return records;
   }
 
   /** Writes a record with its events, of which there is at least one. Fields of a newer version stay that another gateway has written. */
   async keep(record: PluginRecord, actions: readonly PluginAction[]): Promise<void> {
-    const place = { collection: PLUGINS, key: recordKey(record) };
-    const before = await this.#options.store.get(place.collection, place.key);
-    const [found] = readable(this.#options.store, PLUGINS, before === undefined ? [] : [before], parsePluginRecord);
-    const write: Write = { op: "put", ...place, body: { ...record, ...unknownFieldsOf(found?.value) } };
+    const { store } = this.#options;
+    const key = recordKey(record);
+    const before = PLUGINS.parsed(store, await store.get(PLUGINS.name, key));
+    const write = PLUGINS.put(key, { ...record, ...unknownFieldsOf(before?.value) });
     const granted = record.state === "enabled" && record.grant !== null ? describeGrant(record.grant) : [];
     const [first, ...more] = actions.map((action) => toEvent(action, { ...record, granted }));
     if (first === undefined) throw new TypeError("A change of a plugin is recorded");
@@ -64,8 +60,8 @@ export class PluginRecords {
 
   /** Deletes a record. */
   async drop(record: PluginRecord, by: Actor): Promise<void> {
-    const write: Write = { op: "delete", collection: PLUGINS, key: recordKey(record) };
-    await this.#options.audit(toEvent({ action: "removed", by }, { ...record, granted: [] }), [write]);
+    const event = toEvent({ action: "removed", by }, { ...record, granted: [] });
+    await this.#options.audit(event, [PLUGINS.remove(recordKey(record))]);
   }
 
   /** Records that a package is served, or no longer, which leaves no record of the plugin. */

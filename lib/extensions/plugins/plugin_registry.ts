@@ -5,7 +5,7 @@ import { storedObject, unknownFieldsOf } from "../../base/records/stored_object.
 import { compareVersions } from "../../base/semantic_version.ts";
 import type { Config } from "../../config/config.ts";
 import type { AuditAppend } from "../../guard/audit/audit_chain.ts";
-import { readRecord } from "../../storage/read_records.ts";
+import { Collection } from "../../storage/read_records.ts";
 import type { Store } from "../../storage/store.ts";
 import type { GuardedFetch } from "../../system/net/guarded_fetch.ts";
 import { PluginError } from "./plugin_error.ts";
@@ -24,9 +24,6 @@ import {
   searchIndex,
 } from "./registry.ts";
 
-/** Collection of the publishers' keys. The key is the id of the plugin. */
-export const PLUGIN_KEYS = "plugin_keys";
-
 const keySchema = storedObject({
   v: v.literal(1),
   id: v.string(),
@@ -35,10 +32,8 @@ const keySchema = storedObject({
   pinned_at: v.string(),
 });
 
-/** Parses the record of a publisher's key. @throws {v.ValiError} for a body that no version wrote */
-export function parsePluginKey(body: unknown): v.InferOutput<typeof keySchema> {
-  return v.parse(keySchema, body);
-}
+/** Collection of the publishers' keys. The key is the id of the plugin. */
+export const PLUGIN_KEYS = new Collection("plugin_keys", keySchema);
 
 /** Outcome of an installation from the registry. */
 export interface RegistryInstall {
@@ -86,14 +81,11 @@ export function createPluginRegistry(options: PluginRegistryOptions): PluginRegi
     now: clock.now(),
     signal,
   });
-  const pinnedOf = async (id: string): Promise<PinnedKey | undefined> =>
-    (await readRecord(store, PLUGIN_KEYS, id, parsePluginKey))?.value;
-  const toRecord = (id: string, { key, serial }: PinnedKey, pinned: PinnedKey | undefined) => ({
-    op: "put" as const,
-    collection: PLUGIN_KEYS,
-    key: id,
-    body: { ...unknownFieldsOf(pinned), v: 1, id, key, serial, pinned_at: new Date(clock.now()).toISOString() },
-  });
+  const pinnedOf = async (id: string): Promise<PinnedKey | undefined> => (await PLUGIN_KEYS.read(store, id))?.value;
+  const toRecord = (id: string, { key, serial }: PinnedKey, pinned: PinnedKey | undefined) => {
+    const pinned_at = new Date(clock.now()).toISOString();
+    return PLUGIN_KEYS.put(id, { ...unknownFieldsOf(pinned), v: 1, id, key, serial, pinned_at });
+  };
   return {
     search: async (query, signal) => searchIndex(await readIndex(waysOf(signal)), query),
     async install(id, { by, version, signal }) {

@@ -7,7 +7,7 @@ import { readSkillFiles, skillDigest } from "./read_skill.ts";
 import { faultOfName } from "./skill_document.ts";
 import { SkillError } from "./skill_error.ts";
 import { SkillFiles } from "./skill_files.ts";
-import { parseSkillRecord, type SkillRecord } from "./skill_record.ts";
+import { type SkillRecord, SKILLS } from "./skill_record.ts";
 import { skillFromArchive } from "./skill_sources.ts";
 
 const NAME = /^skills\/([^/]+)\.tar$/;
@@ -56,7 +56,7 @@ export function installedSkills(bodies: readonly unknown[]): ReadonlyMap<string,
   const records = new Map<string, SkillRecord>();
   for (const body of bodies) {
     try {
-      const record = parseSkillRecord(body);
+      const record = SKILLS.parse(body);
       // Attack: a name in a forged record could lead out of the folder
       if (faultOfName(record.name) === undefined) records.set(record.name, record);
     } catch {

@@ -4,11 +4,8 @@ import { type Actor, storedActor } from "../../base/records/caller.ts";
 import { storedObject, unknownFieldsOf } from "../../base/records/stored_object.ts";
 import type { AuditAppend } from "../../guard/audit/audit_chain.ts";
 import type { SkillEvent } from "../../guard/audit/audit_event.ts";
-import { readable, readRecords } from "../../storage/read_records.ts";
-import type { Store, Write } from "../../storage/store.ts";
-
-/** Collection of the installed skills. The key is the name. */
-export const SKILLS = "skills";
+import { Collection } from "../../storage/read_records.ts";
+import type { Store } from "../../storage/store.ts";
 
 /** Kinds of sources that a skill is installed from. */
 export const SOURCE_KINDS = ["folder", "archive", "git"] as const;
@@ -36,10 +33,8 @@ export type SkillRecord = v.InferOutput<typeof recordSchema>;
 /** Place that a skill was installed from. */
 export type SkillSource = SkillRecord["source"];
 
-/** Parses the record of an installed skill. @throws {v.ValiError} for a body that no version wrote */
-export function parseSkillRecord(body: unknown): SkillRecord {
-  return v.parse(recordSchema, body);
-}
+/** Collection of the installed skills. The key is the name. */
+export const SKILLS = new Collection("skills", recordSchema);
 
 /** The records of installed skills. Every change is in the audit, in one transaction with the record. */
 export class SkillRecords {
@@ -52,9 +47,7 @@ export class SkillRecords {
   /** Reads all records by name. Damaged ones are set aside. */
   async read(): Promise<ReadonlyMap<string, SkillRecord>> {
     const records = new Map<string, SkillRecord>();
-    for await (const { value } of readRecords(this.#options.store, SKILLS, parseSkillRecord)) {
-      records.set(value.name, value);
-    }
+    for await (const { value } of SKILLS.all(this.#options.store)) records.set(value.name, value);
     return records;
   }
 
@@ -63,17 +56,17 @@ export class SkillRecords {
     { name, digest, source }: Pick<SkillRecord, "name" | "digest" | "source">,
     { by, isUpdate }: { readonly by: Actor; readonly isUpdate: boolean },
   ): Promise<void> {
-    const before = await this.#options.store.get(SKILLS, name);
-    const [found] = readable(this.#options.store, SKILLS, before === undefined ? [] : [before], parseSkillRecord);
+    const { store } = this.#options;
+    const before = SKILLS.parsed(store, await store.get(SKILLS.name, name));
     const body: SkillRecord = {
-      ...unknownFieldsOf(found?.value),
+      ...unknownFieldsOf(before?.value),
       v: 1,
       ...{ name, digest, source },
       installed_at: new Date(this.#options.clock.now()).toISOString(),
       by: storedActor(by),
     };
     const event = toEvent(body, { action: isUpdate ? "updated" : "installed", by });
-    await this.#options.audit(event, [{ op: "put", collection: SKILLS, key: name, body }]);
+    await this.#options.audit(event, [SKILLS.put(name, body)]);
   }
 
   /** Records that a skill is removed. @param record undefined: nobody installed it through Postern */
@@ -85,9 +78,8 @@ export class SkillRecords {
       readonly by: Actor;
     },
   ): Promise<void> {
-    const write: Write = { op: "delete", collection: SKILLS, key: name };
     const source = record?.source ?? { kind: "folder", from: "", commit: null };
-    await this.#options.audit(toEvent({ name, digest, source }, { action: "removed", by }), [write]);
+    await this.#options.audit(toEvent({ name, digest, source }, { action: "removed", by }), [SKILLS.remove(name)]);
   }
 }
 

@@ -1,5 +1,5 @@
 import type { Clock } from "../../base/clock.ts";
-import { HttpError } from "../../base/errors.ts";
+import { type HttpError, refuse } from "../../base/errors.ts";
 import { Poller } from "../../base/poller.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
 import type { Cluster } from "../../cluster/join_cluster.ts";
@@ -247,9 +247,5 @@ export class GatewayChain implements ChainPlace {
 
 function notJoined(): HttpError {
   const message = "Cannot write to the audit: the gateway has no lease of its cluster now";
-  return new HttpError("storage_unavailable", message, {
-    status: 503,
-    type: "api_error",
-    headers: { "retry-after": "1" },
-  });
+  return refuse("storage_unavailable", message, { headers: { "retry-after": "1" } });
 }

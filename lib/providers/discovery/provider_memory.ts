@@ -1,6 +1,6 @@
 import { Buffer } from "node:buffer";
 import * as v from "valibot";
-import { HttpError } from "../../base/errors.ts";
+import { refuse } from "../../base/errors.ts";
 import { storedObject, unknownFieldsOf } from "../../base/records/stored_object.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
 import { readable, readRecord } from "../../storage/read_records.ts";
@@ -130,10 +130,7 @@ export async function loadProviderMemory(
       const put: Write = version === 0 ? { op: "insert", ...place } : { op: "putIf", ...place, version };
       if (await commit([put])) return servers;
     }
-    throw new HttpError("conflict", "Cannot trust the server: others trust servers at the same time; try again", {
-      status: 409,
-      type: "invalid_request_error",
-    });
+    throw refuse("conflict", "Cannot trust the server: others trust servers at the same time; try again");
   };
   const trusted = await readTrusted(store, { log, key: keyOf(TRUST_KEY) });
   const parts = { trusted, write, addTrust };

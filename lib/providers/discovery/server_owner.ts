@@ -1,5 +1,5 @@
 import process from "node:process";
-import { HttpError } from "../../base/errors.ts";
+import { type HttpError, refuse } from "../../base/errors.ts";
 import { isLoopbackName } from "../../system/net/address.ts";
 import {
   type ListeningSocket,
@@ -110,11 +110,7 @@ export async function trustServer(address: string, options: TrustServerOptions):
     const reason = uids.length === 0
       ? "nothing listens there; start the server first"
       : "servers of several users listen there";
-    throw new HttpError("conflict", `Cannot trust ${JSON.stringify(address)}: ${reason}`, {
-      status: 409,
-      type: "invalid_request_error",
-      param: "address",
-    });
+    throw refuse("conflict", `Cannot trust ${JSON.stringify(address)}: ${reason}`, { param: "address" });
   }
   const server = { origin, uid: uids[0] ?? null };
   await options.memory.trust(server, options.commit?.(server));
@@ -135,5 +131,5 @@ function originOf(address: string): string {
 
 function invalid(address: string, reason: string): HttpError {
   const message = `Cannot trust ${JSON.stringify(address.slice(0, 128))}: ${reason}`;
-  return new HttpError("invalid_request", message, { status: 400, type: "invalid_request_error", param: "address" });
+  return refuse("invalid_request", message, { param: "address" });
 }

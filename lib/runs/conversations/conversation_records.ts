@@ -1,8 +1,9 @@
 import * as v from "valibot";
 import { storedObject } from "../../base/records/stored_object.ts";
-import { HttpError } from "../../base/errors.ts";
+import { type HttpError, refuse } from "../../base/errors.ts";
 import { type Actor, type Caller, hasScope, mayReach } from "../../base/records/caller.ts";
 import { messageSchema } from "../../base/records/message.ts";
+import { Collection } from "../../storage/read_records.ts";
 
 /** Form of a conversation's id. */
 export const CONVERSATION_ID = /^[A-Za-z0-9._:-]{1,128}$/;
@@ -11,9 +12,6 @@ export const CONVERSATION_ID = /^[A-Za-z0-9._:-]{1,128}$/;
 export function beginsConversation({ conversationId }: { readonly conversationId?: string | undefined }): boolean {
   return conversationId === "new";
 }
-
-/** Collection `conversations`, by conversation id. */
-export const CONVERSATIONS = "conversations";
 
 /** Owner of a conversation in its record. A channel owns the messages that it delivers, whichever token carries them. */
 export const conversationOwnerSchema = storedObject({
@@ -43,10 +41,13 @@ const conversationRecordSchema = storedObject({
 /** Stream `conversation/<id>`: one record for each message, in the order they were said. */
 const conversationEntrySchema = v.object({ v: v.literal(1), run_id: v.string(), message: messageSchema });
 
-/** Parses the record of a conversation. @throws {v.ValiError} for a body that no version wrote */
-export function parseConversation(body: unknown): v.InferOutput<typeof conversationRecordSchema> {
-  return v.parse(conversationRecordSchema, body);
-}
+/** Record of a conversation. */
+export type ConversationRecord = v.InferOutput<typeof conversationRecordSchema>;
+
+/** Collection of the conversations, by id. */
+export const CONVERSATIONS = new Collection("conversations", conversationRecordSchema, {
+  onDamage: { drops: conversationStream },
+});
 
 /** Parses one message of a conversation. @throws {v.ValiError} for a body that no version wrote */
 export function parseConversationEntry(body: unknown): v.InferOutput<typeof conversationEntrySchema> {
@@ -90,9 +91,9 @@ export function checkConversation(
 }
 
 function refused(reason: string): HttpError {
-  return new HttpError(
+  return refuse(
     "insufficient_scope",
     `Cannot continue this conversation: ${reason}, and your token lacks the scope "runs"; use "new" or an id of your own`,
-    { status: 403, type: "permission_error", param: "conversation_id" },
+    { param: "conversation_id" },
   );
 }

@@ -1,19 +1,19 @@
 import { unknownFieldsOf } from "../../base/records/stored_object.ts";
 import type { Random } from "../../base/random.ts";
-import { HttpError } from "../../base/errors.ts";
+import { refuse } from "../../base/errors.ts";
 import type { Caller } from "../../base/records/caller.ts";
 import type { Message } from "../../base/records/message.ts";
 import { joinTaints, type Taint, taintField, UNTAINTED } from "../../base/taint.ts";
-import { readRecord, tryEntry } from "../../storage/read_records.ts";
+import { tryEntry } from "../../storage/read_records.ts";
 import type { Store, Write } from "../../storage/store.ts";
 import {
   beginsConversation,
   checkConversation,
   CONVERSATION_ID,
+  type ConversationRecord,
   CONVERSATIONS,
   conversationStream,
   ownerFor,
-  parseConversation,
   parseConversationEntry,
 } from "./conversation_records.ts";
 
@@ -93,7 +93,7 @@ export interface ConversationsOptions {
 export function createConversations(options: ConversationsOptions): Conversations {
   const { store, random, isChannel = () => false } = options;
   const load = async (id: string) => {
-    return (await readRecord(store, CONVERSATIONS, id, parseConversation))?.value;
+    return (await CONVERSATIONS.read(store, id))?.value;
   };
   const enter = async (id: string, caller: ConversationCaller) => {
     const conversation = await load(id);
@@ -105,10 +105,10 @@ export function createConversations(options: ConversationsOptions): Conversation
     open(id) {
       if (beginsConversation({ conversationId: id })) return random.id("conv_");
       if (CONVERSATION_ID.test(id)) return id;
-      throw new HttpError(
+      throw refuse(
         "invalid_request",
         `Cannot use "${id.slice(0, 128)}" as conversation id: use 1 to 128 letters, digits, ".", "_", ":" or "-"`,
-        { status: 400, type: "invalid_request_error", param: "conversation_id" },
+        { param: "conversation_id" },
       );
     },
     check: async (id, caller) => void await enter(id, caller),
@@ -118,10 +118,10 @@ export function createConversations(options: ConversationsOptions): Conversation
       return await readHistory(id, conversation, store);
     },
     async summarized(id, { text, covers }, time) {
-      const stored = await readRecord(store, CONVERSATIONS, id, parseConversation);
+      const stored = await CONVERSATIONS.read(store, id);
       if (stored === undefined) return;
       const body = { ...stored.value, summary: { text, covers, made_at: time } };
-      await store.putIfVersion(CONVERSATIONS, id, stored.version, body);
+      await store.putIfVersion(CONVERSATIONS.name, id, stored.version, body);
     },
     async writes(id, { runId, isNew = false, caller, messages, taint, time }) {
       const conversation = isNew ? undefined : await load(id);
@@ -141,7 +141,7 @@ export function createConversations(options: ConversationsOptions): Conversation
         ...(conversation?.summary === undefined ? {} : { summary: conversation.summary }),
       };
       return [
-        { op: "put", collection: CONVERSATIONS, key: id, body },
+        { op: "put", collection: CONVERSATIONS.name, key: id, body },
         {
           op: "append",
           stream: conversationStream(id),
@@ -156,7 +156,7 @@ export function createConversations(options: ConversationsOptions): Conversation
 /** Reads the newest messages that are not in the summary, up to the bounds. */
 async function readHistory(
   id: string,
-  { summary, messages: count, taint }: ReturnType<typeof parseConversation>,
+  { summary, messages: count, taint }: ConversationRecord,
   store: Store,
 ): Promise<History> {
   const kept: { readonly message: Message; readonly bytes: number }[] = [];

@@ -9,11 +9,9 @@ import {
 import type { Clock } from "../../base/clock.ts";
 import { type Message, messageSchema } from "../../base/records/message.ts";
 import { type Taint, taintField } from "../../base/taint.ts";
-import { readable } from "../../storage/read_records.ts";
+import { Collection } from "../../storage/read_records.ts";
 import type { Store, Write } from "../../storage/store.ts";
 
-/** Collection of parked calls. The key is the first one of a turn that waits for its client (`turnKeys`). */
-export const PARKED_CALLS = "suspended_turns";
 const KEEP_MS = 24 * 60 * 60 * 1000;
 /** Old records that are forgotten with each new record. */
 const SWEEP = 20;
@@ -30,10 +28,8 @@ const recordSchema = v.object({
   taint: v.optional(v.array(v.string())),
 });
 
-/** @throws {v.ValiError} for a body that no version wrote */
-export function parseParkedRecord(body: unknown): v.InferOutput<typeof recordSchema> {
-  return v.parse(recordSchema, body);
-}
+/** Collection of parked calls. The key is the first one of a turn that waits for its client (`turnKeys`). */
+export const PARKED_CALLS = new Collection("suspended_turns", recordSchema, { replaced: "never changed" });
 
 /**
  * Parked work of runs that ended with a call to the client's tools, for 24 hours: that of durable runs over a restart, and in a cluster that
@@ -76,8 +72,8 @@ export function createParkedRecords(options: {
       const isKept = durable ? hasMoreThanClient(added) : isShared && hasOwnWork(added);
       if (key === undefined || !isKept && (durable || !hasOwnWork(added))) return [];
       const before = clock.now() - KEEP_MS;
-      const oldest = await store.scan(PARKED_CALLS, { order: "created", limit: SWEEP });
-      const old = readable(store, PARKED_CALLS, oldest, parseParkedRecord).filter(({ value }) => value.at < before);
+      const oldest = await store.scan(PARKED_CALLS.name, { order: "created", limit: SWEEP });
+      const old = PARKED_CALLS.readable(store, oldest).filter(({ value }) => value.at < before);
       const body = {
         v: 1,
         at: clock.now(),
@@ -87,8 +83,8 @@ export function createParkedRecords(options: {
       };
       return [
         // A vendor may say the same in two conversations, with the same ids
-        { op: "put", collection: PARKED_CALLS, key, body },
-        ...old.map(({ key }) => ({ op: "delete", collection: PARKED_CALLS, key }) as const),
+        { op: "put", collection: PARKED_CALLS.name, key, body },
+        ...old.map(({ key }) => PARKED_CALLS.remove(key)),
       ];
     },
     async note(added, options) {
@@ -98,9 +94,9 @@ export function createParkedRecords(options: {
     async recall(messages) {
       for (const key of answeredKeys(messages)) {
         if (parked.has(key)) continue;
-        const stored = await store.get(PARKED_CALLS, key);
+        const stored = await store.get(PARKED_CALLS.name, key);
         if (stored === undefined) continue;
-        const [found] = readable(store, PARKED_CALLS, [stored], parseParkedRecord);
+        const found = PARKED_CALLS.parsed(store, stored);
         if (found === undefined) {
           // Messages of a record that cannot be read are lost, and the model is told so
           parked.lose([key]);

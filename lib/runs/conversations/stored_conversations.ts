@@ -3,12 +3,12 @@ import { COOKIE_JARS } from "../../base/records/cookie_jar.ts";
 import type { Message } from "../../base/records/message.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
 import { COMMAND_FOLDERS } from "../../memory/command_folders.ts";
-import { type ReadRecord, readRecord, readRecords, scanAll, tryEntry } from "../../storage/read_records.ts";
+import { type ReadRecord, scanAll, tryEntry } from "../../storage/read_records.ts";
 import type { Store, Write } from "../../storage/store.ts";
 import {
+  type ConversationRecord,
   CONVERSATIONS,
   conversationStream,
-  parseConversation,
   parseConversationEntry,
 } from "./conversation_records.ts";
 
@@ -63,13 +63,13 @@ export function createStoredConversations(
 ): StoredConversations {
   const remove = async (id: string) => !await isAtWork(id) && await store.batch([...unheld(id), ...removal(id)]);
   const get = async (id: string) => {
-    const found = await readRecord(store, CONVERSATIONS, id, parseConversation);
+    const found = await CONVERSATIONS.read(store, id);
     return found === undefined ? undefined : toConversation(found);
   };
   return {
     async list({ after, limit }) {
       const conversations: Conversation[] = [];
-      for await (const found of readRecords(store, CONVERSATIONS, parseConversation, { ...NEWEST_FIRST, after })) {
+      for await (const found of CONVERSATIONS.all(store, { ...NEWEST_FIRST, after })) {
         if (conversations.length === limit) return { conversations, hasMore: true };
         conversations.push(toConversation(found));
       }
@@ -85,25 +85,25 @@ export function createStoredConversations(
     },
     async rename(id, title) {
       for (;;) {
-        const stored = await readRecord(store, CONVERSATIONS, id, parseConversation);
+        const stored = await CONVERSATIONS.read(store, id);
         if (stored === undefined) return "unknown";
         if (await isAtWork(id)) return "at_work";
         const body = { ...stored.value, title };
         // A record of another version was changed meanwhile, and is read again
-        if (await store.putIfVersion(CONVERSATIONS, id, stored.version, body)) {
+        if (await store.putIfVersion(CONVERSATIONS.name, id, stored.version, body)) {
           return toConversation({ key: id, value: body });
         }
       }
     },
     async delete(id) {
       // Looks for the record without parsing it: a conversation that cannot be read can be forgotten too
-      if (await store.get(CONVERSATIONS, id) === undefined) return "unknown";
+      if (await store.get(CONVERSATIONS.name, id) === undefined) return "unknown";
       return await remove(id) ? "deleted" : "at_work";
     },
     async deleteAll() {
       let deleted = 0;
       let atWork = 0;
-      for await (const { key } of scanAll(store, CONVERSATIONS)) {
+      for await (const { key } of scanAll(store, CONVERSATIONS.name)) {
         if (await remove(key)) deleted++;
         else atWork++;
       }
@@ -125,12 +125,12 @@ async function forgetBefore(
   { store, isAtWork, unheld = () => [] }: StoredConversationsOptions,
 ): Promise<number> {
   let forgotten = 0;
-  for await (const { key, version, value } of readRecords(store, CONVERSATIONS, parseConversation)) {
+  for await (const { key, version, value } of CONVERSATIONS.all(store)) {
     if (value.updated_at >= updatedBefore || await isAtWork(key)) continue;
     // A message that was added since the read keeps the conversation
     const isGone = await store.batch([
       ...unheld(key),
-      { op: "putIf", collection: CONVERSATIONS, key, version, body: value },
+      CONVERSATIONS.putOver(key, version, value),
       ...removal(key),
     ]);
     if (isGone) forgotten++;
@@ -140,16 +140,14 @@ async function forgetBefore(
 
 function removal(id: string): readonly Write[] {
   return [
-    { op: "delete", collection: CONVERSATIONS, key: id },
+    CONVERSATIONS.remove(id),
     { op: "drop", stream: conversationStream(id) },
     { op: "delete", collection: COOKIE_JARS, key: id },
     { op: "delete", collection: COMMAND_FOLDERS, key: id },
   ];
 }
 
-function toConversation(
-  { key, value }: Omit<ReadRecord<ReturnType<typeof parseConversation>>, "version">,
-): Conversation {
+function toConversation({ key, value }: Omit<ReadRecord<ConversationRecord>, "version">): Conversation {
   const { title = null, created_at, updated_at, messages } = value;
   return { id: key, object: "conversation", title, created_at, updated_at, message_count: messages };
 }

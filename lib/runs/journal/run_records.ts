@@ -3,6 +3,7 @@ import { storedObject } from "../../base/records/stored_object.ts";
 import { finishReasonSchema } from "../../base/records/agent_event.ts";
 import { messageSchema } from "../../base/records/message.ts";
 import { runSchema } from "../../base/records/run.ts";
+import { Collection } from "../../storage/read_records.ts";
 import { packedEventsSchema } from "./pack_events.ts";
 
 // Records of runs. Every body carries its version `v`. They are parsed here alone, and an older version is brought up to the newest here.
@@ -123,40 +124,30 @@ const journalRecordSchema = v.object({
 /** Record of a run's journal. */
 export type JournalRecord = v.InferOutput<typeof journalRecordSchema>;
 
-/** Collection of the runs. */
-export const RUNS = "runs";
-/** Collection of the pinned inputs. */
-export const RUN_INPUTS = "run_inputs";
-/** Collection of the runs that have not ended, so that recovery need not read all runs. */
-export const OPEN_RUNS = "open_runs";
-
 /** Record in the collection `open_runs`, by run id. */
 const openRunSchema = storedObject({
   v: v.literal(1),
   /** Set when a person cancelled the run, so that it does not go on. */
   cancelled: v.optional(v.literal(true)),
 });
-/** A run that has not ended. */
-export type OpenRun = v.InferOutput<typeof openRunSchema>;
 
-/** Parses the record of an open run. @throws {v.ValiError} for a body that no version wrote */
-export function parseOpenRun(body: unknown): OpenRun {
-  return v.parse(openRunSchema, body);
-}
+/** Removes a run as a whole, with its journal and its traces in a cluster. */
+const onDamage = { removes: ["runs", "run_inputs", "open_runs", "run_claims", "run_signals"], drops: journalOf };
+/** Collection of the runs. */
+export const RUNS = new Collection("runs", runRecordSchema, { onDamage });
+/** Collection of the pinned inputs. */
+export const RUN_INPUTS = new Collection("run_inputs", runInputSchema, { onDamage });
+/**
+ * Collection of the runs that have not ended, so that recovery need not read all runs. The run of a damaged record can be read: it ends as
+ * cancelled at the next start, since nobody knows whether it may go on.
+ */
+export const OPEN_RUNS = new Collection("open_runs", openRunSchema, {
+  onDamage: { becomes: { v: 1, cancelled: true } },
+});
 
 /** Returns the name of the stream with a run's journal. */
 export function journalOf(runId: string): string {
   return `run/${runId}`;
-}
-
-/** Parses the record of a run. @throws {v.ValiError} for a body that no version wrote */
-export function parseRunRecord(body: unknown): RunRecord {
-  return v.parse(runRecordSchema, body);
-}
-
-/** Parses a pinned input. @throws {v.ValiError} for a body that no version wrote */
-export function parseRunInput(body: unknown): RunInput {
-  return v.parse(runInputSchema, body);
 }
 
 /** Parses a record of a journal. @throws {v.ValiError} for a body that no version wrote */

@@ -1,10 +1,10 @@
 import type { ClaimableRun } from "../../cluster/run_claims.ts";
 import type { RunOwnership } from "../../cluster/run_ownership.ts";
 import type { EndedTurn } from "../../agent/agent_run.ts";
-import { HttpError } from "../../base/errors.ts";
+import { type HttpError, refuse } from "../../base/errors.ts";
 import { isAtWork, type Run } from "../../base/records/run.ts";
 import { unknownFieldsOf } from "../../base/records/stored_object.ts";
-import { readable, readRecord, readRecords, scanAll } from "../../storage/read_records.ts";
+import { scanAll } from "../../storage/read_records.ts";
 import type { Store, Stored, Write } from "../../storage/store.ts";
 import { applyEvent, createRunState, type RunState } from "./apply_event.ts";
 import { joinedEvents, lastSeqOf, ownJoinedEvents, type PackedEvents } from "./pack_events.ts";
@@ -14,9 +14,6 @@ import {
   journalOf,
   type JournalRecord,
   OPEN_RUNS,
-  parseOpenRun,
-  parseRunInput,
-  parseRunRecord,
   RUN_INPUTS,
   type RunInput,
   type RunRecord,
@@ -142,10 +139,10 @@ export class RunStore {
     const batch: readonly Write[] = [
       ...check ?? owner?.check(runId) ?? [],
       ...(create === undefined
-        ? [{ op: "put" as const, collection: RUNS, key: runId, body: toRecord(next) }]
+        ? [RUNS.put(runId, toRecord(next))]
         : [...creation(next, create.input), ...owner?.opening(run) ?? []]),
       { op: "append", stream: journalOf(runId), expectedSeq: head.records, records: [body] },
-      ...(over ? [{ op: "delete" as const, collection: OPEN_RUNS, key: runId }, ...owner?.ending(run) ?? []] : []),
+      ...(over ? [OPEN_RUNS.remove(runId), ...owner?.ending(run) ?? []] : []),
       ...writes,
     ];
     if (!await this.#writeBatch(next, { batch, body, write })) {
@@ -195,7 +192,7 @@ export class RunStore {
    * has the state that its journal gives.
    */
   async setWaiting(runId: string, waitingFor: Run["waiting_for"], writes: readonly Write[]): Promise<boolean> {
-    const found = await readRecord(this.#store, RUNS, runId, parseRunRecord);
+    const found = await RUNS.read(this.#store, runId);
     const folded = await this.#fold(runId);
     if (found === undefined || folded === undefined) return false;
     const { version, value: record } = found;
@@ -205,7 +202,7 @@ export class RunStore {
     this.#heads.delete(runId);
     const isWritten = await this.#store.batch([
       ...this.#ownership?.check(runId) ?? [],
-      { op: "putIf", collection: RUNS, key: runId, version, body: { ...record, run } },
+      RUNS.putOver(runId, version, { ...record, run }),
       ...writes,
     ]);
     if (isWritten) this.#ownership?.tell("run", runId, record.seq);
@@ -249,7 +246,7 @@ export class RunStore {
   }
 
   async input(runId: string): Promise<RunInput | undefined> {
-    return (await readRecord(this.#store, RUN_INPUTS, runId, parseRunInput))?.value;
+    return (await RUN_INPUTS.read(this.#store, runId))?.value;
   }
 
   async startedBy(runId: string): ReturnType<RunSupervisor["startedBy"]> {
@@ -262,7 +259,7 @@ export class RunStore {
     const runs: Run[] = [];
     const where = status === undefined ? undefined : { field: "run.status", value: status };
     const options = { order: "created", reverse: true, after, where } as const;
-    for await (const { key, value } of readRecords(this.#store, RUNS, parseRunRecord, options)) {
+    for await (const { key, value } of RUNS.all(this.#store, options)) {
       const run = this.#heads.get(key)?.state.run ?? value.run;
       // A record of the page may have changed since the page was read
       if (status !== undefined && run.status !== status) continue;
@@ -275,35 +272,36 @@ export class RunStore {
   /** Returns the runs that have not ended, the oldest first. */
   async open(): Promise<readonly OpenRunId[]> {
     const open: OpenRunId[] = [];
-    for await (const stored of scanAll(this.#store, OPEN_RUNS, { order: "created" })) open.push(this.#toOpen(stored));
+    for await (const stored of scanAll(this.#store, OPEN_RUNS.name, { order: "created" })) {
+      open.push(this.#toOpen(stored));
+    }
     return open;
   }
 
   /** Notes that a run must not go on after a restart. @returns false for a run that is unknown or has ended */
   async cancel(runId: string): Promise<boolean> {
-    const open = await this.#store.get(OPEN_RUNS, runId);
+    const open = await this.#store.get(OPEN_RUNS.name, runId);
     if (open === undefined) return false;
-    const [known] = readable(this.#store, OPEN_RUNS, [open], parseOpenRun);
-    const body = { ...unknownFieldsOf(known?.value), v: 1, cancelled: true };
+    const known = OPEN_RUNS.parsed(this.#store, open);
     return await this.#store.batch([
-      { op: "putIf", collection: OPEN_RUNS, key: runId, version: open.version, body },
+      OPEN_RUNS.putOver(runId, open.version, { ...unknownFieldsOf(known?.value), v: 1, cancelled: true }),
       ...this.#ownership === undefined ? [] : [this.#ownership.signal(runId)],
     ]);
   }
 
   /** Tells whether somebody has cancelled an open run. */
   async isCancelled(runId: string): Promise<OpenRunId["cancelled"]> {
-    const open = await this.#store.get(OPEN_RUNS, runId);
+    const open = await this.#store.get(OPEN_RUNS.name, runId);
     return open === undefined ? false : this.#toOpen(open).cancelled;
   }
 
   #toOpen(stored: Stored): OpenRunId {
-    const [found] = readable(this.#store, OPEN_RUNS, [stored], parseOpenRun);
+    const found = OPEN_RUNS.parsed(this.#store, stored);
     return { id: stored.key, cancelled: found === undefined ? "unknown" : found.value.cancelled === true };
   }
 
   async #recordOf(runId: string): Promise<RunRecord | undefined> {
-    return (await readRecord(this.#store, RUNS, runId, parseRunRecord))?.value;
+    return (await RUNS.read(this.#store, runId))?.value;
   }
 
   async #headOf(runId: string): Promise<Head> {
@@ -332,11 +330,7 @@ export class RunStore {
 
 function creation(head: Head, input: RunInput): readonly Write[] {
   const key = head.state.run.id;
-  return [
-    { op: "insert", collection: RUNS, key, body: toRecord(head) },
-    { op: "insert", collection: RUN_INPUTS, key, body: input },
-    { op: "insert", collection: OPEN_RUNS, key, body: { v: 1 } },
-  ];
+  return [RUNS.insert(key, toRecord(head)), RUN_INPUTS.insert(key, input), OPEN_RUNS.insert(key, { v: 1 })];
 }
 
 function toClaimable({ id, conversation_id, parent_id }: Run, input: RunInput | undefined): ClaimableRun {
@@ -353,10 +347,7 @@ function taken(runId: string): JournalError {
 }
 
 function claimed(): HttpError {
-  return new HttpError("conflict", "Cannot start the run: another was accepted for the same message before", {
-    status: 409,
-    type: "invalid_request_error",
-  });
+  return refuse("conflict", "Cannot start the run: another was accepted for the same message before");
 }
 
 function toNotes({ effects = [], turns = [] }: Pick<AppendOptions, "effects" | "turns">) {

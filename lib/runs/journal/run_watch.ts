@@ -1,6 +1,6 @@
 import { shownUpTo } from "./run_records.ts";
 import { Backoff, type Clock, type Timer } from "../../base/clock.ts";
-import { HttpError } from "../../base/errors.ts";
+import { type HttpError, refuse } from "../../base/errors.ts";
 import type { KeyedNotifier } from "../../base/keyed_queues.ts";
 import type { Random } from "../../base/random.ts";
 import { type AgentEvent, isTerminal } from "../../base/records/agent_event.ts";
@@ -415,11 +415,10 @@ export class RunWatch {
 }
 
 function runIsGone(id: string): HttpError {
-  return new HttpError(
+  return refuse(
     "not_found",
     `Cannot go on with the run "${id}": its record is gone. A database loses its last changes in a failover to a standby that lacks them; ` +
       "start the run again",
-    { status: 404, type: "invalid_request_error" },
   );
 }
 

@@ -1,9 +1,9 @@
 import { isAtWork, isEnded } from "../../base/records/run.ts";
 import { createKeyedNotifier } from "../../base/keyed_queues.ts";
-import { readable, unlessUnreadable } from "../../storage/read_records.ts";
+import { unlessUnreadable } from "../../storage/read_records.ts";
 import type { Store } from "../../storage/store.ts";
 import { followRun } from "./follow_run.ts";
-import { journalOf, parseRunRecord, RUN_INPUTS, RUNS, shownUpTo } from "./run_records.ts";
+import { journalOf, RUN_INPUTS, RUNS, shownUpTo } from "./run_records.ts";
 import type { RunSupervisor } from "../run_request.ts";
 import { RunStore, type RunStoreOptions } from "./run_store.ts";
 
@@ -45,10 +45,14 @@ export async function pruneRuns(store: Store, endedBefore: string): Promise<numb
   let pruned = 0;
   // The place is the last run that stays, since a place after a deleted run would be lost
   for (let after: string | undefined;;) {
-    const page = await store.scan(RUNS, { order: "created", limit: PAGE, ...(after === undefined ? {} : { after }) });
+    const page = await store.scan(RUNS.name, {
+      order: "created",
+      limit: PAGE,
+      ...(after === undefined ? {} : { after }),
+    });
     for (const stored of page) {
       const { key } = stored;
-      const [found] = readable(store, RUNS, [stored], parseRunRecord);
+      const found = RUNS.parsed(store, stored);
       if (found === undefined) {
         after = key;
         continue;
@@ -60,8 +64,8 @@ export async function pruneRuns(store: Store, endedBefore: string): Promise<numb
         continue;
       }
       await store.batch([
-        { op: "delete", collection: RUNS, key },
-        { op: "delete", collection: RUN_INPUTS, key },
+        RUNS.remove(key),
+        RUN_INPUTS.remove(key),
         { op: "drop", stream: journalOf(key) },
       ]);
       pruned++;

@@ -1,5 +1,5 @@
 import type { AgentEventBody } from "../../base/records/agent_event.ts";
-import { HttpError } from "../../base/errors.ts";
+import { type HttpError, refuse } from "../../base/errors.ts";
 import { storedActor } from "../../base/records/caller.ts";
 import { isEnded, type Run } from "../../base/records/run.ts";
 import type { RunOwnership } from "../../cluster/run_ownership.ts";
@@ -68,8 +68,8 @@ async function goOn(
   const bodies: AgentEventBody[] = [{ type: "review_answered", outcome, by, note: review.note ?? null }, ...results];
   const pinned: RunInput = { ...input, durable: true };
   await write({ run, recalled, review }, bodies, options, [
-    { op: "put", collection: OPEN_RUNS, key: run.id, body: { v: 1 } },
-    { op: "put", collection: RUN_INPUTS, key: run.id, body: pinned },
+    OPEN_RUNS.put(run.id, { v: 1 }),
+    RUN_INPUTS.put(run.id, pinned),
     ...options.ownership?.opening({
       id: run.id,
       conversationId: run.conversation_id,
@@ -139,27 +139,13 @@ function withNote({ note }: RunReview): string {
 async function findRun(id: string, runs: RunStore): Promise<{ readonly run: Run; readonly input: RunInput }> {
   const [run, input] = await Promise.all([runs.get(id), runs.input(id)]);
   if (run !== undefined && input !== undefined) return { run, input };
-  throw new HttpError(
-    "not_found",
-    'Cannot find this run: "postern run list" and GET /v1/runs show those that are recorded',
-    {
-      status: 404,
-      type: "invalid_request_error",
-    },
-  );
+  throw refuse("not_found", 'Cannot find this run: "postern run list" and GET /v1/runs show those that are recorded');
 }
 
 function conflict(reason: string): HttpError {
-  return new HttpError("conflict", `Cannot resolve this run: ${reason}`, {
-    status: 409,
-    type: "invalid_request_error",
-  });
+  return refuse("conflict", `Cannot resolve this run: ${reason}`);
 }
 
 function noteTooLong(): HttpError {
-  return new HttpError("invalid_request", `Cannot take a note of more than ${MAX_NOTE} characters`, {
-    status: 400,
-    type: "invalid_request_error",
-    param: "note",
-  });
+  return refuse("invalid_request", `Cannot take a note of more than ${MAX_NOTE} characters`, { param: "note" });
 }

@@ -45,8 +45,7 @@ export function createDelegation(
   { store, clock, supervisor, cluster, closing = NEVER }: DelegationOptions,
 ): Delegation {
   const waitedFor = new Set<string>();
-  const keep = (record: SubAgentRecord) =>
-    store.batch([{ op: "put", collection: SUB_AGENTS, key: record.id, body: record }]);
+  const keep = (record: SubAgentRecord) => store.batch([SUB_AGENTS.put(record.id, record)]);
 
   /** Keeps the end of a delegation. The answer does not wait for a database of a cluster that is away. */
   const keepEnd = async (record: SubAgentRecord) => {

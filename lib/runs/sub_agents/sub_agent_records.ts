@@ -2,7 +2,7 @@ import * as v from "valibot";
 import { storedObject } from "../../base/records/stored_object.ts";
 import { canonicalDigest } from "../../base/json.ts";
 import { isEnded, type Run } from "../../base/records/run.ts";
-import { readable, readRecord, readRecords } from "../../storage/read_records.ts";
+import { Collection } from "../../storage/read_records.ts";
 import type { Store, Write } from "../../storage/store.ts";
 import { SUB_AGENT_LIMITS, type SubAgentView } from "../../tools/agents/sub_agents.ts";
 import type { CallContext } from "../../tools/runtime/tool_call.ts";
@@ -41,19 +41,9 @@ export type SubAgentRecord = v.InferOutput<typeof recordSchema>;
 const taskSchema = v.object({ v: v.literal(1), run_id: v.string() });
 
 /** Collection of the sub-agents, by id. */
-export const SUB_AGENTS = "sub_agents";
+export const SUB_AGENTS = new Collection("sub_agents", recordSchema, { onDamage: { removesBelow: "sub_agent_turns" } });
 /** Collection of further tasks of a sub-agent, each with a run of its own, by `<id>/<call>` in their order. */
-export const SUB_AGENT_TASKS = "sub_agent_turns";
-
-/** Parses the record of a sub-agent. @throws {v.ValiError} for a body that no version wrote */
-export function parseSubAgent(body: unknown): SubAgentRecord {
-  return v.parse(recordSchema, body);
-}
-
-/** Parses the record of a further task. @returns the id of its run. @throws {v.ValiError} for a body that no version wrote */
-export function parseTask(body: unknown): string {
-  return v.parse(taskSchema, body).run_id;
-}
+export const SUB_AGENT_TASKS = new Collection("sub_agent_turns", taskSchema, { replaced: "never changed" });
 
 /** The records of sub-agents, with the state of their runs. */
 export interface SubAgentRecords {
@@ -87,28 +77,24 @@ export function idOfCall(prefix: string, { runId, callId }: Pick<CallContext, "r
 /** Returns the claim of a further task. */
 export function taskWrite(id: string, by: CallContext): (runId: string) => Write {
   const key = `${id}/${idOfCall("", by)}`;
-  return (runId) => ({ op: "insert", collection: SUB_AGENT_TASKS, key, body: { v: 1, run_id: runId } });
+  return (runId) => SUB_AGENT_TASKS.insert(key, { v: 1, run_id: runId });
 }
 
 /** Returns the records of a store. */
 export function createSubAgentRecords({ store, runOf, isWaitedFor }: SubAgentRecordsOptions): SubAgentRecords {
-  const find = async (id: string) => {
-    return (await readRecord(store, SUB_AGENTS, id, parseSubAgent))?.value;
-  };
+  const find = async (id: string) => (await SUB_AGENTS.read(store, id))?.value;
   async function* scan(reverse: boolean): AsyncGenerator<SubAgentRecord> {
-    for await (const { value } of readRecords(store, SUB_AGENTS, parseSubAgent, { order: "created", reverse })) {
-      yield value;
-    }
+    for await (const { value } of SUB_AGENTS.all(store, { order: "created", reverse })) yield value;
   }
   const tasksOf = async (id: string, options: { readonly reverse: boolean; readonly limit: number }) => {
-    const page = await store.scan(SUB_AGENT_TASKS, { prefix: `${id}/`, order: "created", ...options });
-    return readable(store, SUB_AGENT_TASKS, page, parseTask);
+    const page = await store.scan(SUB_AGENT_TASKS.name, { prefix: `${id}/`, order: "created", ...options });
+    return SUB_AGENT_TASKS.readable(store, page);
   };
   const view = async (record: SubAgentRecord): Promise<SubAgentView> => {
     const { v: _v, ancestors: _ancestors, limits: _limits, token_id: _token, waiter: _waiter, ended, ...shown } =
       record;
     const [newest] = await tasksOf(record.id, { reverse: true, limit: 1 });
-    const runId = newest === undefined ? record.run_id : newest.value;
+    const runId = newest === undefined ? record.run_id : newest.value.run_id;
     const run = await runOf(runId);
     // A run that is gone, without a recorded end, was stopped with the gateway
     const status = run?.status ?? ended?.status ?? (await isWaitedFor(record) ? "running" : "failed");
@@ -123,17 +109,17 @@ export function createSubAgentRecords({ store, runOf, isWaitedFor }: SubAgentRec
     all: () => scan(true),
     async runsOf(record) {
       const tasks = await tasksOf(record.id, { reverse: false, limit: MAX_TASKS });
-      return [record.run_id, ...tasks.map(({ value }) => value)];
+      return [record.run_id, ...tasks.map(({ value }) => value.run_id)];
     },
     view,
     async makeRoom() {
-      if (await store.count(SUB_AGENTS) < SUB_AGENT_LIMITS.kept) return true;
+      if (await store.count(SUB_AGENTS.name) < SUB_AGENT_LIMITS.kept) return true;
       for await (const record of scan(false)) {
         if (!isEnded((await view(record)).status)) continue;
         const tasks = await tasksOf(record.id, { reverse: false, limit: MAX_TASKS });
         await store.batch([
-          { op: "delete", collection: SUB_AGENTS, key: record.id },
-          ...tasks.map(({ key }): Write => ({ op: "delete", collection: SUB_AGENT_TASKS, key })),
+          SUB_AGENTS.remove(record.id),
+          ...tasks.map(({ key }) => SUB_AGENT_TASKS.remove(key)),
         ]);
         return true;
       }

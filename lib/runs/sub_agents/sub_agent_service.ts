@@ -312,12 +312,7 @@ function isBelow(record: SubAgentRecord, self: SubAgentRecord | undefined): bool
 
 /** Returns the claim that writes the record in the transaction of its first run: of two starts of one call, one is made. */
 function claimOf(planned: Omit<SubAgentRecord, "run_id">): NonNullable<RunRequest["claim"]> {
-  return (runId) => ({
-    op: "insert",
-    collection: SUB_AGENTS,
-    key: planned.id,
-    body: { ...planned, run_id: runId },
-  });
+  return (runId) => SUB_AGENTS.insert(planned.id, { ...planned, run_id: runId });
 }
 
 function checkText(field: string, text: string): void {

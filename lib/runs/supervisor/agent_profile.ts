@@ -1,4 +1,4 @@
-import { HttpError } from "../../base/errors.ts";
+import { type HttpError, refuse } from "../../base/errors.ts";
 import type { Config } from "../../config/config.ts";
 import type { AgentProviders } from "../../providers/agent_providers.ts";
 import { isDefaultModel } from "../../providers/models/model_names.ts";
@@ -72,5 +72,5 @@ export function reasonUnknown(known: readonly string[]): string {
 
 function unknownAgent(name: string, known: readonly string[]): HttpError {
   const message = `Cannot use the agent ${JSON.stringify(name.slice(0, 64))}: ${reasonUnknown(known)}`;
-  return new HttpError("invalid_request", message, { status: 400, type: "invalid_request_error", param: "agent" });
+  return refuse("invalid_request", message, { param: "agent" });
 }

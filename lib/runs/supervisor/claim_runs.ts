@@ -12,8 +12,7 @@ import { OPEN_RUNS, workspaceOf } from "../journal/run_records.ts";
 import type { RunStore } from "../journal/run_store.ts";
 import { endInterrupted, type RecoverOptions, recoverRun, settleRun } from "../recovery/recover_runs.ts";
 import type { ActiveRun } from "./active_run.ts";
-import type { ActiveRuns } from "./active_runs.ts";
-import type { RunQueue } from "./run_queue.ts";
+import type { ActiveRuns, RunQueue } from "./run_queue.ts";
 
 /** Cluster, and the parts of a supervisor that claimed runs are taken up with. */
 export interface RunClaimerOptions {
@@ -136,7 +135,7 @@ export class RunClaimer {
   async #adopt(): Promise<void> {
     if (this.#hasAdopted) return;
     const { log } = this.#options;
-    const adopted = await this.#ownership.adopt(OPEN_RUNS, async (id) => {
+    const adopted = await this.#ownership.adopt(OPEN_RUNS.name, async (id) => {
       try {
         return await this.#toClaimable(id);
       } catch (error) {

@@ -1,7 +1,7 @@
 import { POLL_MS } from "../../cluster/cluster_news.ts";
 import type { ClaimableRun } from "../../cluster/run_claims.ts";
 import { type RunOwnership, runTakenOver } from "../../cluster/run_ownership.ts";
-import { HttpError } from "../../base/errors.ts";
+import { type HttpError, refuse } from "../../base/errors.ts";
 import type { KeyedNotifier } from "../../base/keyed_queues.ts";
 import type { Random } from "../../base/random.ts";
 import type { Provider } from "../../providers/provider.ts";
@@ -168,10 +168,7 @@ export class ClusterRuns {
     if (wanted !== undefined) return wanted;
     const refusal = this.ownership.membership()?.refusal();
     if (refusal === undefined || !durable) return this.ownership.workspace();
-    throw new HttpError("workspace_unavailable", `Cannot start the run: its tools need the workspace, and ${refusal}`, {
-      status: 503,
-      type: "api_error",
-    });
+    throw refuse("workspace_unavailable", `Cannot start the run: its tools need the workspace, and ${refusal}`);
   }
 
   /** Gives back what a run had that has left. A run that stopped for a shutdown or a drain goes on at another gateway. */
@@ -233,10 +230,10 @@ export class ClusterRuns {
     const left = endedAt == null ? 0 : Date.parse(endedAt) + this.ownership.leaseMs - clock.now();
     if (left <= 0) return;
     const seconds = Math.ceil(left / 1_000);
-    throw new HttpError(
+    throw refuse(
       "conflict",
       `Cannot make the calls of this run again yet: the gateway that began them may still be ending them; try again in ${seconds} s`,
-      { status: 409, type: "invalid_request_error", headers: { "Retry-After": String(seconds) } },
+      { headers: { "Retry-After": String(seconds) } },
     );
   }
 }

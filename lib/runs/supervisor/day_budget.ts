@@ -3,9 +3,9 @@ import type { AgentLimits } from "../../agent/agent_run.ts";
 import { createRunBudget, type TokenBudget, type TokenNeed, type TokenReservation } from "../../agent/token_budget.ts";
 import { CancelError, cancelError } from "../../base/cancel.ts";
 import type { Clock } from "../../base/clock.ts";
-import { HttpError } from "../../base/errors.ts";
+import { type HttpError, refuse } from "../../base/errors.ts";
 import { storedObject, unknownFieldsOf } from "../../base/records/stored_object.ts";
-import { readRecord } from "../../storage/read_records.ts";
+import { Collection } from "../../storage/read_records.ts";
 import type { Store } from "../../storage/store.ts";
 
 /** Budget of `[budget] tokens_per_day`: shared by all runs, durable, reserved before each call (docs/design/runs.md "Budgets"). */
@@ -31,8 +31,6 @@ export interface DayBudgetOptions {
   readonly tokensPerDay: () => number;
 }
 
-/** Collection of the tokens that each day has used, by the day in UTC. */
-export const BUDGET_DAYS = "budget_days";
 const DAY_MS = 24 * 60 * 60 * 1000;
 /** How long a call waits for tokens that other calls have set aside: shorter than a stream is held back for its status. */
 const MAX_WAIT_MS = 5_000;
@@ -45,10 +43,8 @@ const daySchema = storedObject({
   leased: v.optional(v.number()),
 });
 
-/** @throws {v.ValiError} for a body that no version wrote */
-export function parseDay(body: unknown): v.InferOutput<typeof daySchema> {
-  return v.parse(daySchema, body);
-}
+/** Collection of the tokens that each day has used, by the day in UTC. */
+export const BUDGET_DAYS = new Collection("budget_days", daySchema);
 
 /** A reservation that waits for its decision. */
 interface Waiting {
@@ -147,7 +143,7 @@ class StoredDayBudget implements DayBudget {
   }
 
   async #read(key: string): Promise<Day> {
-    const stored = await readRecord(this.#store, BUDGET_DAYS, key, parseDay);
+    const stored = await BUDGET_DAYS.read(this.#store, key);
     await forgetDaysBefore(this.#store, key);
     if (this.#heldOn !== key) [this.#heldOn, this.#held, this.#refund] = [key, 0, 0];
     return this.#day = {
@@ -183,7 +179,7 @@ class StoredDayBudget implements DayBudget {
     const { granted, tokens } = this.#plan(today.tokens - back);
     if (granted.length === 0 && back === 0) return false;
     const body = { ...unknownFieldsOf(today), v: 1, tokens };
-    if (!await this.#store.putIfVersion(BUDGET_DAYS, today.key, today.version, body)) {
+    if (!await this.#store.putIfVersion(BUDGET_DAYS.name, today.key, today.version, body)) {
       // Another gateway on this store wrote first
       this.#day = undefined;
       return true;
@@ -254,9 +250,7 @@ export function untilTomorrow(now: number): string {
 
 /** Returns the refusal of a request that could not begin, with the seconds until the next day. */
 export function toBudgetRefusal({ message }: CancelError, now: number): HttpError {
-  return new HttpError("rate_limited", message, {
-    status: 429,
-    type: "rate_limit_error",
+  return refuse("rate_limited", message, {
     headers: { "retry-after": String(secondsLeft(now)), "x-should-retry": "false" },
   });
 }
@@ -283,10 +277,8 @@ function exceeded({ limit, left, held, input, now }: Exceeded): CancelError {
 
 /** Deletes the records of the days before one, which limit nothing any more. */
 export async function forgetDaysBefore(store: Store, key: string): Promise<void> {
-  const old = (await store.scan(BUDGET_DAYS, { limit: 100 })).filter((stored) => stored.key < key);
-  if (old.length > 0) {
-    await store.batch(old.map((stored) => ({ op: "delete", collection: BUDGET_DAYS, key: stored.key })));
-  }
+  const old = (await store.scan(BUDGET_DAYS.name, { limit: 100 })).filter((stored) => stored.key < key);
+  if (old.length > 0) await store.batch(old.map((stored) => BUDGET_DAYS.remove(stored.key)));
 }
 
 /**

@@ -1,5 +1,5 @@
 import { cancelError } from "../../base/cancel.ts";
-import { HttpError } from "../../base/errors.ts";
+import { type HttpError, refuse } from "../../base/errors.ts";
 import { hasRoom } from "../../base/fair_share.ts";
 
 /** Bounds of runs, from `[runs]`. */
@@ -238,9 +238,35 @@ class PlainPlace implements QueuePlace {
 
 /** Returns the refusal of a run for which there is no room. */
 export function overloaded(reason: string): HttpError {
-  return new HttpError("overloaded", `Cannot start the run: ${reason}; try again later`, {
-    status: 503,
-    type: "api_error",
-    headers: { "Retry-After": "1" },
-  });
+  return refuse("overloaded", `Cannot start the run: ${reason}; try again later`);
+}
+
+/** The runs at work, in no order. */
+export interface ActiveRuns<T extends { readonly id: string }> {
+  readonly size: () => number;
+  add(run: T): void;
+  /** Removes a run. Repeating it does nothing. */
+  remove(run: T): void;
+  find(id: string): T | undefined;
+  all(): readonly T[];
+}
+
+/**
+ * Returns an empty list of runs over one array. A Map or Set would keep ended runs alive: each table that V8 replaces holds all runs of its
+ * time until the next major collection. Finding by id is rare and looks through the runs at work alone.
+ */
+export function createActiveRuns<T extends { readonly id: string }>(): ActiveRuns<T> {
+  const runs: T[] = [];
+  return {
+    size: () => runs.length,
+    add: (run) => void runs.push(run),
+    remove(run) {
+      const at = runs.indexOf(run);
+      if (at < 0) return;
+      const last = runs.pop() as T; // it was found, so there is one
+      if (last !== run) runs[at] = last;
+    },
+    find: (id) => runs.find((run) => run.id === id),
+    all: () => [...runs],
+  };
 }

@@ -5,7 +5,7 @@ import { unknownFieldsOf } from "../../base/records/stored_object.ts";
 import type { RunOwnership } from "../../cluster/run_ownership.ts";
 import { readRecord } from "../../storage/read_records.ts";
 import type { Store } from "../../storage/store.ts";
-import { parseDay } from "./day_budget.ts";
+import { BUDGET_DAYS } from "./day_budget.ts";
 import {
   abandoned,
   isScarce,
@@ -203,7 +203,7 @@ export class SlicedBudget implements TokenBudget {
   async #read(term: Term): Promise<KeptPot> {
     const { store, collection } = this.#options;
     const { key } = term;
-    const found = await readRecord(store, collection, key, parseDay);
+    const found = await readRecord(store, collection, key, BUDGET_DAYS.parse);
     if (found === undefined) await this.#options.onNewKey?.(key);
     const { tokens = 0, leased = 0 } = found?.value ?? {};
     return { ...unknownFieldsOf(found?.value), term, tokens, leased, version: found?.version ?? 0 };

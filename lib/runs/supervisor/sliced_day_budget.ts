@@ -17,7 +17,7 @@ export function createSlicedDayBudget(
   const refusal = (state: BudgetState) => toCancelError(state, clock.now());
   const budget = new SlicedBudget({
     ...{ store, clock, news, limit, refusal },
-    collection: BUDGET_DAYS,
+    collection: BUDGET_DAYS.name,
     key: () => dayOf(clock.now()),
     // Another gateway may be in the day before for a moment longer
     onNewKey: (key) => forgetDaysBefore(store, dayOf(Date.parse(key) - DAY_MS)),

@@ -2,7 +2,7 @@ import { lastBytes } from "../../agent/estimate_tokens.ts";
 import { createParkedClientCalls } from "../../agent/parked_client_calls.ts";
 import { createPictureMemory } from "../../agent/picture_memory.ts";
 import { runAgent } from "../../agent/run_agent.ts";
-import { HttpError } from "../../base/errors.ts";
+import { refuse } from "../../base/errors.ts";
 import type { AgentEvent } from "../../base/records/agent_event.ts";
 import { type Caller, hasScope } from "../../base/records/caller.ts";
 import { isPlainModel, plainModelOf } from "../../providers/models/model_names.ts";
@@ -109,7 +109,7 @@ export class RunStarter {
   #requireOpen(): void {
     const draining = this.#options.draining();
     if (draining === undefined) return;
-    throw new HttpError("shutting_down", `Cannot start the run: ${draining}`, { status: 503, type: "api_error" });
+    throw refuse("shutting_down", `Cannot start the run: ${draining}`);
   }
 
   /**

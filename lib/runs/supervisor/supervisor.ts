@@ -30,12 +30,11 @@ import type {
   RunSupervisor,
 } from "../run_request.ts";
 import type { ActiveRun } from "./active_run.ts";
-import { createActiveRuns } from "./active_runs.ts";
 import { type AgentOf, noAgents } from "./agent_profile.ts";
 import type { ClusterRuns, ClusterRunsOptions } from "./cluster_runs.ts";
 import type { ApprovableRun } from "./create_approver.ts";
 import { createDayBudget, type DayBudget, type DayBudgetOptions } from "./day_budget.ts";
-import { type RunLimits, RunQueue } from "./run_queue.ts";
+import { createActiveRuns, type RunLimits, RunQueue } from "./run_queue.ts";
 import type { AgentSettings, RunGuidance } from "./run_settings.ts";
 import type { RunStarter } from "./start_run.ts";
 

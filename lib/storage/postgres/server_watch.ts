@@ -1,5 +1,5 @@
 import { Backoff, type Clock } from "../../base/clock.ts";
-import { HttpError } from "../../base/errors.ts";
+import { type HttpError, refuse } from "../../base/errors.ts";
 import type { Random } from "../../base/random.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
 import { DatabaseAwayError, sqlStateOf } from "./database_errors.ts";
@@ -9,8 +9,6 @@ import type { PostgresDatabase } from "./postgres_database.ts";
 const PAUSES = { firstMs: 100, mostMs: 5_000 } as const;
 /** Least time between two questions whether the server is there: each request may want to know. Milliseconds */
 const PROBE_EVERY_MS = 1_000;
-/** Seconds of `Retry-After` */
-const RETRY_AFTER = "5";
 /** States of SQLSTATE in which the server works and cannot do this now: out of something, read only, too slow */
 const CANNOT_NOW = /^(?:53|25006$|57014$|55P03$)/;
 
@@ -170,10 +168,5 @@ export function isNotNow(error: unknown): boolean {
 /** Returns the error for the client: 503, with the reason. */
 export function storageUnavailable(cause: unknown): HttpError {
   const reason = cause instanceof Error ? cause.message : String(cause);
-  return new HttpError("storage_unavailable", `Cannot use the database: ${reason}; try again`, {
-    status: 503,
-    type: "api_error",
-    headers: { "retry-after": RETRY_AFTER },
-    cause,
-  });
+  return refuse("storage_unavailable", `Cannot use the database: ${reason}; try again`, { cause });
 }

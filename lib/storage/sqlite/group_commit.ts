@@ -1,5 +1,5 @@
 import type { DatabaseSync, StatementSync } from "node:sqlite";
-import { HttpError, messageOf } from "../../base/errors.ts";
+import { type HttpError, messageOf, refuse } from "../../base/errors.ts";
 import { nextTick } from "../../base/tick.ts";
 import { type DiskSync, LogCopyError, writeFirstPage } from "./disk_sync.ts";
 
@@ -232,12 +232,7 @@ class DatabaseGroupCommit implements GroupCommit {
 function unavailable(what: string, cause: unknown): HttpError {
   const reason = messageOf(cause);
   const way = /is full|ENOSPC/i.test(reason) ? "; make room on the disk, and it goes on by itself" : "";
-  return new HttpError("storage_unavailable", `Cannot write to the database: ${what} (${reason})${way}`, {
-    status: 503,
-    type: "api_error",
-    headers: { "retry-after": "5" },
-    cause,
-  });
+  return refuse("storage_unavailable", `Cannot write to the database: ${what} (${reason})${way}`, { cause });
 }
 
 /** Ends a transaction without its writes, also where SQLite has ended it. */

@@ -5,10 +5,8 @@ import { createKeyedSemaphore, type KeyedSemaphore } from "../../base/keyed_queu
 import { lazily } from "../../base/lazily.ts";
 import { withoutEnd } from "../../base/text.ts";
 import { basicCredentials } from "./address.ts";
-import { describeNetworkError } from "./network_error.ts";
-import { PinError } from "./pinned_connection.ts";
+import { describeNetworkError, PinError } from "./network_error.ts";
 import { isRedirect, pinnedExchange, type PinnedReply, type ReplyHead } from "./pinned_exchange.ts";
-import { TunnelError } from "./proxy.ts";
 import { chooseProxy, type ProxyChoice, type ProxySettings } from "./proxy_choice.ts";
 import { type BodySink, findEncodings, SinkFailure } from "./reply_body.ts";
 import { type AllowedUrl, shownUrl, type UrlPolicy } from "./url_policy.ts";
@@ -113,8 +111,7 @@ export function createGuardedFetch(options: GuardedFetchOptions): GuardedFetch {
       }
       if (error instanceof SinkFailure) throw error.cause;
       if (error instanceof ToolError || error instanceof CancelError) throw error;
-      const isOurs = error instanceof PinError || error instanceof TunnelError;
-      const reason = isOurs ? error.message : describeNetworkError(error);
+      const reason = error instanceof PinError ? error.message : describeNetworkError(error);
       throw failure("fetch_failed", request.url, reason, error);
     } finally {
       timeout.clear();

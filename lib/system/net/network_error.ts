@@ -16,6 +16,11 @@ const SENTENCES: Readonly<Record<string, string>> = {
   UND_ERR_CLOSED: "the client was closed",
 };
 
+/** Failure without a code of the network. The message ends a sentence. */
+export class PinError extends Error {
+  override readonly name = "PinError";
+}
+
 /** The server at an address is not one that may be used. The message is a sentence part, as `it is run by mallory (uid 1001)` */
 export class ForeignServerError extends Error {
   override readonly name = "ForeignServerError";

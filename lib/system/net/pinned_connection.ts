@@ -1,8 +1,9 @@
 import { connect, isIP, type LookupFunction, type Socket } from "node:net";
 import { cancelError } from "../../base/cancel.ts";
 import { hostAndPort, isSameAddress } from "./address.ts";
+import { PinError } from "./network_error.ts";
 import { openTunnel } from "./proxy.ts";
-import { untilConnected } from "./tcp.ts";
+import { untilConnected } from "./until_connected.ts";
 
 /** Connection to one of these addresses and no other. */
 export interface PinnedConnection {
@@ -18,15 +19,10 @@ export interface PinnedConnection {
 /** Milliseconds for one address, before the next is tried beside it; the system's own limit is too short for far-off hosts. */
 export const ATTEMPT_MS = 2_000;
 
-/** Failure without a code of the network. The message ends a sentence. */
-export class PinError extends Error {
-  override readonly name = "PinError";
-}
-
 /**
  * Opens a TCP connection to the host and port of a URL, for bytes of any kind. The name is not looked up again: the socket gets the
  * addresses that were checked.
- * @throws {PinError} {TunnelError}; what the network or the runtime throws
+ * @throws {PinError}; what the network or the runtime throws
  * @throws {CancelError} when the signal aborts first
  */
 export async function connectPinned(request: PinnedConnection): Promise<Socket> {

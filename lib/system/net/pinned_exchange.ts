@@ -3,7 +3,8 @@ import { request as sendOverTls } from "node:https";
 import { isIP } from "node:net";
 import { needsEffectRight, untilEffectMayBegin } from "../../base/effect_right.ts";
 import { hostAndPort, isSameAddress } from "./address.ts";
-import { ATTEMPT_MS, lookupOf, PinError, tunnelToFirst } from "./pinned_connection.ts";
+import { PinError } from "./network_error.ts";
+import { ATTEMPT_MS, lookupOf, tunnelToFirst } from "./pinned_connection.ts";
 import { type BodySink, type ReadBody, readBody, SinkFailure } from "./reply_body.ts";
 
 /** Request to one of these addresses and no other. */

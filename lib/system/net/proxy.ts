@@ -3,6 +3,7 @@ import { request as sendOverTls } from "node:https";
 import { isIP, type Socket } from "node:net";
 import { connect as startTls } from "node:tls";
 import { basicCredentials, hostAndPort } from "./address.ts";
+import { PinError } from "./network_error.ts";
 
 /** Two ends of a tunnel through a proxy. */
 export interface TunnelOptions {
@@ -16,14 +17,9 @@ export interface TunnelOptions {
   readonly signal: AbortSignal;
 }
 
-/** The proxy opens no way to the address; the message ends a sentence. */
-export class TunnelError extends Error {
-  override readonly name = "TunnelError";
-}
-
 /**
  * Opens a connection through a proxy to an address of our own choice, with TLS inside where a name is given.
- * @throws {TunnelError}; what the network or TLS throws
+ * @throws {PinError}; what the network or TLS throws
  * Source: RFC 9110 section 9.3.6 (CONNECT)
  */
 export async function openTunnel({ proxy, address, port, tlsName, signal }: TunnelOptions): Promise<Socket> {
@@ -35,7 +31,7 @@ export async function openTunnel({ proxy, address, port, tlsName, signal }: Tunn
   if (tlsName === undefined) return socket;
   return await new Promise((resolve, reject) => {
     const secure = startTls({ socket, ...(isIP(tlsName) === 0 ? { servername: tlsName } : { host: tlsName }) });
-    const abort = () => secure.destroy(new TunnelError("it was given up"));
+    const abort = () => secure.destroy(new PinError("it was given up"));
     signal.addEventListener("abort", abort, { once: true });
     const settle = (end: () => void) => {
       signal.removeEventListener("abort", abort);
@@ -60,7 +56,7 @@ function connectThrough(proxy: URL, target: string, signal: AbortSignal): Promis
     });
     const refuse = (status: number | undefined) => {
       outgoing.destroy();
-      reject(new TunnelError(`the proxy refuses the connection (${status ?? "no status"})`));
+      reject(new PinError(`the proxy refuses the connection (${status ?? "no status"})`));
     };
     outgoing.once("error", reject);
     outgoing.once("response", (incoming) => refuse(incoming.statusCode));

@@ -6,9 +6,8 @@ import { CancelError } from "../../base/cancel.ts";
 import type { Clock, Timer } from "../../base/clock.ts";
 import { ToolError } from "../../base/errors.ts";
 import { hostAndPort } from "./address.ts";
-import { describeNetworkError } from "./network_error.ts";
-import { connectPinned, PinError } from "./pinned_connection.ts";
-import { TunnelError } from "./proxy.ts";
+import { describeNetworkError, PinError } from "./network_error.ts";
+import { connectPinned } from "./pinned_connection.ts";
 import { chooseProxy, type ProxySettings } from "./proxy_choice.ts";
 import { listenOnDeno, type UnixListener } from "./unix_listener.ts";
 import {
@@ -353,8 +352,8 @@ class UnixRelay implements Relay {
       this.#note({ host, reason: error.message });
       return { status: STATUS_OF[error.code] ?? 403, text: error.message };
     }
-    const isOurs = error instanceof PinError || error instanceof TunnelError;
-    const reason = `Cannot reach "${host}": ${isOurs ? error.message : describeNetworkError(error)}`;
+    const why = error instanceof PinError ? error.message : describeNetworkError(error);
+    const reason = `Cannot reach "${host}": ${why}`;
     this.#note({ host, reason });
     return { status: 502, text: reason };
   }

@@ -2,7 +2,7 @@ import { type IncomingMessage, request as sendPlain, type ServerResponse } from 
 import type { Socket } from "node:net";
 import { type Duplex, pipeline, type Readable } from "node:stream";
 import type { Clock } from "../../base/clock.ts";
-import { PinError } from "./pinned_connection.ts";
+import { PinError } from "./network_error.ts";
 
 /** Clock and bounds of moving bytes. */
 export interface PumpOptions {

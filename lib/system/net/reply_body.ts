@@ -2,7 +2,7 @@ import type { IncomingMessage } from "node:http";
 import { pipeline, Readable } from "node:stream";
 import * as zlib from "node:zlib";
 import { cancelError } from "../../base/cancel.ts";
-import { PinError } from "./pinned_connection.ts";
+import { PinError } from "./network_error.ts";
 
 /** Place that a body goes to piece by piece, so that it is never whole in memory. */
 export interface BodySink {

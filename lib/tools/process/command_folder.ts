@@ -35,13 +35,13 @@ export async function keepFolder(
 ): Promise<string> {
   const { conversationId, config, services: { commandFolders } } = context;
   if (config.security.shell.syntax === "plain" || conversationId === null) return "";
-  const before = await commandFolders.get(conversationId);
-  const begin = resolve(workspaceRoot, before);
-  const prefix = before === "" ? "" : `${cdTo(before)}\n`;
-  const after = command.startsWith(prefix) ? folderAfter(command.slice(prefix.length), begin) : begin;
-  const found = await folderIn(workspaceRoot, [after, begin]);
-  // A line could not go to a folder whose name nobody can judge
-  const now = parseCommandLine(cdTo(found)).asks === undefined ? found : before;
-  if (now !== before) await commandFolders.set(conversationId, now);
-  return now;
+  return await commandFolders.change(conversationId, async (before) => {
+    const begin = resolve(workspaceRoot, before);
+    const prefix = before === "" ? "" : `${cdTo(before)}\n`;
+    // A line that ends while another one has moved the conversation began elsewhere: its `cd` counts no more
+    const after = command.startsWith(prefix) ? folderAfter(command.slice(prefix.length), begin) : begin;
+    const found = await folderIn(workspaceRoot, [after, begin]);
+    // A line could not go to a folder whose name nobody can judge
+    return parseCommandLine(cdTo(found)).asks === undefined ? found : before;
+  });
 }

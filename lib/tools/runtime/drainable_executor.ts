@@ -1,6 +1,6 @@
 import { CancelError, SHUTTING_DOWN } from "../../base/cancel.ts";
 import { type Clock, withTimeout } from "../../base/clock.ts";
-import { HttpError } from "../../base/errors.ts";
+import { type HttpError, refuse } from "../../base/errors.ts";
 import type { ToolExecutor } from "./tool_executor.ts";
 
 /** Tool executor that counts the calls which clients make directly, so that a shutdown can wait for them. */
@@ -58,8 +58,5 @@ export function createDrainableExecutor(
 }
 
 function shuttingDown(reason: string): HttpError {
-  return new HttpError("shutting_down", `Cannot call the tool: ${reason}`, {
-    status: 503,
-    type: "api_error",
-  });
+  return refuse("shutting_down", `Cannot call the tool: ${reason}`);
 }

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { HttpError, ToolError } from "../../../lib/base/errors.ts";
+import { HttpError, refuse, ToolError } from "../../../lib/base/errors.ts";
 import { type Caller, type Scope, SCOPES } from "../../../lib/base/records/caller.ts";
 import { createMemoryStore } from "../../../lib/storage/create_memory_store.ts";
 import type { Store } from "../../../lib/storage/store.ts";
@@ -171,10 +171,7 @@ test("a firing is skipped while the run before is at work, and the reason is kep
 
 test("a firing that cannot be started is tried again for a while, then recorded as failed", async () => {
   let full = true;
-  const overloaded = () =>
-    full
-      ? new HttpError("overloaded", "Cannot start the run: the queue is full", { status: 503, type: "api_error" })
-      : undefined;
+  const overloaded = () => full ? refuse("overloaded", "Cannot start the run: the queue is full") : undefined;
   const { cron, clock, runs, fired } = createCronFixture({ refuse: overloaded, script: () => answer("done") });
   await cron.start();
   await cron.add({ id: "once", schedule: "in 1h", ...PROMPT }, MAKER);
@@ -196,9 +193,8 @@ test("a firing that cannot be started is tried again for a while, then recorded 
 
 test("what nothing helps fails at once, and the next firing comes", async () => {
   let broken = true;
-  const refuse = () =>
-    broken ? new HttpError("not_found", "Cannot find it", { status: 404, type: "invalid_request_error" }) : undefined;
-  const { cron, clock, fired } = createCronFixture({ refuse });
+  const notFound = () => broken ? refuse("not_found", "Cannot find it") : undefined;
+  const { cron, clock, fired } = createCronFixture({ refuse: notFound });
   await cron.start();
   await cron.add({ id: "a", schedule: "hourly", ...PROMPT }, MAKER);
   await clock.advance(HOUR);

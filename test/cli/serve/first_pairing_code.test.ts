@@ -1,11 +1,11 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { firstPairingCode, type PairingServices } from "../../../cli/serve/first_pairing_code.ts";
-import { HttpError } from "../../../lib/base/errors.ts";
+import { refuse } from "../../../lib/base/errors.ts";
 import { SILENT } from "../../../lib/base/telemetry/log.ts";
 import { createFakeClock } from "../../support/fake_clock.ts";
 
-const AWAY = new HttpError("storage_unavailable", "Cannot use the database", { status: 503, type: "api_error" });
+const AWAY = refuse("storage_unavailable", "Cannot use the database");
 
 function servicesThatFail(times: number) {
   const clock = createFakeClock();

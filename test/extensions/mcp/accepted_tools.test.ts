@@ -8,13 +8,11 @@ import {
   ACCEPTED_MCP_TOOLS,
   type AcceptedTools,
   openAcceptedTools,
-  parseAcceptedTool,
 } from "../../../lib/extensions/mcp/accepted_tools.ts";
 import type { McpToolDefinition } from "../../../lib/extensions/mcp/mcp_connection.ts";
 import { checkTools } from "../../../lib/extensions/mcp/read_lists.ts";
 import { createMemoryStore } from "../../../lib/storage/create_memory_store.ts";
 import type { McpServers } from "../../../lib/extensions/mcp/mcp_servers.ts";
-import { readRecords } from "../../../lib/storage/read_records.ts";
 import { createFakeAudit } from "../../support/fake_audit.ts";
 import { createFakeClock } from "../../support/fake_clock.ts";
 import { NEVER, withMcp } from "../../support/mcp_bench.ts";
@@ -100,7 +98,7 @@ test("tools that were never seen are not offered, and showing them accepts nothi
   assert.deepEqual(offered(accepted, "files", tools), []);
   assert.deepEqual(accepted.changes("files", tools).map(({ tool, state }) => [tool, state]), [["read", "new"]]);
   await accepted.see("files", tools);
-  assert.deepEqual([audit.events.length, await store.count(ACCEPTED_MCP_TOOLS)], [1, 1], "it is on the disk");
+  assert.deepEqual([audit.events.length, await store.count(ACCEPTED_MCP_TOOLS.name)], [1, 1], "it is on the disk");
 });
 
 test("a server that had no tool when it was seen first gets none accepted unseen", async () => {
@@ -192,8 +190,8 @@ test("tools that an earlier gateway read, and could not record as accepted, are 
   await withMcp({ state: "description" }, async ({ server, restart, folder, config }) => {
     await server().freshTools(NEVER);
     await restart();
-    for await (const { key } of readRecords(store, ACCEPTED_MCP_TOOLS, parseAcceptedTool)) {
-      await store.batch([{ op: "delete", collection: ACCEPTED_MCP_TOOLS, key }]);
+    for await (const { key } of ACCEPTED_MCP_TOOLS.all(store)) {
+      await store.batch([ACCEPTED_MCP_TOOLS.remove(key)]);
     }
     later.accepted = await open();
     const again = await restart();

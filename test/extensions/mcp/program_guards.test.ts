@@ -19,9 +19,14 @@ const withProject = (use: (workspace: Workspace) => Promise<void>) =>
   });
 
 /** Runs a script as the program of a server. @returns its output */
-async function run(workspace: Workspace, paths: readonly string[], script: string): Promise<string> {
+async function run(
+  workspace: Workspace,
+  paths: readonly string[],
+  script: string,
+  forbidden: readonly string[] = [],
+): Promise<string> {
   const processes = createWorkspaceProcesses(workspace.root);
-  const program = await startSh(workspace, processes, { paths, script });
+  const program = await startSh(workspace, processes, { paths, script, forbidden });
   try {
     let output = "";
     program.stdout.on("data", (part) => void (output += part));
@@ -87,6 +92,21 @@ test(
         await run(workspace, [root, path(".git/hooks")], `cd '${root}'; (mv .git x) 2> /dev/null; ls .git/hooks/mine`),
         ".git/hooks/mine\n",
       );
+    }),
+);
+
+test(
+  "what is forbidden to commands is hidden from a server too, unless its paths name it",
+  { skip },
+  () =>
+    withProject(async (workspace) => {
+      const { root, path } = workspace;
+      workspace.write("private/a.txt", "s3cret\n");
+      const look = `cat '${path("private/a.txt")}'; echo done`;
+      for (const forbidden of ["private", path("private")]) {
+        assert.equal(await run(workspace, [root], look, [forbidden]), "done\n");
+        assert.equal(await run(workspace, [root, path("private")], look, [forbidden]), "s3cret\ndone\n");
+      }
     }),
 );
 

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { completionsRoute } from "../../../handlers/routes/completions.ts";
 import { CancelError } from "../../../lib/base/cancel.ts";
-import { HttpError, ProviderError } from "../../../lib/base/errors.ts";
+import { type HttpError, ProviderError, refuse } from "../../../lib/base/errors.ts";
 import type { AgentEventBody } from "../../../lib/base/records/agent_event.ts";
 import { createFakeClock } from "../../support/fake_clock.ts";
 import { jsonOf } from "../../support/json_of.ts";
@@ -371,7 +371,7 @@ test("without an agent it is 503 agent_unavailable", async () => {
 });
 
 test("what the supervisor refuses is told as it is", async () => {
-  const overloaded = new HttpError("overloaded", "Too many runs", { status: 503, type: "api_error" });
+  const overloaded = refuse("overloaded", "Too many runs");
   await assert.rejects(ask(hello, { refuse: () => overloaded }).response, { code: "overloaded", status: 503 });
 });
 

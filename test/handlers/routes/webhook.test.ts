@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { createHmac } from "node:crypto";
 import { test } from "node:test";
-import { httpError } from "../../../handlers/wire/http_errors.ts";
 import { webhookRoute } from "../../../handlers/routes/webhook.ts";
 import type { Identity } from "../../../lib/access/identity.ts";
+import { refuse } from "../../../lib/base/errors.ts";
 import type { Scope } from "../../../lib/base/records/caller.ts";
 import { createFakeClock, type FakeClock } from "../../support/fake_clock.ts";
 import { jsonOf } from "../../support/json_of.ts";
@@ -37,7 +37,7 @@ interface Gateway {
   ): Promise<Response>;
 }
 
-function gateway(script: readonly ScriptStep[] = answer("Hello there"), refuse?: () => Error | undefined): Gateway {
+function gateway(script: readonly ScriptStep[] = answer("Hello there"), refusal?: () => Error | undefined): Gateway {
   const clock = createFakeClock();
   const store = createMemoryStore();
   const runs = createScriptedRuns({
@@ -45,13 +45,13 @@ function gateway(script: readonly ScriptStep[] = answer("Hello there"), refuse?:
     store,
     script: () => script,
     conversations: KNOWN,
-    ...(refuse ? { refuse } : {}),
+    ...(refusal ? { refuse: refusal } : {}),
   });
   let full = false;
   const deliveries = {
     promise: () =>
       full
-        ? Promise.reject(httpError("overloaded", "Cannot accept the message: too many replies wait"))
+        ? Promise.reject(refuse("overloaded", "Cannot accept the message: too many replies wait"))
         : Promise.resolve(undefined),
     watch: () => Promise.resolve(),
   };
@@ -280,7 +280,7 @@ test("a signed message that was not accepted may be sent again as it is, one tha
   let isFull = true;
   const { send, clock, runs } = gateway(
     undefined,
-    () => isFull ? httpError("overloaded", "Cannot start a run: too many wait") : undefined,
+    () => isFull ? refuse("overloaded", "Cannot start a run: too many wait") : undefined,
   );
   const body = JSON.stringify({ message: "hi", sender: "ann" });
   const headers = sign(clock, body);

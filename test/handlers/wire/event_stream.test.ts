@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { httpError } from "../../../handlers/wire/http_errors.ts";
 import { type EventEncoder, eventStream, KEEP_ALIVE_MS } from "../../../handlers/wire/event_stream.ts";
+import { refuse } from "../../../lib/base/errors.ts";
 import type { AgentEvent } from "../../../lib/base/records/agent_event.ts";
 import { createFakeClock } from "../../support/fake_clock.ts";
 
@@ -32,7 +32,7 @@ function streaming(iteration: AsyncIterable<readonly AgentEvent[]>) {
     opening: { iterator: iteration[Symbol.asyncIterator](), held: [], pending: undefined },
     encoder: createPlainEncoder(),
     clock,
-    toError: (error) => httpError("internal_error", error === undefined ? "silence" : String(error)),
+    toError: (error) => refuse("internal_error", error === undefined ? "silence" : String(error)),
     onLeave: () => void left++,
   });
   return { clock, body, left: () => left };

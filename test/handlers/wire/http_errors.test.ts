@@ -3,10 +3,10 @@ import { test } from "node:test";
 import { errorBody, toHttpError } from "../../../handlers/wire/http_errors.ts";
 import { CancelError } from "../../../lib/base/cancel.ts";
 import {
-  HttpError,
   ProviderError,
   type ProviderErrorCode,
   type ProviderErrorOptions,
+  refuse,
   ToolError,
 } from "../../../lib/base/errors.ts";
 import { SILENT } from "../../../lib/base/telemetry/log.ts";
@@ -48,20 +48,19 @@ test("429 stays 429 with its Retry-After; our key's 401 and 403, 5xx and broken 
 });
 
 test("409, a provider's failure, and every error after an effect, says x-should-retry: false", () => {
-  const conflict = new HttpError("conflict", "Cannot", { status: 409, type: "invalid_request_error" });
+  const conflict = refuse("conflict", "Cannot");
   assert.equal(toHttpError(conflict, mapping).headers["x-should-retry"], "false");
   for (const code of ["provider_error", "provider_timeout", "provider_rate_limited"] as const) {
     const refused = new ProviderError(code, "x", { provider: "p" });
     assert.equal(toHttpError(refused, mapping).headers["x-should-retry"], "false", code);
   }
-  const broken = new HttpError("overloaded", "x", { status: 503, type: "api_error" });
+  const broken = refuse("overloaded", "x");
   assert.equal(toHttpError(broken, mapping).headers["x-should-retry"], undefined);
   assert.equal(toHttpError(broken, { ...mapping, hadEffect: true }).headers["x-should-retry"], "false");
 });
 
 test("503 carries Retry-After, the thrower's own where there is one", () => {
-  const busy = (headers = {}) =>
-    toHttpError(new HttpError("overloaded", "x", { status: 503, type: "api_error", headers }), mapping).headers;
+  const busy = (headers = {}) => toHttpError(refuse("overloaded", "x", { headers }), mapping).headers;
   assert.deepEqual(busy(), { "retry-after": "1" });
   assert.deepEqual(busy({ "Retry-After": "9" }), { "retry-after": "9" });
 });

@@ -35,7 +35,7 @@ async function suspend(turn: ScriptedTurn, { store, clock, durable, seed }: Aske
 }
 
 const kept = async (store: Store) =>
-  (await store.scan(PARKED_CALLS, { order: "created", limit: 100 })).map(({ key }) => key);
+  (await store.scan(PARKED_CALLS.name, { order: "created", limit: 100 })).map(({ key }) => key);
 
 /** Returns the messages the model gets, beside the system prompt, when the next process gets the result of a client's call. */
 async function afterRestart(id: string, store: Store, clock = createFakeClock()): Promise<readonly Message[]> {

@@ -26,7 +26,7 @@ async function withJournal() {
   await readAll(handle);
   const { id } = handle;
   const records = await store.read(journalOf(id), { afterSeq: 0, limit: 100 });
-  const run = (await store.get(RUNS, id))?.body as { readonly run: object };
+  const run = (await store.get(RUNS.name, id))?.body as { readonly run: object };
   /** Brings the journal to its first records, with a run that is at work. */
   const takeBack = async (count: number) => {
     const kept = records.slice(0, count).map(({ body }) => body as { readonly seq: number; readonly count: number });
@@ -37,7 +37,7 @@ async function withJournal() {
     await store.batch([
       { op: "drop", stream: journalOf(id) },
       { op: "append", stream: journalOf(id), expectedSeq: 0, records: kept },
-      { op: "put", collection: RUNS, key: id, body },
+      { op: "put", collection: RUNS.name, key: id, body },
     ]);
   };
   await takeBack(records.length - 1);

@@ -3,7 +3,7 @@ import { describe, test } from "node:test";
 import { canonicalDigest } from "../../../lib/base/json.ts";
 import { CancelError } from "../../../lib/base/cancel.ts";
 import { createScriptedProvider } from "../../../fixtures/scripted_provider.ts";
-import { HttpError, ProviderError } from "../../../lib/base/errors.ts";
+import { HttpError, ProviderError, refuse } from "../../../lib/base/errors.ts";
 import type { AgentEvent } from "../../../lib/base/records/agent_event.ts";
 import { type Message, textOf } from "../../../lib/base/records/message.ts";
 import { isAtWork, type Run } from "../../../lib/base/records/run.ts";
@@ -313,7 +313,7 @@ describe("after a restart", () => {
     const { id } = await before.runs.start(ask("Go", { durable: true }));
     await until(() => before.provider.requests.length === 1);
     const resolve = () => {
-      throw new HttpError("model_not_found", "There is no such model", { status: 404, type: "invalid_request_error" });
+      throw refuse("model_not_found", "There is no such model");
     };
     const { runs } = restart(store, [], { wrap: (providers) => ({ ...providers, resolve }) });
     await runs.recover();

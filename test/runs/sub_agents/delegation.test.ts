@@ -35,7 +35,8 @@ async function delegate(closing: AbortSignal) {
   } as unknown as CallContext; // The parts that a delegation reads
   const { answer } = await attached(PLANNED as unknown as SubAgentRecord, { prompt: "go", by });
   assert.equal(answer, "yes", "the answer does not wait for the database");
-  const ended = async () => ((await database.store.get(SUB_AGENTS, "del_1"))?.body as SubAgentRecord).ended?.status;
+  const ended = async () =>
+    ((await database.store.get(SUB_AGENTS.name, "del_1"))?.body as SubAgentRecord).ended?.status;
   return { database, ended };
 }
 

@@ -3,7 +3,7 @@ import { describe, test } from "node:test";
 import fc from "fast-check";
 import type { TokenReservation } from "../../../lib/agent/token_budget.ts";
 import { CancelError } from "../../../lib/base/cancel.ts";
-import { HttpError } from "../../../lib/base/errors.ts";
+import { HttpError, refuse } from "../../../lib/base/errors.ts";
 import type { ClusterNote } from "../../../lib/cluster/cluster_news.ts";
 import { createSlicedDayBudget } from "../../../lib/runs/supervisor/sliced_day_budget.ts";
 import { createMemoryStore } from "../../../lib/storage/create_memory_store.ts";
@@ -81,7 +81,7 @@ function createBench(tokensPerDay: number) {
   return Object.assign(bench, { clock, store, join, stored, pass });
 }
 
-const away = () => new HttpError("storage_unavailable", "away", { status: 503, type: "api_error" });
+const away = () => refuse("storage_unavailable", "away");
 const isBudget = (error: unknown) => error instanceof CancelError && error.reason === "budget";
 
 describe("the day's budget in a cluster", () => {

@@ -1,7 +1,7 @@
 import type { FetchLike, StoredOAuthClientInformation } from "@modelcontextprotocol/client";
-import { HttpError } from "../../../base/errors.ts";
+import { refuse } from "../../../base/errors.ts";
 import type { Config } from "../../../config/config.ts";
-import type { KeptMcpCredential } from "../../../base/records/mcp_credential.ts";
+import type { KeptMcpCredential } from "./mcp_credential.ts";
 import type { ToolSecrets } from "../../../tools/secrets/tool_secrets.ts";
 import type { McpClientSdk } from "../load_sdk.ts";
 import { McpError } from "../mcp_error.ts";
@@ -50,10 +50,7 @@ export async function chooseClient(request: ClientRequest, { config }: ClientSer
   if (metadata.registration_endpoint !== undefined) return await register(request);
   const way = `register Postern there as a native client, and set [mcp.servers.${server}.oauth] client_id`;
   const reason = `the authorization server ${new URL(issuer).host} registers no client by itself`;
-  throw new HttpError("conflict", `Cannot sign in to the MCP server "${server}": ${reason}; ${way}`, {
-    ...{ status: 409, type: "invalid_request_error" },
-    param: "client_id",
-  });
+  throw refuse("conflict", `Cannot sign in to the MCP server "${server}": ${reason}; ${way}`, { param: "client_id" });
 }
 
 /** Fills in the secret of a client. @throws {McpError} {ToolError} a secret that cannot be read, or may not go to the token endpoint */

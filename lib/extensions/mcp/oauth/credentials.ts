@@ -1,14 +1,7 @@
 import { hash } from "node:crypto";
 import { ConfigError } from "../../../base/errors.ts";
 import { lazily } from "../../../base/lazily.ts";
-import {
-  type KeptMcpCredential,
-  MCP_CREDENTIALS,
-  parseKeptMcpCredential,
-  parseMcpCredential,
-} from "../../../base/records/mcp_credential.ts";
 import type { OAuthTokens } from "@modelcontextprotocol/client";
-import { readable } from "../../../storage/read_records.ts";
 import {
   OtherKeyError,
   type RecordCipher,
@@ -19,6 +12,7 @@ import {
 import type { SealedCollection } from "../../../storage/rekey_records.ts";
 import type { Store, Write } from "../../../storage/store.ts";
 import { tokenFault } from "../../../tools/secrets/foreign_token.ts";
+import { type KeptMcpCredential, MCP_CREDENTIALS, parseKeptMcpCredential } from "./mcp_credential.ts";
 
 /** Sign-in to a server: its tokens, the client that they belong to, and where both may go. */
 export interface McpCredential extends KeptMcpCredential {
@@ -80,9 +74,9 @@ export function createMcpCredentials(store: Store, open: () => Promise<RecordCip
     return { v: 1 as const, url, issuer, sealed: { ...sealed } };
   };
   const get: McpCredentials["get"] = async (server, url) => {
-    const stored = await store.get(MCP_CREDENTIALS, server);
+    const stored = await store.get(MCP_CREDENTIALS.name, server);
     if (stored === undefined) return undefined;
-    const [found] = readable(store, MCP_CREDENTIALS, [stored], parseMcpCredential);
+    const found = MCP_CREDENTIALS.parsed(store, stored);
     if (found === undefined) return "its record is damaged";
     const { issuer, sealed } = found.value;
     if (found.value.url !== url) return undefined;
@@ -101,9 +95,8 @@ export function createMcpCredentials(store: Store, open: () => Promise<RecordCip
   return {
     get,
     async put(credential, also) {
-      const place = { collection: MCP_CREDENTIALS, key: credential.server };
       await writeSealed(await cipher(), (writer) => {
-        const writes: Write[] = [{ op: "put", ...place, body: bodyOf(credential, writer) }, ...writer.also];
+        const writes = [MCP_CREDENTIALS.put(credential.server, bodyOf(credential, writer)), ...writer.also];
         return also === undefined ? store.batch(writes) : also(writes);
       });
     },
@@ -113,10 +106,7 @@ export function createMcpCredentials(store: Store, open: () => Promise<RecordCip
       let { number } = made;
       for (let tries = 0; tries < MAX_TRIES; tries++) {
         const writer = await (await cipher()).writer();
-        const write: Write = {
-          ...{ op: "putIf", collection: MCP_CREDENTIALS, key, version: number },
-          body: bodyOf(credential, writer),
-        };
+        const write = MCP_CREDENTIALS.putOver(key, number, bodyOf(credential, writer));
         if (await store.batch([write, ...writer.also])) return true;
         // A record that was encrypted anew is the same sign-in: new tokens must not be lost over that
         const now = await get(key, credential.url);
@@ -126,8 +116,8 @@ export function createMcpCredentials(store: Store, open: () => Promise<RecordCip
       return false;
     },
     async remove(server, also) {
-      if (await store.get(MCP_CREDENTIALS, server) === undefined) return false;
-      const write: Write = { op: "delete", collection: MCP_CREDENTIALS, key: server };
+      if (await store.get(MCP_CREDENTIALS.name, server) === undefined) return false;
+      const write = MCP_CREDENTIALS.remove(server);
       if (also === undefined) await store.batch([write]);
       else await also([write]);
       return true;
@@ -137,15 +127,15 @@ export function createMcpCredentials(store: Store, open: () => Promise<RecordCip
 
 /** Sign-ins, for a change of their key. */
 export const SEALED_CREDENTIALS: SealedCollection = {
-  collection: MCP_CREDENTIALS,
+  collection: MCP_CREDENTIALS.name,
   key: "mcp_credentials.key",
   rewrite({ key: server, body }, reseal) {
-    const kept = parseMcpCredential(body);
+    const kept = MCP_CREDENTIALS.parse(body);
     return { ...kept, sealed: { ...kept.sealed, ...reseal(kept.sealed, boundTo({ server, ...kept })) } };
   },
 };
 
 /** Binds the text to its server and issuer: tokens never open under the name of another of them. */
 function boundTo({ server, url, issuer }: Pick<McpCredential, "server" | "url" | "issuer">): string {
-  return JSON.stringify([MCP_CREDENTIALS, server, url, issuer]);
+  return JSON.stringify([MCP_CREDENTIALS.name, server, url, issuer]);
 }

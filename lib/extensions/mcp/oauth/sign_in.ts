@@ -1,6 +1,6 @@
 import type { AuthProvider } from "@modelcontextprotocol/client";
 import { hash } from "node:crypto";
-import { HttpError } from "../../../base/errors.ts";
+import { type HttpError, refuse } from "../../../base/errors.ts";
 import type { Random } from "../../../base/random.ts";
 import { type Actor, storedActor } from "../../../base/records/caller.ts";
 import type { AuditAppend } from "../../../guard/audit/audit_chain.ts";
@@ -278,7 +278,7 @@ class SignIns implements McpSignIn {
     const names = Object.keys(servers).map((name) => JSON.stringify(name)).join(", ");
     const known = names === "" ? "the configuration has none" : `there are ${names}`;
     const message = `Cannot find the MCP server ${JSON.stringify(server.slice(0, 64))}: ${known}`;
-    throw new HttpError("not_found", message, { status: 404, type: "invalid_request_error" });
+    throw refuse("not_found", message);
   }
 
   #remote(server: string): McpServerSettings {
@@ -308,9 +308,5 @@ function digestOf(parts: readonly string[]): string {
 
 function refused(server: string, reason: string, param?: string): HttpError {
   const message = `Cannot sign in to the MCP server "${server}": ${reason}`;
-  return new HttpError("invalid_request", message, {
-    status: 400,
-    type: "invalid_request_error",
-    param: param ?? null,
-  });
+  return refuse("invalid_request", message, { param: param ?? null });
 }

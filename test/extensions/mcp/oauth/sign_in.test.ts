@@ -5,7 +5,7 @@ import { test } from "node:test";
 import { systemClock } from "../../../../lib/base/clock.ts";
 import { createRedactor } from "../../../../lib/base/redact.ts";
 import { createSystemRandom } from "../../../../lib/base/random.ts";
-import { MCP_CREDENTIALS } from "../../../../lib/base/records/mcp_credential.ts";
+import { MCP_CREDENTIALS } from "../../../../lib/extensions/mcp/oauth/mcp_credential.ts";
 import { validateConfig } from "../../../../lib/config/validate_config.ts";
 import { createMcpCredentials } from "../../../../lib/extensions/mcp/oauth/credentials.ts";
 import { createMcpSignIn, type SignInOptions } from "../../../../lib/extensions/mcp/oauth/sign_in.ts";
@@ -103,7 +103,7 @@ test("a person signs in with PKCE, state and resource, and the tokens are kept e
   const token = await (await provider()).token();
   assert.match(token ?? "", /^access-token-/);
   assert.ok(fake.valid.has(token ?? ""));
-  const stored = JSON.stringify(await store.get(MCP_CREDENTIALS, "acme"));
+  const stored = JSON.stringify(await store.get(MCP_CREDENTIALS.name, "acme"));
   assert.doesNotMatch(stored, /access-token|refresh-token|client-1/);
   assert.doesNotMatch(JSON.stringify([audit, lines]), /-token-/);
   assert.deepEqual(redactor.masked(token), [{ name: 'a token of the MCP server "acme"', isOwn: false }]);
@@ -265,7 +265,7 @@ test("many calls that find the token over share one refresh, and a rotated refre
   // The next one is made with the new refresh token: the old one counts no more
   await clock.advance(3_600_000);
   assert.notEqual(await token(), tokens[0]);
-  assert.equal((await store.get(MCP_CREDENTIALS, "acme"))?.version, 3);
+  assert.equal((await store.get(MCP_CREDENTIALS.name, "acme"))?.version, 3);
   assert.equal(fake.tokenForms.at(-1)?.["resource"], fake.mcp);
 });
 
@@ -360,14 +360,14 @@ test("tokens never go to another address of the server", async () => {
   const { login, store, options } = open(fake);
   await login();
   const other = open(fake, { url: `${fake.url}/mcp/other` });
-  const stored = await store.get(MCP_CREDENTIALS, "acme");
-  await other.store.putIfVersion(MCP_CREDENTIALS, "acme", 0, stored?.body);
+  const stored = await store.get(MCP_CREDENTIALS.name, "acme");
+  await other.store.putIfVersion(MCP_CREDENTIALS.name, "acme", 0, stored?.body);
   assert.equal(await (await other.provider()).token(), undefined);
   // Nor do they open where the record was changed to say so
   const moved = { ...stored?.body as object, url: `${fake.url}/mcp/other` };
   const config = other.options.config();
   const thief = createMcpSignIn({ ...options, config: () => config });
-  await store.putIfVersion(MCP_CREDENTIALS, "acme", stored?.version ?? 0, moved);
+  await store.putIfVersion(MCP_CREDENTIALS.name, "acme", stored?.version ?? 0, moved);
   assert.equal(await thief.credential("acme"), undefined);
 });
 
@@ -401,7 +401,7 @@ test("client credentials get a token without a person, by one request for many c
   await clock.advance(60_000);
   await refused();
   assert.equal(fake.tokenForms.length, 2);
-  assert.equal(await store.count(MCP_CREDENTIALS), 0);
+  assert.equal(await store.count(MCP_CREDENTIALS.name), 0);
   await assert.rejects(begin(), /with which nobody signs in/);
 });
 
@@ -473,7 +473,7 @@ for (const [text, reason] of Object.entries(NO_TOKENS)) {
     };
     await assert.rejects(login(), (error: Error) => reason.test(error.message) && !error.message.includes(text));
     const command = `curl -s ${text} -o build.sh`;
-    assert.deepEqual([redactor.redact(command), await store.get(MCP_CREDENTIALS, "acme")], [command, undefined]);
+    assert.deepEqual([redactor.redact(command), await store.get(MCP_CREDENTIALS.name, "acme")], [command, undefined]);
   });
 }
 

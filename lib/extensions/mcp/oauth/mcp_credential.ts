@@ -1,8 +1,6 @@
 import * as v from "valibot";
-import { storedObject } from "./stored_object.ts";
-
-/** Collection of the sign-ins to MCP servers, by the server's name. */
-export const MCP_CREDENTIALS = "mcp_credentials";
+import { storedObject } from "../../../base/records/stored_object.ts";
+import { Collection } from "../../../storage/read_records.ts";
 
 /** Client that Postern is to an authorization server. */
 const clientSchema = v.strictObject({
@@ -45,10 +43,8 @@ const bodySchema = storedObject({
   sealed: storedObject({ key: v.string(), nonce: v.string(), data: v.string() }),
 });
 
-/** Parses a stored body. @throws {v.ValiError} for a body that no version wrote */
-export function parseMcpCredential(body: unknown): v.InferOutput<typeof bodySchema> {
-  return v.parse(bodySchema, body);
-}
+/** Collection of the sign-ins to MCP servers, by the server's name. */
+export const MCP_CREDENTIALS = new Collection("mcp_credentials", bodySchema);
 
 /** Parses the opened text of a sign-in. @throws {v.ValiError} {SyntaxError} for a text that no version sealed */
 export function parseKeptMcpCredential(text: string): KeptMcpCredential {
