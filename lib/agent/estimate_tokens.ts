@@ -83,10 +83,16 @@ export function maxThinkingTokens({ reasoning_effort: effort }: ModelParameters)
 const LONGEST_TOKEN = 8;
 const SHORT_REPLY = 256;
 
+/** Returns tokens of output that a reply within its limit has at most, with its thinking. undefined: the request has no limit */
+export function mostOutput(parameters: ModelParameters): number | undefined {
+  const limit = parameters.max_completion_tokens ?? parameters.max_tokens;
+  return limit === undefined ? undefined : limit + maxThinkingTokens(parameters);
+}
+
 /** Returns characters that no reply within its limit of output has. undefined: the request has no limit */
 export function longestReply(parameters: ModelParameters): number | undefined {
-  const limit = parameters.max_completion_tokens ?? parameters.max_tokens;
-  return limit === undefined ? undefined : (limit + maxThinkingTokens(parameters)) * LONGEST_TOKEN + SHORT_REPLY;
+  const most = mostOutput(parameters);
+  return most === undefined ? undefined : most * LONGEST_TOKEN + SHORT_REPLY;
 }
 
 /** Tokens as bytes/4, rounded up: the common rule of thumb, marked `estimated` wherever it is shown. */

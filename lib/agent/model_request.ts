@@ -6,7 +6,7 @@ import { hasPictures } from "../providers/picture_parts.ts";
 import type { ProviderCallOptions, ProviderRequest } from "../providers/provider.ts";
 import type { Tool } from "../tools/runtime/tool.ts";
 import type { AgentRun, RecordedTurn, TurnCall } from "./agent_run.ts";
-import { estimateUsage, longestReply } from "./estimate_tokens.ts";
+import { estimateUsage, longestReply, mostOutput } from "./estimate_tokens.ts";
 import { checkLength, fitRequest, type FittedRequest } from "./context_window.ts";
 import { besideClientTools, DeclaredTools, NONE } from "./deferred_tools.ts";
 import type { EventRecorder } from "./event_recorder.ts";
@@ -190,8 +190,7 @@ function ask(
     naming,
     keepsIds: run.isPlain,
     longest: longestReply(request.parameters),
-    // Some vendors let a model think beyond the limit; a budget counts that too
-    countsReasoning: requests.account !== undefined,
+    granted: requests.account && mostOutput(request.parameters),
   });
   return {
     turn,

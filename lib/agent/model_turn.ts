@@ -22,8 +22,8 @@ export interface ModelTurnOptions {
   readonly separator: string;
   /** Characters after which the reply is ended, since its provider does not keep the limit of the request. Default: no limit was sent */
   readonly longest?: number | undefined;
-  /** True when reasoning counts in `longest`. Default false */
-  readonly countsReasoning?: boolean;
+  /** Tokens that a budget has granted for the output: a reply whose usage is beyond them counts as cut, and so does reasoning in `longest`. Default: no budget */
+  readonly granted?: number | undefined;
 }
 
 /** The end of a turn as the provider reported it. */
@@ -118,13 +118,19 @@ export class LiveTurn implements ModelTurn {
           break;
       }
     }
-    if (this.#options.longest !== undefined && this.#length() > this.#options.longest) this.#cut(into, time);
+    if (this.#isPastLimit()) this.#cut(into, time);
     return delta;
+  }
+
+  #isPastLimit(): boolean {
+    const { longest = Infinity, granted = Infinity } = this.#options;
+    return (this.finish?.usage?.completion_tokens ?? 0) > granted || (longest < Infinity && this.#length() > longest);
   }
 
   /** Characters of what was said, as far as they count in the limit */
   #length(): number {
-    const reasoning = this.#options.countsReasoning === true ? this.#reasoning.length : 0;
+    // Some vendors let a model think beyond the limit; a budget counts that too
+    const reasoning = this.#options.granted === undefined ? 0 : this.#reasoning.length;
     return this.calls.reduce(
       (length, call) => length + call.arguments.length,
       this.text.length + this.#refusal.length + reasoning,
@@ -211,7 +217,7 @@ function noticeOf(
 
 const LIMIT_PASSED = {
   code: "output_limit_passed",
-  message: "The provider went far beyond the request's limit of output: its reply was ended there",
+  message: "The provider went beyond the request's limit of output: its reply counts as cut",
 };
 
 const NO_FINISH = { opaque: undefined, provider: undefined };

@@ -49,6 +49,10 @@ test("what goes for its class is a small part of a page, and a notice counts it"
   assert.deepEqual(await shows(`<aside class=note>${part("div", 1)}</aside>`), shown);
   const sum = `<aside>${part("div", 8)}</aside>`;
   assert.deepEqual(await shows(sum), leftOut(151, "aside"));
+  const section = (heading: string) =>
+    `<section id="full-text-search"><h2>${heading}</h2><p>Words about doors.</p></section>`;
+  assert.deepEqual(await shows(section("Full Text Search")), shown, "an id that is made of its heading");
+  assert.deepEqual(await shows(section("Doors")), leftOut(23, "search"));
   const links = `<div class=related>${"<a href=x>Words about doors.</a> ".repeat(20)}</div>`;
   assert.deepEqual(await shows(links), { isShown: false, notices: [] }, "a list of links");
 });

@@ -78,6 +78,17 @@ describe("a run's budget", () => {
     assert.equal(provider.aborted, 1);
   });
 
+  test("takes a reply whose usage is beyond its granted limit for cut", async () => {
+    for (const [completion_tokens, reason] of [[3011, "length"], [100, "stop"]] as const) {
+      const usage = { prompt_tokens: 10, completion_tokens, total_tokens: completion_tokens + 10 };
+      const { runs } = supervised([{ text: "Yes", usage }], { agent: { tokensPerRun: 2000 } });
+      const events = await readAll(await runs.start(ask("Hi", { agentTools: "none" })));
+      const done = only(events, "done");
+      assert.deepEqual([done.finish_reason, done.usage.completion_tokens], [reason, completion_tokens]);
+      assert.equal(events.some((event) => event.type === "notice"), reason === "length");
+    }
+  });
+
   test("leaves a reply within its limit alone, however long its words are", async () => {
     const text = "Donaudampfschifffahrtsgesellschaft ".repeat(8);
     const { runs } = supervised([{ text }, { reasoning: "Hm. ".repeat(500), text: "Yes" }]);
