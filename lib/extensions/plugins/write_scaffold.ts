@@ -105,7 +105,7 @@ function scaffoldManifest(id: string, tool: string, part: Readonly<Record<string
 
 /** Returns a template with its values, each in place of `{{name}}`. @throws {Error} a name without a value */
 export function fillTemplate(template: string, values: Readonly<Record<string, string>>): string {
-  return template.replace(/\{\{(.*?)\}\}/g, (placeholder, name: string) => {
+  return template.replace(/\{\{([^{}]*)\}\}/g, (placeholder, name: string) => {
     const value = Object.hasOwn(values, name) ? values[name] : undefined;
     if (value === undefined) {
       throw new Error(

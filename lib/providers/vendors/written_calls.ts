@@ -8,8 +8,11 @@ const MAX_HELD = 64 * 1024;
 /** Begin of a fence with its language, or of a tag around calls */
 const AROUND = /^(?:```[a-z_]*\s*|<tool_call>\s*)/;
 const HEAD = '{"name":';
-const FENCED = /^```[a-z_]*\s*([^]*?)\s*```$/;
-const TAGGED = /^<tool_call>\s*([^]*?)\s*(?:<\/tool_call>)?$/;
+const FENCE = "```";
+const TAG = "<tool_call>";
+const TAG_END = "</tool_call>";
+/** Characters of a reply that tell whether it may be a call */
+const MAX_HEAD = 512;
 
 /**
  * Wraps the provider of a local server: a reply to a request with tools that is nothing but the JSON of calls of them, by itself, in a fence or
@@ -95,17 +98,15 @@ function toDelta({ name, input }: Written, index: number, call_id: string): Prov
 /** Returns whether a text, or one that goes on from it, can be nothing but calls. */
 function mayBeCalls(text: string): boolean {
   if (text.length > MAX_HELD) return false;
-  const begun = text.trimStart();
-  if ("```".startsWith(begun) || "<tool_call>".startsWith(begun)) return true;
+  const begun = text.slice(0, MAX_HEAD).trimStart();
+  if (FENCE.startsWith(begun) || TAG.startsWith(begun)) return true;
   const compact = begun.replace(AROUND, "").slice(0, 64).replaceAll(/\s+/g, "").slice(0, HEAD.length);
   return HEAD.startsWith(compact);
 }
 
 /** Reads the calls that a whole reply is. @returns undefined when it is anything else */
 function readCalls(text: string, { tools, messages }: ProviderRequest): readonly Written[] | undefined {
-  const whole = text.trim();
-  const [, inner = whole] = FENCED.exec(whole) ?? TAGGED.exec(whole) ?? [];
-  const parts = inner.split(/\s*<\/tool_call>\s*<tool_call>\s*|(?<=\})\s*\n\s*(?=\{\s*"name")/);
+  const parts = splitCalls(text.trim());
   const calls = parts.map(readCall);
   const isWhole = calls.every((call) => call !== undefined && tools.some(({ name }) => name === call.name));
   if (!isWhole) return undefined;
@@ -116,6 +117,32 @@ function readCalls(text: string, { tools, messages }: ProviderRequest): readonly
     return written.some((part) => said.includes(part));
   });
   return isShown ? undefined : calls as readonly Written[];
+}
+
+/** Splits a reply into its calls: tags around each, or a fence around all, or one below the other. Whatever else it is stays in a part. */
+function splitCalls(whole: string): readonly string[] {
+  const isFenced = whole.startsWith(FENCE) && whole.length > FENCE.length && whole.endsWith(FENCE);
+  const inner = whole.replace(AROUND, "");
+  if (whole.startsWith(FENCE)) return isFenced ? splitObjects(inner.slice(0, -FENCE.length)) : [whole];
+  const [first = "", ...others] = inner.split(TAG_END).map((piece) => piece.trim());
+  if (others.at(-1) === "") others.pop();
+  return [first, ...others.map((piece) => piece.startsWith(TAG) ? piece.slice(TAG.length) : TAG_END + piece)].flatMap(
+    splitObjects,
+  );
+}
+
+/** Splits objects in JSON that stand below each other. */
+function splitObjects(text: string): readonly string[] {
+  const parts: string[] = [];
+  let isEnded = true;
+  for (const line of text.split("\n")) {
+    const said = line.trim();
+    if (said === "") continue;
+    if (isEnded && said.startsWith("{")) parts.push(line);
+    else parts.push(`${parts.pop() ?? ""}\n${line}`);
+    isEnded = said.endsWith("}");
+  }
+  return parts;
 }
 
 /** Returns the letters of a text alone: line numbers, quotes and breaks may stand otherwise where it was quoted. */
