@@ -80,10 +80,10 @@ export function buildBefore(folder: string, { schemaStep }: { readonly schemaSte
     const record = "lib/cluster/workspace_record.ts";
     change(record, "isOwnWorkspace(this.id)", "true");
     change(record, "if (known === this.#known) return;", "return;");
-    change(record, "        ...body,\n", "");
+    change(record, "      ...body,\n", "");
     change(
       record,
-      "        last_gateway: toPlace({ host, folder: workspace.folder, data_dir: workspace.dataDir }),\n",
+      "      last_gateway: toPlace({ host, folder: workspace.folder, data_dir: workspace.dataDir }),\n",
       "",
     );
     if (schemaStep === undefined) return;
