@@ -50,7 +50,7 @@ export const JOURNEYS: Readonly<Record<string, string>> = {
 
 /**
  * Returns the journeys and, for each source that reaches the runtime, the tests that import it: all in the floors of the system and the
- * storage, elsewhere its own, which have its name as a file or a folder. A source that no chosen test imports is left to the nearest.
+ * storage, elsewhere its own, which have its name, or stand in a folder of its name. A source that no chosen test imports is left to the nearest.
  * `npm run test:deno` runs all.
  * @param files paths relative to the project's folder
  */
@@ -60,16 +60,19 @@ export function chooseForDeno(files: readonly string[]): readonly string[] {
   for (const path of paths) {
     for (const source of importedBy(path)) importers.set(source, [...importers.get(source) ?? [], path]);
   }
-  const chosen = new Set(Object.values(JOURNEYS));
-  for (const door of runtimeDoors()) {
-    const tests = importers.get(door) ?? [];
-    const own = tests.filter((path) => OF_FLOORS.test(path) || namesOf(path).includes(namesOf(door)[0]));
-    for (const path of own) chosen.add(path);
-    if (own.length > 0 || tests.some((path) => chosen.has(path))) continue;
+  const doors = runtimeDoors().map((door) => ({ door, tests: importers.get(door) ?? [] }));
+  const chosen = new Set([...Object.values(JOURNEYS), ...doors.flatMap(ownTests)]);
+  for (const { door, tests } of doors) {
     const [nearest] = tests.toSorted((one, other) => sharedFolders(other, door) - sharedFolders(one, door));
-    if (nearest !== undefined) chosen.add(nearest);
+    if (nearest !== undefined && !tests.some((path) => chosen.has(path))) chosen.add(nearest);
   }
   return files.filter((_, index) => chosen.has(paths[index] ?? ""));
+}
+
+function ownTests({ door, tests }: { readonly door: string; readonly tests: readonly string[] }): readonly string[] {
+  const [name] = namesOf(door);
+  const named = tests.filter((path) => OF_FLOORS.test(path) || namesOf(path)[0] === name);
+  return named.length > 0 ? named : tests.filter((path) => namesOf(path)[1] === name);
 }
 
 function runtimeDoors(): readonly string[] {

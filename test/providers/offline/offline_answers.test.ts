@@ -1,11 +1,9 @@
 import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
 import { after, before, describe, test } from "node:test";
-import { helpOfEach } from "../../../cli/help_text.ts";
 import { createOfflineProvider, type OfflineOptions } from "../../../lib/providers/offline/offline.ts";
 import { prosePassages } from "../../../lib/providers/offline/passages.ts";
 import { rankPassages } from "../../../lib/providers/offline/rank_passages.ts";
-import { readDocumentation } from "../../../lib/providers/offline/documentation.ts";
 import { smallTalk } from "../../../lib/providers/offline/small_talk.ts";
 import { significantWords, stemOf } from "../../../lib/providers/offline/words.ts";
 import { configOf, type RunningGateway, withRunningGateway } from "../../support/running_gateway.ts";
@@ -157,19 +155,6 @@ test("a word that names the folder is left out, unless the question has no other
   assert.deepEqual(significantWords("What does this project say about pairing?"), ["pairing"]);
   assert.deepEqual(significantWords("What is this project?"), ["project"]);
   assert.deepEqual(significantWords("Which project files are generated?"), ["project", "generated"]);
-});
-
-test("the README and the pages of the package and the help of each command are its documentation", async () => {
-  const passages = await readDocumentation(helpOfEach);
-  assert.ok(passages.every(({ isOwn }) => isOwn));
-  assert.ok(passages.some(({ source, heading }) => source === "Postern's README" && heading === "First minute"));
-  assert.ok(passages.some(({ source, heading }) => source === "Postern's docs/http.md" && heading === "Pair a client"));
-  assert.ok(passages.every(({ source }) => !source.includes("docs/design")), "that is for who works on Postern");
-  const help = passages.find(({ source }) => source === "postern schedule run --help");
-  assert.match(help?.text ?? "", /Usage: postern schedule run/);
-  assert.deepEqual([help?.isCode, help?.isRow], [false, false], "help counts as much as prose");
-  const withoutHelp = await readDocumentation(() => Promise.reject(new Error("no commands here")));
-  assert.ok(withoutHelp.length > 50 && withoutHelp.length < passages.length);
 });
 
 const NOON = Date.UTC(2026, 10, 22, 12);
