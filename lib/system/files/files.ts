@@ -117,6 +117,8 @@ export interface FileScope {
 export interface OpenFile {
   /** Bytes at the time of opening */
   readonly size: number;
+  /** Tells whether a `version` is one of the opened file, whatever has its name by now. */
+  isVersion(version: string): boolean;
   /** Reads into the whole of `buffer` from `position`. @returns bytes read, 0 at the end */
   read(buffer: Uint8Array, position: number): Promise<number>;
   close(): Promise<void>;

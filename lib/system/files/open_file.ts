@@ -6,7 +6,8 @@ import type { Handle } from "./system_calls.ts";
 
 /** Facts about a file whose handle was checked. `size` is in bytes. */
 export interface OpenFileOptions {
-  readonly size: number;
+  /** State of the handle */
+  readonly stat: { readonly size: number | bigint; readonly dev: number | bigint; readonly ino: number | bigint };
   /** For messages */
   readonly path: string;
   /** The refusal of a file that holds a private key; undefined where such files may be read */
@@ -17,7 +18,8 @@ export interface OpenFileOptions {
  * Returns an open file over a handle that was checked; closing it closes the handle. Nothing of a file that holds a private key is given,
  * whatever the file is called.
  */
-export function openFile(handle: Handle, { size, path, keyRefusal }: OpenFileOptions): OpenFile {
+export function openFile(handle: Handle, { stat, path, keyRefusal }: OpenFileOptions): OpenFile {
+  const size = Number(stat.size);
   let isChecked = keyRefusal === undefined;
   const fill = async (buffer: Uint8Array, position: number): Promise<number> => {
     let filled = 0;
@@ -34,6 +36,11 @@ export function openFile(handle: Handle, { size, path, keyRefusal }: OpenFileOpt
   };
   return {
     size,
+    isVersion(version) {
+      // A stat without big integers rounds long numbers
+      const [dev, ino] = version.split(":").map(Number);
+      return dev === Number(stat.dev) && ino === Number(stat.ino);
+    },
     async read(buffer, position) {
       try {
         const filled = await fill(buffer, position);

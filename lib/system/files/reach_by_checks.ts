@@ -119,7 +119,7 @@ class PathChecks {
       if (opened?.result === undefined) return undefined;
       const { handle, stat } = opened.result;
       if (opened.same && stat.isFile() && stat.nlink === 1n) {
-        return { value: openFile(handle, { size: Number(stat.size), path, keyRefusal: rules.keyRefusal }) };
+        return { value: openFile(handle, { stat, path, keyRefusal: rules.keyRefusal }) };
       }
       await handle.close();
       if (!opened.same) return undefined;

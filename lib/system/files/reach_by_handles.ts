@@ -165,7 +165,7 @@ async function openChecked({ handle, stat, path, rules, calls, last }: Candidate
     if (stat.nlink !== 1) throw linkedFile(path);
     check(rules, await namesNow(handle, { path, rules, calls }));
     return openFile(await calls.open(ofHandle(handle), O_RDONLY | O_NONBLOCK), {
-      size: stat.size,
+      stat,
       path,
       keyRefusal: rules.keyRefusal,
     });
@@ -205,7 +205,7 @@ async function openListed(
     if (!stat.isFile()) throw notAFile(path);
     if (stat.nlink !== 1) throw linkedFile(path);
     await findFolder();
-    return openFile(handle, { size: stat.size, path, keyRefusal: rules.keyRefusal });
+    return openFile(handle, { stat, path, keyRefusal: rules.keyRefusal });
   } catch (error) {
     await handle?.close();
     throw fileError("open", path, error);

@@ -96,7 +96,7 @@ export async function asUtf8(
     buffer.set(part);
     return Promise.resolve(part.length);
   };
-  return { file: { size: text.length, read, close: () => file.close() }, encoding };
+  return { file: { ...file, size: text.length, read }, encoding };
 }
 
 /** Returns the text of bytes and keeps a byte order mark. undefined for NUL or invalid UTF-8. */

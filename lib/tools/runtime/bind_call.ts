@@ -117,9 +117,9 @@ async function readFile(
     try {
       const { version, place } = await look();
       if (version === undefined) return { sha256: null, version, place };
-      const sha256 = await digestOf(path, { files, scope, signal });
+      const sha256 = await digestOf(path, version, { files, scope, signal });
       const again = await look();
-      if (version === again.version && place === again.place) return { sha256, version, place };
+      if (sha256 !== undefined && version === again.version && place === again.place) return { sha256, version, place };
     } catch (error) {
       // A tool that reaches its paths by other means has its own rules for them
       if (!(error instanceof ToolError) || tool.needs.includes("files")) throw error;
@@ -129,9 +129,15 @@ async function readFile(
   throw new ToolError("path_changed", `Cannot ask about ${shown(path)}: it keeps changing; try again later`);
 }
 
-async function digestOf(path: string, { files, scope, signal }: Omit<ReadOptions, "tool">): Promise<string> {
+/** Returns the digest of a file. Undefined: another one had its name while it was opened, and may have given it back since */
+async function digestOf(
+  path: string,
+  version: string,
+  { files, scope, signal }: Omit<ReadOptions, "tool">,
+): Promise<string | undefined> {
   const file = await files.open(path, scope);
   try {
+    if (!file.isVersion(version)) return undefined;
     const hash = createHash("sha256");
     const buffer = new Uint8Array(CHUNK_BYTES);
     for (let position = 0;;) {

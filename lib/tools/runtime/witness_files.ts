@@ -30,13 +30,13 @@ export function witnessFiles(files: Files, seen: WitnessedFiles): Files {
         const place = resolve(scope.workspaceRoot, scope.allowedRoot, path);
         seen.set(place, (seen.get(place) ?? digest) === digest ? digest : TWO_VERSIONS);
         return {
+          ...file,
           size,
           read(into, position) {
             const part = bytes.subarray(position, position + into.length);
             into.set(part);
             return Promise.resolve(part.length);
           },
-          close: () => file.close(),
         };
       } catch (error) {
         await file.close();

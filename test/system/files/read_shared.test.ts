@@ -55,6 +55,11 @@ test("a file that becomes shorter while it is read is refused, not filled up wit
 test("a read whose call ends stops", async () => {
   const controller = new AbortController();
   controller.abort();
-  const file = { size: 1, read: () => assert.fail("nothing is read"), close: () => Promise.resolve() };
+  const file = {
+    size: 1,
+    isVersion: () => true,
+    read: () => assert.fail("nothing is read"),
+    close: () => Promise.resolve(),
+  };
   await assert.rejects(readShared(file, { path: "a", signal: controller.signal }), { name: "CancelError" });
 });

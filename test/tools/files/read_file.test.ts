@@ -197,6 +197,7 @@ test("parts put together are the file, for any text and limit", async () => {
 function inMemory(bytes: Uint8Array): OpenFile {
   return {
     size: bytes.length,
+    isVersion: () => true,
     read: async (buffer, position) => {
       const part = bytes.subarray(position, position + buffer.length);
       buffer.set(part);

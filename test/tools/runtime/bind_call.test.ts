@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { readFileSync, writeFileSync } from "node:fs";
+import { readFileSync, renameSync, statSync, writeFileSync } from "node:fs";
 import { test } from "node:test";
 import fc from "fast-check";
 import { systemClock } from "../../../lib/base/clock.ts";
@@ -96,6 +96,39 @@ test("a file that changes while it is read is read again, and one that never sto
     assert.equal(digest, (await bind(root, input)).digest);
     reads = 0;
     await assert.rejects(bind(root, input, { files: restless(100) }), { code: "path_changed" });
+  }));
+
+test("a file is not bound to the content of another that had its name while it was opened", () =>
+  withWorkspace({ "a.txt": "mine", "b.txt": "theirs" }, async ({ root, path }) => {
+    const exchange = () => {
+      renameSync(path("a.txt"), path("c.txt"));
+      renameSync(path("b.txt"), path("a.txt"));
+      renameSync(path("c.txt"), path("b.txt"));
+    };
+    const swapped = (times: number): Files => ({
+      ...FILES,
+      async open(name, scope) {
+        if (times-- <= 0) return await FILES.open(name, scope);
+        const { mtimeMs } = statSync(path("a.txt"));
+        exchange();
+        const file = await FILES.open(name, scope);
+        exchange();
+        assert.equal(statSync(path("a.txt")).mtimeMs, mtimeMs);
+        return file;
+      },
+      // As where a clock's step is longer than the exchange
+      async inspect(...look) {
+        const found = await FILES.inspect(...look);
+        const { file } = found;
+        return file === undefined
+          ? found
+          : { ...found, file: { ...file, version: file.version.replace(/:\d+$/, ":0") } };
+      },
+    });
+    const input = { path: "a.txt", content: "" };
+    const { files } = await bind(root, input);
+    assert.deepEqual((await bind(root, input, { files: swapped(1) })).files, files);
+    await assert.rejects(bind(root, input, { files: swapped(100) }), { code: "path_changed" });
   }));
 
 test("a file that lies elsewhere at the second look is looked at again", () =>
