@@ -109,7 +109,8 @@ function readCalls(text: string, { tools, messages }: ProviderRequest): readonly
   const parts = splitCalls(text.trim());
   const calls = parts.map(readCall);
   const isWhole = calls.every((call) => call !== undefined && tools.some(({ name }) => name === call.name));
-  if (!isWhole) return undefined;
+  // A reply without a word has no part
+  if (calls.length === 0 || !isWhole) return undefined;
   const written = parts.map(lettersOf);
   const isShown = messages.some(({ role, content }) => {
     if (role !== "user" && role !== "tool") return false;

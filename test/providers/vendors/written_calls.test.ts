@@ -68,6 +68,10 @@ for (const [name, [text, calls]] of Object.entries(WRITTEN)) {
 }
 
 const TEXTS: Readonly<Record<string, string>> = {
+  "in a reply without a word": "",
+  "in a reply of blanks": " \n\n",
+  "in an empty fence": "```json\n```",
+  "in tags around nothing": "<tool_call>\n</tool_call>",
   "with words before it": `I would call ${CALL}`,
   "with words after it": `${CALL}\nThat is how one would call it.`,
   "of a tool that there is not": CALL.replace("shell", "sudo"),
