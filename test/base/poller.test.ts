@@ -115,7 +115,7 @@ test("at most one look is at work, news during a look causes exactly one more, a
       const { state, look, open } = heldLooks();
       const poller = new Poller(look);
       poller.start(clock, EVERY_MS);
-      // What there should be: looks begun, whether one is at work, and whether one more is due
+      // The model counts looks begun, whether one is at work, and whether one more is due
       let [begun, isAtWork, isDue, isStopped] = [0, false, false, false];
       const begin = () => [begun, isAtWork, isDue] = [begun + 1, true, false];
       for (const each of steps) {

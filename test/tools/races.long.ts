@@ -142,7 +142,7 @@ test(`${CALLS} calls with an attacker at any moment show no secret and change no
       });
     }
     await bench.processes.close();
-    // What was added is what was there
+    // Nothing from outside was added to the index
     if (isThere("git")) assertNoCanary("the index", git(workspace.root, "diff", "--cached"), RACED_CANARIES);
     context.diagnostic(
       `${calls} calls, ${answered} without an error, ${struck} attacked, exchanges at ${exchanges} events`,

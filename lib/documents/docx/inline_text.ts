@@ -244,7 +244,7 @@ function symbolOf(code: string): string {
 
 /** Writes a formula on one line, cut at MAX_FORMULA: fractions with a slash, exponents after `^`, indices after `_`. Source: ECMA-376 part 1, section 22.1 */
 export function mathText(element: XmlElement): string {
-  // Its signs may be as long as the document, and stand between as many parts
+  // A mark may have signs as long as the document, and stand between as many parts
   return wholeMathText(element).slice(0, MAX_FORMULA);
 }
 

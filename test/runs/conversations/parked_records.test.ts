@@ -50,7 +50,7 @@ async function afterRestart(id: string, store: Store, clock = createFakeClock())
 
 describe("a turn that waits for the client's tools", () => {
   test("is kept for a durable run", async () => {
-    // Of a turn with its own calls alone, the client lacks the vendor's ids
+    // The client lacks the vendor's ids of a turn that has its own calls alone
     for (const [turn, results] of [[CLIENT_FIRST, 2], [OWN_FIRST, 2], [CLIENT, 1]] as const) {
       const store = createMemoryStore();
       const [id = ""] = await suspend(turn, { store, durable: true });

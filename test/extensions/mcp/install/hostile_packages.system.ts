@@ -137,7 +137,7 @@ test(
         if (found.isFile()) assert.ok(found.nlink === 1 && !readFileSync(path, "utf8").includes("canary"), name);
       }
       assert.match(readFileSync(join(own, "index.js"), "utf8"), /the second one/);
-      // What was installed stays as it is, and is seen as unchanged
+      // The installed package stays as it is, and is seen as unchanged
       writeFileSync(join(own, "mark"), "");
       rmSync(join(own, "mark"));
       const again = await install(folder, registries, { name: "hostile" });
