@@ -3,7 +3,7 @@ import * as v from "valibot";
 import type { Identity } from "../lib/access/identity.ts";
 import type { Caller } from "../lib/base/records/caller.ts";
 import type { Services } from "../lib/services.ts";
-import { callerOf } from "./door.ts";
+import { callerOf, confirmCaller, type Door } from "./door.ts";
 import type { QueryField, RequestContext, Route, RunClaim } from "./route.ts";
 import { readJson, readJsonValue, readRaw } from "./wire/read_json.ts";
 import { type Reply, sendReply } from "./wire/reply.ts";
@@ -18,9 +18,14 @@ type ParamName<Path extends string> = Path extends `${string}:${infer Rest}`
   : never;
 type PathParams<Path extends string> = Readonly<Record<ParamName<Path>, string>>;
 
-type BodyOf<Body, Optional, Raw> = Raw extends object ? Uint8Array
+/** Mark of a route whose body is read by its schema. */
+interface BySchema {
+  readonly bySchema: true;
+}
+type BodyBySchema<Body, Optional, Raw> = Raw extends object ? Uint8Array
   : Body extends GenericSchema ? InferOutput<Body> | (Optional extends true ? undefined : never)
   : undefined;
+type BodyOf<Body, Optional, Raw, Read> = [Read] extends [BySchema] ? BodyBySchema<Body, Optional, Raw> : Read;
 
 /** Everything that a handler knows of one request: plain values, read and checked by what its route declares. */
 export interface RouteInput<Params = Readonly<Record<string, string>>, Query = unknown, Body = unknown> {
@@ -40,15 +45,19 @@ export interface RouteInput<Params = Readonly<Record<string, string>>, Query = u
   readonly requestId: string;
   /** See RequestContext. Made when it is first read */
   readonly signal: AbortSignal;
+  /** Controller of `signal`. Attached work takes it as its own controller and so ends with the request */
+  readonly controller: AbortController;
   /** Claim of the request's Idempotency-Key; undefined without one. A run that is started with a claim must be durable */
   readonly claim: RunClaim | undefined;
   /** Address and headers as they came */
   readonly head: Pick<Request, "url" | "headers">;
+  /** See confirmCaller in door.ts. @throws {HttpError} 401 auth_invalid, 503 storage_unavailable */
+  confirm(door: Door): Promise<void>;
 }
 
 type Answer = Reply | Promise<Reply>;
 /** Input before the body is read. */
-type EarlyInput<Input> = Omit<Input, "body" | "ignored">;
+type EarlyInput<Input = RouteInput> = Omit<Input, "body" | "ignored">;
 
 /** A route as its module declares it. */
 interface RouteForm<
@@ -58,7 +67,8 @@ interface RouteForm<
   Body extends GenericSchema | undefined,
   Optional extends boolean,
   Raw extends Route["rawBody"],
-  Input = RouteInput<PathParams<Path>, QueryValues<Query>, BodyOf<Body, Optional, Raw>>,
+  Read,
+  Input = RouteInput<PathParams<Path>, QueryValues<Query>, BodyOf<Body, Optional, Raw, Read>>,
 > extends
   Omit<Route, "path" | "query" | "body" | "bodyOptional" | "rawBody" | "websocket" | "handler" | "repeat" | "needs"> {
   /** Names of the services that the handler uses */
@@ -68,8 +78,8 @@ interface RouteForm<
   readonly body?: Body;
   readonly bodyOptional?: Optional;
   readonly rawBody?: Raw;
-  /** true: `body` describes any JSON, which the handler gets as it was sent. Default false */
-  readonly bodyAsSent?: boolean;
+  /** Reads the JSON of the body in place of the schema, which then describes it only. Names of fields that are not honoured go to `ignored` */
+  readonly read?: (json: unknown, input: EarlyInput, ignored: string[]) => Read;
   /** Refuses what needs no look at the body. The body is not read then */
   before?(parts: Pick<Services, Need>, input: EarlyInput<Input>): void | Promise<void>;
   /** Answers a request that has passed every check. */
@@ -95,16 +105,17 @@ export function defineRoute<
   Body extends GenericSchema | undefined = undefined,
   Optional extends boolean = false,
   Raw extends Route["rawBody"] = undefined,
+  Read = BySchema,
 >(
-  form: RouteForm<Need, Path, Query, Body, Optional, Raw>,
+  form: RouteForm<Need, Path, Query, Body, Optional, Raw, Read>,
 ): DefinedRoute<
   Pick<Services, Need>,
-  RouteInput<PathParams<Path>, QueryValues<Query>, BodyOf<Body, Optional, Raw>>
+  RouteInput<PathParams<Path>, QueryValues<Query>, BodyOf<Body, Optional, Raw, Read>>
 > {
-  type Input = RouteInput<PathParams<Path>, QueryValues<Query>, BodyOf<Body, Optional, Raw>>;
+  type Input = RouteInput<PathParams<Path>, QueryValues<Query>, BodyOf<Body, Optional, Raw, Read>>;
   type Work = (parts: Pick<Services, Need>, input: Input) => Answer;
-  const { before, handle, repeat, bodyAsSent: _bodyAsSent, ...route } = form;
-  const readBody = bodyReader(form);
+  const { before, handle, repeat, read, ...route } = form;
+  const readBody = bodyReader(form, read);
   const takesNone = form.strict === true && readBody === undefined;
   const isPlain = readBody === undefined && before === undefined && !takesNone;
   const inputOf = (request: Request, context: RequestContext) =>
@@ -119,9 +130,10 @@ export function defineRoute<
   async function answerLater(request: Request, context: RequestContext, work: Work): Promise<Response> {
     if (takesNone) await readJson(request, context, NO_FIELDS, { optional: true });
     const input = inputOf(request, context);
-    await before?.(context.services, input);
-    const read: RequestInput = input;
-    if (readBody !== undefined) read.body = await readBody(request, context);
+    const checked = before?.(context.services, input);
+    if (checked !== undefined) await checked;
+    const reading: RequestInput = input;
+    if (readBody !== undefined) reading.body = await readBody(request, context, input);
     return sendReply(context, await work(context.services, input));
   }
   return {
@@ -175,8 +187,16 @@ class RequestInput implements RouteInput {
     return this.#context.signal;
   }
 
+  get controller(): AbortController {
+    return this.#context.controller;
+  }
+
   get claim(): RunClaim | undefined {
     return this.#context.claim;
+  }
+
+  confirm(door: Door): Promise<void> {
+    return confirmCaller(this.#context, door);
   }
 }
 
@@ -186,17 +206,19 @@ function readQuery(fields: QueryFields, query: URLSearchParams): unknown {
   );
 }
 
-type BodyReader = (request: Request, context: RequestContext) => Promise<unknown>;
+type BodyReader = (request: Request, context: RequestContext, input: EarlyInput) => Promise<unknown>;
 
 const NO_FIELDS = v.strictObject({});
 
 /** Returns the reader of a route's body; undefined where it is not looked at. */
 function bodyReader(
-  { body, bodyAsSent = false, bodyOptional: optional = false, rawBody }:
-    & Pick<Route, "body" | "bodyOptional" | "rawBody">
-    & { readonly bodyAsSent?: boolean },
+  { body, bodyOptional: optional = false, rawBody }: Pick<Route, "body" | "bodyOptional" | "rawBody">,
+  read: ((json: unknown, input: EarlyInput, ignored: string[]) => unknown) | undefined,
 ): BodyReader | undefined {
   if (rawBody !== undefined) return (request, context) => readRaw(request, context, rawBody);
-  if (bodyAsSent) return (request, context) => readJsonValue(request, context, { optional });
+  if (read !== undefined) {
+    return async (request, context, input) =>
+      read(await readJsonValue(request, context, { optional }), input, context.ignored);
+  }
   return body && ((request, context) => readJson(request, context, body, { optional }));
 }

@@ -2,10 +2,9 @@ import * as v from "valibot";
 import { refuse } from "../../lib/base/errors.ts";
 import type { Services } from "../../lib/services.ts";
 import { defineRoute } from "../define_route.ts";
-import type { Route } from "../route.ts";
 import { answerStream, KEEP_ALIVE_MS } from "../wire/event_stream.ts";
 import { LIMIT_QUERY, listSchema, placedListReply, textQuery } from "../wire/lists.ts";
-import { jsonReply, sseReply } from "../wire/reply.ts";
+import { jsonReply, streamReply } from "../wire/reply.ts";
 
 const MAX_ID_LENGTH = 200;
 
@@ -154,19 +153,19 @@ const drainBodySchema = v.strictObject({
 });
 
 /** GET /v1/cluster/link: which gateway answers here, since an address may lead to another one than it is given for. */
-export const clusterLinkRoute: Route = {
+export const clusterLinkRoute = defineRoute({
   method: "GET",
   path: "/v1/cluster/link",
   access: "cluster",
+  needs: ["clock", "cluster"],
   steady: "link",
   summary: "For other gateways of the cluster: the id of the gateway that answers",
   reply: { status: 200, type: "text/event-stream", description: "The id as JSON: gateway" },
-  handler(_request, context) {
-    const { clock, cluster } = context.services;
+  handle({ clock, cluster }) {
     const work = Promise.resolve({ gateway: cluster?.id ?? null });
-    return sseReply(context, answerStream({ work, clock, beatMs: KEEP_ALIVE_MS, onLeave: () => {} }));
+    return streamReply(answerStream({ work, clock, beatMs: KEEP_ALIVE_MS, onLeave: () => {} }));
   },
-};
+});
 
 /** POST /v1/cluster/gateways/:id/drain: asks a gateway to end its work, hand its durable runs on, and take no more. */
 export const drainGatewayRoute = defineRoute({

@@ -15,7 +15,7 @@ import { listReply, listSchema, textQuery } from "../wire/lists.ts";
 import { callFields, callReplySchema, makeCall } from "../wire/make_call.ts";
 import { readJson } from "../wire/read_json.ts";
 import { answerStream, KEEP_ALIVE_MS } from "../wire/event_stream.ts";
-import { jsonReply, sseReply } from "../wire/reply.ts";
+import { jsonReply, sendReply, streamReply } from "../wire/reply.ts";
 
 const nodeFields = {
   id: v.string(),
@@ -182,7 +182,7 @@ function answerGateway(context: RequestContext, work: (signal: AbortSignal) => P
     beatMs: cluster?.links.beatMs ?? KEEP_ALIVE_MS,
     onLeave: () => leaving.abort(new CancelError("client_gone")),
   });
-  return sseReply(context, stream);
+  return sendReply(context, streamReply(stream));
 }
 
 /** Returns the nodes of the gateway. @throws {HttpError} 404 not_found while node control is off */

@@ -23,7 +23,7 @@ export const pingRoute = defineRoute({
   body: bodySchema,
   bodyOptional: true,
   // Checking would remove `null` fields
-  bodyAsSent: true,
+  read: (json: unknown) => json,
   reply: { status: 200, type: "application/json", schema: v.object({ ok: v.literal(true), echo: v.unknown() }) },
   idempotency: "harmless",
   handle: (_parts, { body }) => jsonReply(200, { ok: true, echo: echoOf(body) }),

@@ -9,7 +9,7 @@ import { toHttpError } from "../wire/http_errors.ts";
 import { type EventEncoder, eventStream, paceComment } from "../wire/event_stream.ts";
 import { openRunEvents, requireAgent, runsToRead } from "../wire/agent_runs.ts";
 import { choiceQuery, positionOf, positionQuery } from "../wire/lists.ts";
-import { sendText, sseReply } from "../wire/reply.ts";
+import { sendReply, sendText, streamReply } from "../wire/reply.ts";
 
 const FOLLOW = choiceQuery("0: only what is recorded by now, without waiting for more. Default 1", ["0", "1"]);
 
@@ -54,21 +54,19 @@ export const runEventsRoute: Route = {
     if (!eventsFollow && after.seq >= recorded) return sendText(context, 204, null, "text/event-stream");
     const remove = connections.followers.add({ tokenId: identity?.tokenId ?? null, close: leave });
     const shown = follows ? events : upTo(recorded, { after: after.seq, events });
-    return sseReply(
-      context,
-      eventStream({
-        opening: { iterator: endsWith(shown, remove), held: [], pending: undefined },
-        encoder,
-        clock: services.clock,
-        toError: (error) =>
-          error === undefined ? cutShort() : toHttpError(error, { log: services.log, requestId: context.requestId }),
-        // A reader that left before its first read never started the iteration, whose end would remove the follower
-        onLeave() {
-          leave();
-          remove();
-        },
-      }),
-    );
+    const stream = eventStream({
+      opening: { iterator: endsWith(shown, remove), held: [], pending: undefined },
+      encoder,
+      clock: services.clock,
+      toError: (error) =>
+        error === undefined ? cutShort() : toHttpError(error, { log: services.log, requestId: context.requestId }),
+      // A reader that left before its first read never started the iteration, whose end would remove the follower
+      onLeave() {
+        leave();
+        remove();
+      },
+    });
+    return sendReply(context, streamReply(stream));
   },
 };
 
@@ -100,20 +98,18 @@ export const clusterRunEventsRoute: Route = {
     });
     if (events === undefined) throw refuse("conflict", "Cannot stream this run: it is not at work at this gateway");
     const remove = connections.followers.add({ tokenId: context.identity?.tokenId ?? null, close: leave });
-    return sseReply(
-      context,
-      eventStream({
-        opening: { iterator: endsWith(events, remove), held: [], pending: undefined },
-        encoder: createEventLines({ follows: true, now: () => services.clock.now(), after: afterSeq }),
-        clock: services.clock,
-        keepAliveMs: services.cluster?.links.beatMs,
-        toError: (error) => toHttpError(error ?? cutShort(), { log: services.log, requestId: context.requestId }),
-        onLeave() {
-          leave();
-          remove();
-        },
-      }),
-    );
+    const stream = eventStream({
+      opening: { iterator: endsWith(events, remove), held: [], pending: undefined },
+      encoder: createEventLines({ follows: true, now: () => services.clock.now(), after: afterSeq }),
+      clock: services.clock,
+      keepAliveMs: services.cluster?.links.beatMs,
+      toError: (error) => toHttpError(error ?? cutShort(), { log: services.log, requestId: context.requestId }),
+      onLeave() {
+        leave();
+        remove();
+      },
+    });
+    return sendReply(context, streamReply(stream));
   },
 };
 

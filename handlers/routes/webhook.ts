@@ -16,7 +16,7 @@ import { collectReply, spokenText } from "../wire/collect_reply.ts";
 import { runFailure } from "../wire/http_errors.ts";
 import { choiceQuery } from "../wire/lists.ts";
 import { readJson } from "../wire/read_json.ts";
-import { CHANGE_HEADERS, errorReply, nameChanges, sendJson } from "../wire/reply.ts";
+import { CHANGE_HEADERS, changeHeaders, errorReply, sendJson } from "../wire/reply.ts";
 import { readRun, REPLY_ERRORS, requireAgent, runHadEffect, spokenSchema, toChatRequest } from "../wire/agent_runs.ts";
 
 const spoken = v.optional(spokenSchema);
@@ -199,15 +199,14 @@ function digest(text: string): string {
 }
 
 async function answer(context: RequestContext, channel: string, run: RunHandle): Promise<Response> {
-  const handle = readRun(run, context, { streams: false });
+  const handle = readRun(run, { claim: context.claim, tools: context.services.tools }, { streams: false });
   const accepted = { accepted: true, channel, run_id: handle.id };
   if (!isWaiting(context)) return sendJson(context, 202, accepted);
   try {
     const reply = await waitFor(collectReply(handle), context.signal);
-    if (reply !== undefined) nameChanges(context, reply);
     return reply === undefined
       ? sendJson(context, 202, accepted)
-      : sendJson(context, 200, { ...accepted, reply: spokenText(reply) });
+      : sendJson(context, 200, { ...accepted, reply: spokenText(reply) }, changeHeaders(reply));
   } catch (error) {
     return errorReply(context, error, { hadEffect: handle.hadEffect() });
   }

@@ -1,10 +1,11 @@
 import type { Services } from "../../lib/services.ts";
 import type { StoredRuns } from "../../lib/runs/journal/stored_runs.ts";
+import type { RouteInput } from "../define_route.ts";
 import type { RequestContext, RunClaim } from "../route.ts";
 import * as v from "valibot";
 import type { ContentPart, Message } from "../../lib/base/records/message.ts";
 import { CONVERSATION_ID } from "../../lib/runs/conversations/conversation_records.ts";
-import type { FollowOptions, RunHandle, RunReach, RunRequest } from "../../lib/runs/run_request.ts";
+import type { FollowOptions, RunHandle, RunReach, RunRequest, RunSupervisor } from "../../lib/runs/run_request.ts";
 import { CancelError } from "../../lib/base/cancel.ts";
 import { type ErrorCode, ProviderError, refuse } from "../../lib/base/errors.ts";
 import { type AgentEvent, isTerminal } from "../../lib/base/records/agent_event.ts";
@@ -100,14 +101,13 @@ function toMessage({ message, context }: ChatInput): Message {
  */
 export async function attachRun(
   runId: string,
-  context: RequestContext,
+  { runs, request }: { readonly runs: RunSupervisor; readonly request: Pick<RouteInput, "signal"> },
   { streams, onPace }: { readonly streams: boolean; readonly onPace?: FollowOptions["onPace"] },
 ): Promise<RunHandle> {
-  const { runs } = requireAgent(context.services);
   const run = await runs.get(runId);
   if (run === undefined) throw forgotten();
   const own = new AbortController();
-  const signal = streams ? own.signal : AbortSignal.any([own.signal, context.signal]);
+  const signal = streams ? own.signal : AbortSignal.any([own.signal, request.signal]);
   async function* events() {
     const followed = await runs.follow(runId, { afterSeq: 0, signal, onPace });
     if (followed === undefined) throw forgotten();
@@ -168,7 +168,7 @@ function withEvents(handle: RunHandle, events: RunHandle["events"], hadEffect = 
  */
 export function readRun(
   handle: RunHandle,
-  { claim, services: { tools } }: RequestContext,
+  { claim, tools }: { readonly claim: RunClaim | undefined; readonly tools: Services["tools"] },
   { streams }: { readonly streams: boolean },
 ): RunHandle {
   const told = streams && claim !== undefined ? withClaimMarks(handle, claim) : handle;

@@ -18,6 +18,8 @@ const INPUT = {
   address: undefined,
   requestId: "req_1",
   signal: new AbortController().signal,
+  controller: new AbortController(),
+  confirm: () => Promise.resolve(),
   claim: undefined,
   head: new Request("http://gateway.test/"),
 } as const;
@@ -33,21 +35,17 @@ test("the routes whose handler takes the whole context are these", () => {
     "DELETE /mcp",
     "GET /health",
     "GET /mcp",
-    "GET /v1/cluster/link",
     "GET /v1/cluster/runs/:id/events",
     "GET /v1/runs/:id/events",
     "GET /v1/status",
     "GET /ws/chat",
     "GET /ws/node",
-    "POST /api/chat",
     "POST /mcp",
-    "POST /v1/chat/completions",
     "POST /v1/cluster/nodes/:id/call",
     "POST /v1/cluster/nodes/:id/describe",
     "POST /v1/nodes/:id/invoke",
     "POST /v1/tools/:name/call",
     "POST /v1/webhook/:channel",
-    "POST /webhook",
   ]);
 });
 

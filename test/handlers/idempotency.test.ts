@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Handler, Route } from "../../handlers/route.ts";
 import { textQuery } from "../../handlers/wire/lists.ts";
-import { sendJson, sseReply } from "../../handlers/wire/reply.ts";
+import { sendJson, sendReply, streamReply } from "../../handlers/wire/reply.ts";
 import { refuse } from "../../lib/base/errors.ts";
 import { createFakeServices } from "../support/fake_services.ts";
 import { createTestRouter, errorOf, RESPONSE_CLASSES, type SendInit } from "../support/test_router.ts";
@@ -169,7 +169,7 @@ function streaming(sizes: readonly number[] = [1, 1, 1]) {
   const gates = sizes.map(() => Promise.withResolvers<void>());
   const handler: Handler = (_request, context) => {
     seen.calls++;
-    return sseReply(context, events(), { onCancel: () => void (seen.cancelled = true) });
+    return sendReply(context, streamReply(events(), () => void (seen.cancelled = true)));
   };
   async function* events() {
     for (const [i, size] of sizes.entries()) {

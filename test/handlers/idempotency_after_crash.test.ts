@@ -4,7 +4,7 @@ import { MAX_RECORDED_BYTES } from "../../handlers/middleware/reply_store.ts";
 import type { Handler, RepeatHandler, Route } from "../../handlers/route.ts";
 import { ROUTES } from "../../handlers/routes.ts";
 import { requireAgent } from "../../handlers/wire/agent_runs.ts";
-import { sendJson, sseReply } from "../../handlers/wire/reply.ts";
+import { sendJson, sendReply, streamReply } from "../../handlers/wire/reply.ts";
 import { refuse } from "../../lib/base/errors.ts";
 import type { RunStatus } from "../../lib/base/records/run.ts";
 import { createMetrics } from "../../lib/base/telemetry/metrics.ts";
@@ -239,7 +239,7 @@ test("a stream that every reader left leads its repeat to the run", async () => 
   const { services } = withRun();
   const handler: Handler = async (request, context) => {
     await startRun(request, context);
-    return sseReply(context, endless());
+    return sendReply(context, streamReply(endless()));
   };
   const repeat: RepeatHandler = (_request, context, runId) => sendJson(context, 200, { runId });
   const { send } = restart(services, post({ idempotency: "by_run", handler, repeat }));
