@@ -4,7 +4,7 @@ import * as v from "valibot";
 import { defineRoute } from "../../handlers/define_route.ts";
 import type { Route } from "../../handlers/route.ts";
 import { ROUTES } from "../../handlers/routes.ts";
-import { deleteMemoryRoute } from "../../handlers/routes/memory.ts";
+import { trustModelServerRoute } from "../../handlers/routes/models.ts";
 import { countQuery } from "../../handlers/wire/lists.ts";
 import { emptyReply, jsonReply } from "../../handlers/wire/reply.ts";
 import { createTestRouter, errorOf } from "../support/test_router.ts";
@@ -50,18 +50,15 @@ test("the routes whose handler takes the whole context are these", () => {
 });
 
 test("a handler is called with plain values, and returns one", async () => {
-  const forgotten: unknown[] = [];
-  const unasked = () => Promise.reject(new TypeError("Nobody asks for that"));
-  const memory = {
-    ...{ list: unasked, forgetAll: unasked, store: unasked, recall: unasked },
-    forget(of: unknown) {
-      forgotten.push(of);
-      return Promise.resolve(true);
-    },
+  const asked: unknown[] = [];
+  const trustModelServer = (...given: readonly unknown[]) => {
+    asked.push(given);
+    return Promise.resolve({ origin: "http://127.0.0.1:11434", uid: 1000 });
   };
-  const reply = await deleteMemoryRoute.handle({ memory }, { ...INPUT, query: { key: "tea", namespace: undefined } });
-  assert.deepEqual(reply, jsonReply(200, { deleted: 1 }));
-  assert.deepEqual(forgotten, [{ key: "tea", namespace: undefined }]);
+  const input = { ...INPUT, query: {}, body: { address: "127.0.0.1:11434" } };
+  const reply = await trustModelServerRoute.handle({ trustModelServer }, input);
+  assert.deepEqual(reply, jsonReply(200, { origin: "http://127.0.0.1:11434", uid: 1000 }));
+  assert.deepEqual(asked, [["127.0.0.1:11434", INPUT.caller]]);
 });
 
 const made: unknown[] = [];

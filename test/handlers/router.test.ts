@@ -199,9 +199,9 @@ test("a path without parameters is answered without a promise", () => {
 });
 
 test("under a base path only paths below it are routes, and the query reaches the handler", async () => {
-  const echo = route("/echo", (_request, { path, query }) => new Response(`${path} ${query.get("a")}`));
+  const echo = route("/echo", (_request, { query }) => new Response(query.get("a")));
   const { send } = createTestRouter({ basePath: "/gw", routes: [echo] });
-  assert.equal(await (await send("GET", "/gw/echo?a=1#x")).text(), "/echo 1");
+  assert.equal(await (await send("GET", "/gw/echo?a=1#x")).text(), "1");
   for (const path of ["/echo", "/gwecho", "/gw/gw/echo", "/other/echo", "/GW/echo"]) {
     assert.equal((await send("GET", path)).status, 404, path);
   }
