@@ -15,7 +15,7 @@ import { listReply, listSchema, textQuery } from "../wire/lists.ts";
 import { callFields, callReplySchema, makeCall } from "../wire/make_call.ts";
 import { readJson } from "../wire/read_json.ts";
 import { answerStream, KEEP_ALIVE_MS } from "../wire/event_stream.ts";
-import { jsonReply, sendReply, streamReply } from "../wire/reply.ts";
+import { jsonReply, type Reply, streamReply } from "../wire/reply.ts";
 
 const nodeFields = {
   id: v.string(),
@@ -123,29 +123,30 @@ const nodeCallSchema = v.object({
 });
 
 /** POST /v1/cluster/nodes/:id/call: a call that has passed the policy of another gateway, for a node whose link this one holds. */
-export const clusterNodeCallRoute: Route = {
+export const clusterNodeCallRoute = defineRoute({
   method: "POST",
   path: "/v1/cluster/nodes/:id/call",
   access: "cluster",
+  needs: ["nodes", "clock", "cluster", "log"],
   steady: "link",
   summary: "For other gateways of the cluster: call a tool of a node that is connected to this gateway",
   body: nodeCallSchema,
   reply: { status: 200, type: "text/event-stream", description: "Signs of life, then the result or the error as JSON" },
   errors: ["not_found", "conflict"],
   idempotency: "honoured",
-  async handler(request, context) {
-    const nodes = requireNodes(context.services.nodes);
-    const { id } = findConnected(context);
-    const call = await readJson(request, context, nodeCallSchema);
-    return answerGateway(context, (signal) => nodes.answerCall(id, call, signal));
+  before: (parts, { params }) => void findConnected(parts, params.id),
+  handle(parts, { params, body }) {
+    const nodes = requireNodes(parts.nodes);
+    return answerGateway(parts, (signal) => nodes.answerCall(params.id, body, signal));
   },
-};
+});
 
 /** POST /v1/cluster/nodes/:id/describe: makes a node report its tools, for another gateway. */
-export const clusterNodeDescribeRoute: Route = {
+export const clusterNodeDescribeRoute = defineRoute({
   method: "POST",
   path: "/v1/cluster/nodes/:id/describe",
   access: "cluster",
+  needs: ["nodes", "clock", "cluster", "log"],
   steady: "link",
   summary: "For other gateways of the cluster: ask a node that is connected to this gateway for its tools",
   body: v.object({}),
@@ -153,24 +154,27 @@ export const clusterNodeDescribeRoute: Route = {
   reply: { status: 200, type: "text/event-stream", description: "Signs of life, then the tools or the error as JSON" },
   errors: ["not_found", "conflict"],
   idempotency: "harmless",
-  async handler(request, context) {
-    const nodes = requireNodes(context.services.nodes);
-    const { id } = findConnected(context);
-    await readJson(request, context, v.object({}), { optional: true });
-    return answerGateway(context, (signal) => nodes.answerDescribe(id, signal));
+  before: (parts, { params }) => void findConnected(parts, params.id),
+  handle(parts, { params }) {
+    const nodes = requireNodes(parts.nodes);
+    return answerGateway(parts, (signal) => nodes.answerDescribe(params.id, signal));
   },
-};
+});
+
+type LinkParts = Pick<Services, "nodes" | "clock" | "cluster" | "log">;
 
 /** Finds a node whose link this gateway holds. @throws {HttpError} 404 not_found; 409 conflict, so that the caller looks again */
-function findConnected(context: RequestContext): NodeInfo {
-  const node = findNode(context.services.nodes, context.params["id"]);
-  if (node.connected && node.gateway === context.services.cluster?.id) return node;
+function findConnected({ nodes, cluster }: LinkParts, id: string): NodeInfo {
+  const node = findNode(nodes, id);
+  if (node.connected && node.gateway === cluster?.id) return node;
   throw refuse("conflict", `Cannot ask node "${node.id}": it is not connected to this gateway`);
 }
 
 /** Answers another gateway with the outcome of work that ends when the caller leaves. */
-function answerGateway(context: RequestContext, work: (signal: AbortSignal) => Promise<unknown>): Response {
-  const { clock, cluster, log } = context.services;
+function answerGateway(
+  { clock, cluster, log }: LinkParts,
+  work: (signal: AbortSignal) => Promise<unknown>,
+): Reply {
   const leaving = new AbortController();
   const outcome = work(leaving.signal).catch((error) => {
     if (!leaving.signal.aborted) log.error("A node could not be asked", { error });
@@ -182,7 +186,7 @@ function answerGateway(context: RequestContext, work: (signal: AbortSignal) => P
     beatMs: cluster?.links.beatMs ?? KEEP_ALIVE_MS,
     onLeave: () => leaving.abort(new CancelError("client_gone")),
   });
-  return sendReply(context, streamReply(stream));
+  return streamReply(stream);
 }
 
 /** Returns the nodes of the gateway. @throws {HttpError} 404 not_found while node control is off */
