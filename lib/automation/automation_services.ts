@@ -1,6 +1,6 @@
 import type { Scope } from "../base/records/caller.ts";
 import type { Clock } from "../base/clock.ts";
-import { lazyStartedService } from "../base/lazily.ts";
+import { type LateService, lazilyStarted } from "../base/lazily.ts";
 import type { OpenedList } from "../base/opened_list.ts";
 import type { Random } from "../base/random.ts";
 import type { Logger } from "../base/telemetry/log.ts";
@@ -116,7 +116,7 @@ async function tellZone(
 
 function createLazyCron(options: AutomationServicesOptions): Cron {
   const { store, config } = options;
-  return lazyStartedService(async () => {
+  const load = async () => {
     const { cluster } = options;
     const [{ createCron }, sharing] = await Promise.all([
       import("./cron/cron_service.ts"),
@@ -131,12 +131,29 @@ function createLazyCron(options: AutomationServicesOptions): Cron {
       onStart: () => tellZone(options, { timezone: config().cron.timezone }),
       settings: () => ({ ...config().cron, maxTasks: config().cron.max_tasks }),
     });
-  }, {
-    methods: ["add", "update", "remove", "pause", "resume", "list", "get", "page", "history", "run"],
-    // In a cluster it follows the schedules that others make
-    isNeeded: async () =>
-      config().cron.enabled && (options.cluster !== undefined || await store.count(SCHEDULES.name) > 0),
-  });
+  };
+  // In a cluster it follows the schedules that others make
+  const isNeeded = async () =>
+    config().cron.enabled && (options.cluster !== undefined || await store.count(SCHEDULES.name) > 0);
+  return lateCron(lazilyStarted(load, isNeeded));
+}
+
+/** Returns the schedules, which are loaded at their first use. */
+export function lateCron({ load, start, stop }: LateService<Cron>): Cron {
+  return {
+    start,
+    stop,
+    add: async (...given) => await (await load()).add(...given),
+    update: async (...given) => await (await load()).update(...given),
+    remove: async (...given) => await (await load()).remove(...given),
+    pause: async (...given) => await (await load()).pause(...given),
+    resume: async (...given) => await (await load()).resume(...given),
+    list: async (...given) => await (await load()).list(...given),
+    get: async (...given) => await (await load()).get(...given),
+    page: async (...given) => await (await load()).page(...given),
+    history: async (...given) => await (await load()).history(...given),
+    run: async (...given) => await (await load()).run(...given),
+  };
 }
 
 function createLazySops(options: AutomationServicesOptions): SopService {
@@ -147,20 +164,29 @@ function createLazySops(options: AutomationServicesOptions): SopService {
     forbiddenPaths: config().autonomy.forbidden_paths,
     retentionDays: config().runs.retention_days,
   });
-  return lazyStartedService(async () => {
+  // In a cluster it takes over what others leave
+  const isNeeded = async () => options.cluster !== undefined || await store.count(OPEN_SOPS) > 0;
+  const { load, start, stop } = lazilyStarted(async () => {
     const { createSops } = await import("./sops/sop_service.ts");
     return createSops({ ...options, settings });
-  }, {
-    methods: ["list", "execute", "status", "advance", "cancel", "approve", "stopCancelled"],
-    // In a cluster it takes over what others leave
-    isNeeded: async () => options.cluster !== undefined || await store.count(OPEN_SOPS) > 0,
-  });
+  }, isNeeded);
+  return {
+    start,
+    stop,
+    list: async (...given) => await (await load()).list(...given),
+    execute: async (...given) => await (await load()).execute(...given),
+    status: async (...given) => await (await load()).status(...given),
+    advance: async (...given) => await (await load()).advance(...given),
+    cancel: async (...given) => await (await load()).cancel(...given),
+    approve: async (...given) => await (await load()).approve(...given),
+    stopCancelled: async (...given) => await (await load()).stopCancelled(...given),
+  };
 }
 
 function createLazyDeliveries(options: AutomationServicesOptions): Deliveries {
   const { store, config } = options;
   const targetOf = (name: string) => replyTarget(config().channels, name);
-  const service = lazyStartedService(async () => {
+  const { load, start, stop } = lazilyStarted(async () => {
     const { createDeliveries } = await import("./channels/delivery_service.ts");
     return createDeliveries({
       ...options,
@@ -169,14 +195,15 @@ function createLazyDeliveries(options: AutomationServicesOptions): Deliveries {
       rules: () => config().url_access,
       retentionDays: () => config().runs.retention_days,
     });
-  }, {
-    methods: ["promise", "watch", "page", "resolve"],
-    isNeeded: async () => options.cluster !== undefined || await store.count(OPEN_DELIVERIES) > 0,
-  });
+  }, async () => options.cluster !== undefined || await store.count(OPEN_DELIVERIES) > 0);
   return {
-    ...service,
+    start,
+    stop,
     // A channel without a reply_url loads nothing
-    promise: async (reply) => targetOf(reply.channel) === undefined ? undefined : await service.promise(reply),
+    promise: async (reply) => targetOf(reply.channel) === undefined ? undefined : await (await load()).promise(reply),
+    watch: async (...given) => await (await load()).watch(...given),
+    page: async (...given) => await (await load()).page(...given),
+    resolve: async (...given) => await (await load()).resolve(...given),
   };
 }
 

@@ -1,6 +1,6 @@
 import type { RecordCipher } from "../storage/record_cipher.ts";
 import type { RecordKeyName } from "../storage/record_keys.ts";
-import { closeMade, lazily, lazyService } from "../base/lazily.ts";
+import { closeMade, lazily } from "../base/lazily.ts";
 import type { Redactor } from "../base/redact.ts";
 import { pluginFolders, skillFolders } from "../config/folders.ts";
 import { isAnyFolder } from "../system/files/appearing_folder.ts";
@@ -81,15 +81,21 @@ export async function openExtensions(options: ExtensionsOptions): Promise<Extens
   const mcpSignIn = openSignIn(options, (server) => void mcp.now?.accountChanged(server));
   const mcp: LateMcpServers = new LateMcpServers({ ...options, signIn: mcpSignIn });
   await mcp.open();
+  const reader = lazily(async () => {
+    const { createServerReader } = await import("./mcp/server_reader.ts");
+    return createServerReader(() => mcp.now, (text) => options.redactor.redact(text));
+  });
   return {
     nodes,
     plugins,
     mcp,
     mcpOperator: openMcpOperator({ ...options, signIn: mcpSignIn }, mcp),
-    mcpReader: lazyService(async () => {
-      const { createServerReader } = await import("./mcp/server_reader.ts");
-      return createServerReader(() => mcp.now, (text) => options.redactor.redact(text));
-    }, ["prompts", "prompt", "resources", "resource"]),
+    mcpReader: {
+      prompts: async (...given) => await (await reader()).prompts(...given),
+      prompt: async (...given) => await (await reader()).prompt(...given),
+      resources: async (...given) => await (await reader()).resources(...given),
+      resource: async (...given) => await (await reader()).resource(...given),
+    },
     mcpSignIn,
     wasmModules: openWasmModules(options),
     skills: openSkills(options),
@@ -119,7 +125,14 @@ function openSignIn(
     return createMcpSignIn({ ...options, cipher, onTokens: redactor.replace, onAccount });
   });
   opened.own(load, closeMade);
-  return lazyService(load, ["begin", "complete", "remove", "provider", "credential", "state"]);
+  return {
+    begin: async (...given) => await (await load()).begin(...given),
+    complete: async (...given) => await (await load()).complete(...given),
+    remove: async (...given) => await (await load()).remove(...given),
+    provider: async (...given) => await (await load()).provider(...given),
+    credential: async (...given) => await (await load()).credential(...given),
+    state: async (...given) => await (await load()).state(...given),
+  };
 }
 
 /** Leaves the operator's view of MCP servers for its first use. */
@@ -206,5 +219,10 @@ function openWasmModules({ redactor, opened, ...services }: ExtensionsOptions): 
     return createToolModules({ ...services, redact: redactor.part });
   });
   opened.own(load, closeMade);
-  return lazyService(load, ["list", "inspect", "load", "call"]);
+  return {
+    list: async (...given) => await (await load()).list(...given),
+    inspect: async (...given) => await (await load()).inspect(...given),
+    load: async (...given) => await (await load()).load(...given),
+    call: async (...given) => await (await load()).call(...given),
+  };
 }

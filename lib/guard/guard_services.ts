@@ -2,7 +2,7 @@ import { existsSync } from "node:fs";
 import type { RunOwnership } from "../cluster/run_ownership.ts";
 import type { RecordAccess } from "../access/identity.ts";
 import type { Clock } from "../base/clock.ts";
-import { lazyService } from "../base/lazily.ts";
+import { lazily } from "../base/lazily.ts";
 import type { OpenedList } from "../base/opened_list.ts";
 import type { Random } from "../base/random.ts";
 import { type Actor, storedActor } from "../base/records/caller.ts";
@@ -88,14 +88,30 @@ export async function createGuardServices(options: GuardServicesOptions): Promis
   });
   const approvals = await withProgram(stored, options);
   opened.own(await keepTidy(approvals, { clock, log, days: () => config().runs.retention_days }), (stop) => stop());
-  const taintedFiles = lazyService(async () => {
+  const tainted = lazily(async () => {
     const { createTaintedFiles } = await import("./tainted_files.ts");
     return createTaintedFiles({ ...options, audit: audit.append });
-  }, ["of", "namesIn", "mark", "markWritten", "written", "list", "clear"]);
-  const trustedDocuments = lazyService(async () => {
+  });
+  const taintedFiles: TaintedFiles = {
+    of: async (...given) => await (await tainted()).of(...given),
+    namesIn: async (...given) => await (await tainted()).namesIn(...given),
+    mark: async (...given) => await (await tainted()).mark(...given),
+    markWritten: async (...given) => await (await tainted()).markWritten(...given),
+    written: async (...given) => await (await tainted()).written(...given),
+    list: async (...given) => await (await tainted()).list(...given),
+    clear: async (...given) => await (await tainted()).clear(...given),
+  };
+  const trusted = lazily(async () => {
     const { createTrustedDocuments } = await import("./trusted_documents.ts");
     return createTrustedDocuments({ store, clock, audit: audit.append });
-  }, ["isTrusted", "examine", "trust", "untrust", "list"]);
+  });
+  const trustedDocuments: TrustedDocuments = {
+    isTrusted: async (...given) => await (await trusted()).isTrusted(...given),
+    examine: async (...given) => await (await trusted()).examine(...given),
+    trust: async (...given) => await (await trusted()).trust(...given),
+    untrust: async (...given) => await (await trusted()).untrust(...given),
+    list: async (...given) => await (await trusted()).list(...given),
+  };
   return {
     audit,
     approvals,

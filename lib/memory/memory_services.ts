@@ -1,5 +1,5 @@
 import type { Clock } from "../base/clock.ts";
-import { lazyService } from "../base/lazily.ts";
+import { lazily } from "../base/lazily.ts";
 import type { Random } from "../base/random.ts";
 import type { Logger } from "../base/telemetry/log.ts";
 import { readable } from "../storage/read_records.ts";
@@ -61,26 +61,42 @@ export function createMemoryServices(options: MemoryServicesOptions): MemoryServ
     alone: alone && ((work) => alone("memory_vectors", work)),
     textOf: (record) => readable(store, MEMORY, [record], parseMemoryRecord).map(({ value }) => memoryText(value))[0],
   });
+  const mailbox = lazily(async () => {
+    const { createMailbox } = await import("./mailbox.ts");
+    const cipher = () => cipherOf("agents_ipc.key");
+    return createMailbox({ store, clock, random, cipher });
+  });
+  const jars = lazily(async () => {
+    const { createCookieJars } = await import("./cookie_jars.ts");
+    const cipher = () => cipherOf("browser_cookies.key");
+    return createCookieJars({ store, cipher });
+  });
+  const logins = lazily(async () => {
+    const { createBrowserLogins } = await import("./browser_logins.ts");
+    const cipher = () => cipherOf("browser_cookies.key");
+    const { usedLogins: used, recordLogin: record } = options;
+    return createBrowserLogins({ store, clock, cipher, used, record });
+  });
   return {
     memory: createMemory({ store, clock, vectors }),
     vectors,
     plans: createPlans({ store, clock }),
     commandFolders: createCommandFolders({ store }),
-    mailbox: lazyService(async () => {
-      const { createMailbox } = await import("./mailbox.ts");
-      const cipher = () => cipherOf("agents_ipc.key");
-      return createMailbox({ store, clock, random, cipher });
-    }, ["send", "receive", "list", "clear"]),
-    cookieJars: lazyService(async () => {
-      const { createCookieJars } = await import("./cookie_jars.ts");
-      const cipher = () => cipherOf("browser_cookies.key");
-      return createCookieJars({ store, cipher });
-    }, ["get", "set"]),
-    browserLogins: lazyService(async () => {
-      const { createBrowserLogins } = await import("./browser_logins.ts");
-      const cipher = () => cipherOf("browser_cookies.key");
-      const { usedLogins: used, recordLogin: record } = options;
-      return createBrowserLogins({ store, clock, cipher, used, record });
-    }, ["list", "save", "remove", "open"]),
+    mailbox: {
+      send: async (...given) => await (await mailbox()).send(...given),
+      receive: async (...given) => await (await mailbox()).receive(...given),
+      list: async (...given) => await (await mailbox()).list(...given),
+      clear: async (...given) => await (await mailbox()).clear(...given),
+    },
+    cookieJars: {
+      get: async (...given) => await (await jars()).get(...given),
+      set: async (...given) => await (await jars()).set(...given),
+    },
+    browserLogins: {
+      list: async (...given) => await (await logins()).list(...given),
+      save: async (...given) => await (await logins()).save(...given),
+      remove: async (...given) => await (await logins()).remove(...given),
+      open: async (...given) => await (await logins()).open(...given),
+    },
   };
 }

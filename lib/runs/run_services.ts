@@ -1,5 +1,5 @@
 import type { Clock } from "../base/clock.ts";
-import { lazilyEach, lazyService } from "../base/lazily.ts";
+import { lazily, lazilyEach } from "../base/lazily.ts";
 import type { OpenedList } from "../base/opened_list.ts";
 import type { Random } from "../base/random.ts";
 import type { Logger } from "../base/telemetry/log.ts";
@@ -87,11 +87,21 @@ export function createLazySubAgents({ store, clock, config, tools, runs, cluster
   readonly tools: () => ToolExecutor;
   readonly runs: () => RunSupervisor | undefined;
 }): SubAgents {
-  return lazyService(async () => {
+  const loaded = lazily(async () => {
     const { createSubAgents } = await import("./sub_agents/sub_agent_service.ts");
     const { ownership, closing } = cluster ?? {};
     return createSubAgents({ store, clock, agents: () => config().agents, tools, runs, cluster: ownership, closing });
-  }, ["spawn", "list", "status", "result", "message", "cancel", "delegate", "delegations"]);
+  });
+  return {
+    spawn: async (...given) => await (await loaded()).spawn(...given),
+    list: async (...given) => await (await loaded()).list(...given),
+    status: async (...given) => await (await loaded()).status(...given),
+    result: async (...given) => await (await loaded()).result(...given),
+    message: async (...given) => await (await loaded()).message(...given),
+    cancel: async (...given) => await (await loaded()).cancel(...given),
+    delegate: async (...given) => await (await loaded()).delegate(...given),
+    delegations: async (...given) => await (await loaded()).delegations(...given),
+  };
 }
 
 /**

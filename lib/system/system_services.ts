@@ -1,7 +1,7 @@
 import { rm } from "node:fs/promises";
 import { join } from "node:path";
 import type { Clock } from "../base/clock.ts";
-import { lazily, lazyService } from "../base/lazily.ts";
+import { lazily } from "../base/lazily.ts";
 import type { OpenedList } from "../base/opened_list.ts";
 import type { Random } from "../base/random.ts";
 import type { RedactPart } from "../base/redact.ts";
@@ -104,15 +104,16 @@ export async function createSystemServices(options: SystemServicesOptions): Prom
   }
   const workers = opened.own(createWorkers({ maxWorkers: MAX_WORKERS, clock }), (open) => open.close());
   await endLeftovers(processes, options);
+  const git = lazily(async () => {
+    const { createGit } = await import("./git/create_git.ts");
+    return createGit({ processes, home, ownPaths });
+  });
   return {
     files: createFiles({ clock, home, ownPaths, locks: options.fileLocks }),
     commands,
     processes,
     workers,
-    git: lazyService(async () => {
-      const { createGit } = await import("./git/create_git.ts");
-      return createGit({ processes, home, ownPaths });
-    }, ["open"]),
+    git: { open: async (...given) => await (await git()).open(...given) },
     desktop: createDesktop({ ...options, processes, commands, folder: screenFolder(options) }),
     urls,
     browsers: lazyBrowsers(options, { commands, urls }),
@@ -150,7 +151,7 @@ function lazyBrowsers(
   });
   opened.own(loaded, async ({ made }) => await (await made())?.close());
   return {
-    ...lazyService(loaded, ["use"]),
+    use: async (...given) => await (await loaded()).use(...given),
     // Nothing is loaded by a look at a browser that nobody has opened
     note: (runId, action) => void loaded.made()?.then((made) => made?.note(runId, action)),
     view: async (runId) => await (await loaded.made())?.view(runId),

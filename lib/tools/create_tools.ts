@@ -1,4 +1,4 @@
-import { lazyService } from "../base/lazily.ts";
+import { lazily } from "../base/lazily.ts";
 import type { Redactor } from "../base/redact.ts";
 import { BUILTIN_TOOLS } from "./builtin.ts";
 import { createToolExecutor, type ToolExecutorOptions } from "./runtime/create_tool_executor.ts";
@@ -19,10 +19,14 @@ export interface ToolsOptions extends Omit<ToolExecutorOptions, "tools" | "servi
 /** Creates the executor of the built-in tools and of those of other machines. The access to boards is loaded at its first use. */
 export function createTools(options: ToolsOptions): DrainableExecutor {
   const { clock, config } = options;
-  const boards = lazyService(async () => {
+  const loaded = lazily(async () => {
     const { createBoards } = await import("../hardware/boards.ts");
     return createBoards({ config, clock });
-  }, ["attach", "host"]);
+  });
+  const boards: ToolServices["boards"] = {
+    attach: async (...given) => await (await loaded()).attach(...given),
+    host: async (...given) => await (await loaded()).host(...given),
+  };
   const services = { ...options.services, boards, redactor: options.redactor };
   const executor = createToolExecutor({
     ...options,
@@ -60,7 +64,7 @@ export interface LazySecretsOptions
 /** Creates the store of secrets, which is loaded at its first use. */
 export function createLazySecrets(options: LazySecretsOptions): ToolSecrets {
   const { clock, config, environment, guardedFetch, commands, redactor, env, home } = options;
-  return lazyService(async () => {
+  const loaded = lazily(async () => {
     const { createToolSecrets } = await import("./secrets/tool_secrets.ts");
     const run = async (words: readonly string[], signal: AbortSignal) => {
       const { runOwnCommand } = await import("../system/process/own_command.ts");
@@ -75,5 +79,12 @@ export function createLazySecrets(options: LazySecretsOptions): ToolSecrets {
       onTokens: redactor.replace,
       run,
     });
-  }, ["value", "fill", "guard", "token", "dropToken"]);
+  });
+  return {
+    value: async (...given) => await (await loaded()).value(...given),
+    fill: async (...given) => await (await loaded()).fill(...given),
+    guard: async (...given) => await (await loaded()).guard(...given),
+    token: async (...given) => await (await loaded()).token(...given),
+    dropToken: async (...given) => await (await loaded()).dropToken(...given),
+  };
 }
