@@ -43,6 +43,16 @@ import type { ToolExecutor, ToolInfo } from "./tools/runtime/tool_executor.ts";
  */
 export type GatewayState = "ok" | "degraded" | "draining";
 
+/** State of the gateway itself, which changes while it runs. */
+export interface CurrentState {
+  /** The newest configuration. */
+  config: Config;
+  /** Reason why the gateway takes no work any more, as the end of a sentence. Undefined: it does */
+  draining: string | undefined;
+  /** Told once that somebody drained the gateway. */
+  readonly drainListeners: (() => void)[];
+}
+
 /** Workspace of a gateway in a cluster, as status shows it. */
 export interface SharedWorkspace {
   readonly id: string;
