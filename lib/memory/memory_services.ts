@@ -10,8 +10,8 @@ import type { Store } from "../storage/store.ts";
 import type { BrowserLogins, BrowserLoginsOptions } from "./browser_logins.ts";
 import type { CookieJars } from "./cookie_jars.ts";
 import type { Mailbox } from "./mailbox.ts";
-import { createMemory, MEMORY, type Memory, memoryText, parseMemoryRecord } from "./memory.ts";
-import { createMemoryVectors, type MemoryVectors } from "./memory_vectors.ts";
+import { MEMORY, Memory, memoryText, parseMemoryRecord } from "./memory.ts";
+import { MemoryVectors } from "./memory_vectors.ts";
 import { type CommandFolders, createCommandFolders } from "./command_folders.ts";
 import { createPlans, type Plans } from "./plans.ts";
 
@@ -42,7 +42,7 @@ export interface MemoryServices {
   /** Folders that conversations run their commands in. */
   readonly commandFolders: CommandFolders;
   /** Loaded at its first use, and its key with it. */
-  readonly mailbox: Mailbox;
+  readonly mailbox: Pick<Mailbox, keyof Mailbox>;
   /** Loaded at its first use, and its key with it. */
   readonly cookieJars: CookieJars;
   /** Loaded at its first use, and its key with it. */
@@ -55,7 +55,7 @@ export const memoryWing = defineWing({ name: "memory", start: createMemoryServic
 /** Creates memory, plans and mailboxes over a store. */
 function createMemoryServices(needs: MemoryNeeds): MemoryServices {
   const { kit: { clock, random, log }, config, storage: { store, keys: { cipherOf } }, guard, cluster } = needs;
-  const vectors = createMemoryVectors({
+  const vectors = new MemoryVectors({
     store,
     clock,
     log,
@@ -65,9 +65,9 @@ function createMemoryServices(needs: MemoryNeeds): MemoryServices {
     textOf: (record) => readable(store, MEMORY, [record], parseMemoryRecord).map(({ value }) => memoryText(value))[0],
   });
   const mailbox = lazily(async () => {
-    const { createMailbox } = await import("./mailbox.ts");
+    const { Mailbox } = await import("./mailbox.ts");
     const cipher = () => cipherOf("agents_ipc.key");
-    return createMailbox({ store, clock, random, cipher });
+    return new Mailbox({ store, clock, random, cipher });
   });
   const jars = lazily(async () => {
     const { createCookieJars } = await import("./cookie_jars.ts");
@@ -81,7 +81,7 @@ function createMemoryServices(needs: MemoryNeeds): MemoryServices {
     return createBrowserLogins({ store, clock, cipher, used, record: guard.recordLogin });
   });
   return {
-    memory: createMemory({ store, clock, vectors }),
+    memory: new Memory({ store, clock, vectors }),
     vectors,
     plans: createPlans({ store, clock }),
     commandFolders: createCommandFolders({ store }),

@@ -23,8 +23,8 @@ import {
   requireSyntax,
 } from "./process/containment.ts";
 import { temporaryFolder } from "./process/leftover_processes.ts";
-import { createProcesses, type Processes } from "./process/processes.ts";
-import { createWorkers, type Workers } from "./process/workers.ts";
+import { Processes } from "./process/processes.ts";
+import { Workers } from "./process/workers.ts";
 import type { Aftermath } from "./process/quarantine.ts";
 import type { TaintedWrites } from "./process/workspace_watch.ts";
 
@@ -109,7 +109,7 @@ async function startSystem(needs: SystemNeeds, opened: OpenedList): Promise<Syst
   const processes = opened.own(openProcesses(needs, { ownPaths, commands, urls }), (open) => open.close());
   if (shell().sandbox === "off") log.info(containmentOf(shell(), undefined).text);
   if (shell().syntax === "contained") requireSyntax(shell(), await processes.containment(shell()));
-  const workers = opened.own(createWorkers({ maxWorkers: MAX_WORKERS, clock }), (open) => open.close());
+  const workers = opened.own(new Workers({ maxWorkers: MAX_WORKERS, clock }), (open) => open.close());
   await endLeftovers(processes, needs);
   const git = lazily(async () => {
     const { createGit } = await import("./git/create_git.ts");
@@ -146,13 +146,13 @@ function lazyBrowsers(
 ): SystemServices["browsers"] {
   const { kit: { clock, random, environment }, config, folders: { dataDir, home }, marker } = needs;
   const loaded = lazily(async () => {
-    const [{ createBrowsers }, { removeLeftSockets }] = await Promise.all([
+    const [{ Browsers }, { removeLeftSockets }] = await Promise.all([
       import("./browser/browsers.ts"),
       import("./process/command_relay.ts"),
     ]);
     const folder = join(dataDir, "browsers");
     await removeLeftSockets(folder);
-    return createBrowsers({
+    return new Browsers({
       commands,
       clock,
       marker: marker.text,
@@ -185,7 +185,7 @@ function openProcesses(
   const { kit: { clock, random, log }, config, folders: { home, dataDir }, marker, telemetry, guard, cluster } = needs;
   const shell = () => config().security.shell;
   const urlRules = () => config().url_access;
-  return createProcesses({
+  return new Processes({
     commands,
     clock,
     home,
