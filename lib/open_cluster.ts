@@ -57,7 +57,7 @@ export interface OpenedCluster extends Cluster, ClusterMember {
  * @throws {ConfigError} `config_environment`, and what `joinCluster` throws
  */
 export async function openCluster(needs: ClusterNeeds, opened: OpenedList): Promise<OpenedCluster | undefined> {
-  const { program, config, local: { clock, random, log, metrics }, storage: { store, keys } } = needs;
+  const { program, config, local: { random, log }, storage: { store, keys } } = needs;
   const { dataDir, workspaceRoot, version, signal } = program;
   const { lease_secs, advertise_url, workspace_id } = config().cluster;
   const leaseMs = lease_secs * 1_000;
@@ -78,7 +78,7 @@ export async function openCluster(needs: ClusterNeeds, opened: OpenedList): Prom
     folder: await realpath(workspaceRoot).catch(() => workspaceRoot),
   };
   const cluster = await joinCluster({
-    ...{ store, database, leaseMs, clock, random, log, metrics, opened, workspace, signal },
+    ...{ store, database, leaseMs, kit: needs.local, opened, workspace, signal },
     about: {
       ...{ host: hostname(), pid: process.pid, version },
       ...(advertise_url === "" ? {} : { advertise_url }),
