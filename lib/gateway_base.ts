@@ -6,10 +6,10 @@ import { defineWing, type OpenedList } from "./base/opened_list.ts";
 import { createSystemRandom } from "./base/random.ts";
 import { type Actor, storedActor } from "./base/records/caller.ts";
 import { createTelemetry } from "./base/telemetry/create_telemetry.ts";
-import type { Cluster, ClusterDatabase } from "./cluster/join_cluster.ts";
+import type { Cluster } from "./cluster/join_cluster.ts";
 import { namedSecrets } from "./config/secrets.ts";
 import type { Audit } from "./guard/audit/audit.ts";
-import type { CurrentState, ServicesOptions } from "./services.ts";
+import type { CurrentState, ServicesOptions, StorageSharing } from "./services.ts";
 import { createDocuments, type Documents } from "./storage/documents.ts";
 import { type OpenedStore, openStore } from "./storage/open_store.ts";
 import { readable } from "./storage/read_records.ts";
@@ -60,11 +60,6 @@ export interface GatewayStorage {
   /** Database that other gateways may use too. Undefined: the store is this gateway's own */
   readonly shared: StorageSharing | undefined;
 }
-
-/** Database that gateways share: opened for this one, or given to it by the program. */
-export type StorageSharing =
-  | { readonly opened: NonNullable<OpenedStore["database"]> }
-  | { readonly given: ClusterDatabase };
 
 /** Keys of the encrypted records of a gateway. */
 export interface GatewayKeys {

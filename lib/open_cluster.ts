@@ -8,13 +8,12 @@ import { CancelError } from "./base/cancel.ts";
 import type { Kit } from "./base/kit.ts";
 import type { OpenedList } from "./base/opened_list.ts";
 import type { GatewayLinkSettings } from "./cluster/gateway_links.ts";
-import type { Cluster, ClusterDatabase } from "./cluster/join_cluster.ts";
+import type { Cluster } from "./cluster/join_cluster.ts";
 import type { Config } from "./config/config.ts";
 import type { TaintWorkspace } from "./guard/tainted_files.ts";
 import { createStoredRuns } from "./runs/journal/stored_runs.ts";
 import type { ClusterMember } from "./runs/supervisor/supervisor.ts";
-import type { ServicesOptions } from "./services.ts";
-import type { OpenedStore } from "./storage/open_store.ts";
+import type { ServicesOptions, StorageSharing } from "./services.ts";
 import type { Store } from "./storage/store.ts";
 import type { SharedCalls } from "./tools/runtime/shared_calls.ts";
 
@@ -28,10 +27,7 @@ export interface ClusterNeeds {
     readonly store: Store;
     /** Keys for encrypted records that this gateway has */
     readonly keys: { readonly ids: readonly string[] };
-    readonly shared:
-      | { readonly opened: NonNullable<OpenedStore["database"]> }
-      | { readonly given: ClusterDatabase }
-      | undefined;
+    readonly shared: StorageSharing | undefined;
   };
 }
 
