@@ -18,7 +18,7 @@ import { callerOf } from "../door.ts";
 import { collectReply, spokenText } from "../wire/collect_reply.ts";
 import { textQuery } from "../wire/lists.ts";
 import { readJson } from "../wire/read_json.ts";
-import { CHANGE_HEADERS, errorReply, jsonReply, nameChanges } from "../wire/reply.ts";
+import { CHANGE_HEADERS, errorReply, nameChanges, sendJson } from "../wire/reply.ts";
 
 const chatSchema = v.object({
   message: spokenSchema,
@@ -82,7 +82,7 @@ async function chat(request: Request, context: RequestContext, runId?: string | 
   try {
     const reply = await collectReply(handle);
     nameChanges(context, reply);
-    return jsonReply(context, 200, {
+    return sendJson(context, 200, {
       message: spokenText(reply),
       tokens_used_estimate: reply.usage.total_tokens,
       usage_source: usageSource(reply.usage),

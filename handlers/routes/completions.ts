@@ -12,7 +12,7 @@ import { completionSchema, readCompletionBody } from "../wire/completion_body.ts
 import { endedInSilence, runFailure, toHttpError } from "../wire/http_errors.ts";
 import { eventStream, KEEP_ALIVE_MS, openEvents, paceComment } from "../wire/event_stream.ts";
 import { readJsonValue } from "../wire/read_json.ts";
-import { errorReply, nameFallback, sseReply, textReply } from "../wire/reply.ts";
+import { errorReply, nameFallback, sendText, sseReply } from "../wire/reply.ts";
 import { toCompletionInput } from "../wire/to_completion_input.ts";
 
 const { vendor: _, ...usageEntries } = usageSchema.entries;
@@ -117,10 +117,10 @@ async function complete(request: Request, context: RequestContext, runId?: strin
     const reply = await collectReply(handle);
     context.ignored.push(...reply.ignored);
     const { fallback } = reply;
-    if (fallback === undefined) return textReply(context, 200, completionJson(head, reply), "application/json");
+    if (fallback === undefined) return sendText(context, 200, completionJson(head, reply), "application/json");
     nameFallback(context, fallback);
     const answered = reply.fallbackAnswered ? { ...head, model: fallback } : head;
-    return textReply(context, 200, completionJson(answered, reply), "application/json");
+    return sendText(context, 200, completionJson(answered, reply), "application/json");
   } catch (error) {
     return errorReply(context, error, { hadEffect: handle.hadEffect() });
   }

@@ -6,6 +6,7 @@ import type { Services } from "../../lib/services.ts";
 import type { NodeInfo } from "../../lib/extensions/nodes/known_node.ts";
 import type { NodeLink } from "../../lib/extensions/nodes/node_link.ts";
 import type { NodeAdmission, Nodes } from "../../lib/extensions/nodes/nodes.ts";
+import { defineRoute } from "../define_route.ts";
 import { refuseWhileDraining } from "../connections.ts";
 import { bearerTokenOf } from "../door.ts";
 import type { RequestContext, Route } from "../route.ts";
@@ -48,51 +49,48 @@ const invokeSchema = v.object({
 });
 
 /** GET /v1/nodes: the nodes of `allowed_node_ids`, connected or not. */
-export const nodesRoute: Route = {
+export const nodesRoute = defineRoute({
   method: "GET",
   path: "/v1/nodes",
   access: "tools",
+  needs: ["nodes"],
   errors: ["not_found"],
   summary: "Nodes that may connect, and whether they are",
   reply: { status: 200, type: "application/json", schema: listSchema(nodeSchema) },
-  handler(_request, context) {
-    const nodes = requireNodes(context.services).list();
-    return listReply(context, nodes);
-  },
-};
+  handle: ({ nodes }) => listReply(requireNodes(nodes).list()),
+});
 
 /** GET /v1/nodes/:id: one node with the tools that it last reported, also while it is not connected. */
-export const nodeRoute: Route = {
+export const nodeRoute = defineRoute({
   method: "GET",
   path: "/v1/nodes/:id",
   access: "tools",
+  needs: ["nodes"],
   summary: "One node and the tools it last reported",
   reply: { status: 200, type: "application/json", schema: describedSchema },
-  handler(_request, context) {
-    const { id } = findNode(context);
-    return jsonReply(context, 200, described(context, id));
-  },
-};
+  handle: ({ nodes }, { params }) => jsonReply(200, described(nodes, params.id)),
+});
 
 /** POST /v1/nodes/:id/describe: makes the node report its tools now. */
-export const describeNodeRoute: Route = {
+export const describeNodeRoute = defineRoute({
   method: "POST",
   path: "/v1/nodes/:id/describe",
   access: "tools",
+  needs: ["nodes"],
   errors: ["overloaded", "shutting_down", "provider_timeout"],
   summary: "Ask a node for its tools again",
   reply: { status: 200, type: "application/json", schema: describedSchema },
   idempotency: "harmless",
-  async handler(_request, context) {
-    const { id } = findNode(context);
+  async handle({ nodes }, { params, signal }) {
+    const { id } = findNode(nodes, params.id);
     try {
-      await requireNodes(context.services).describe(id, context.signal);
+      await requireNodes(nodes).describe(id, signal);
     } catch (error) {
       throw toRefusal(error);
     }
-    return jsonReply(context, 200, described(context, id));
+    return jsonReply(200, described(nodes, id));
   },
-};
+});
 
 /** POST /v1/nodes/:id/invoke: one call of a node's tool, through the gateway's executor and then the node's own. */
 export const invokeNodeRoute: Route = {
@@ -105,9 +103,9 @@ export const invokeNodeRoute: Route = {
   errors: ["shutting_down", "provider_timeout"],
   idempotency: "honoured",
   async handler(request, context) {
-    const node = findNode(context);
+    const node = findNode(context.services.nodes, context.params["id"]);
     const { tool, input, approved, approval_id } = await readJson(request, context, invokeSchema);
-    const known = requireNodes(context.services).toolsOf(node.id).find(({ name }) => name === tool);
+    const known = requireNodes(context.services.nodes).toolsOf(node.id).find(({ name }) => name === tool);
     if (known === undefined) throw noSuchTool(node);
     return await makeCall(context, { name: known.registered_as, input, approved, approval_id });
   },
@@ -136,7 +134,7 @@ export const clusterNodeCallRoute: Route = {
   errors: ["not_found", "conflict"],
   idempotency: "honoured",
   async handler(request, context) {
-    const nodes = requireNodes(context.services);
+    const nodes = requireNodes(context.services.nodes);
     const { id } = findConnected(context);
     const call = await readJson(request, context, nodeCallSchema);
     return answerGateway(context, (signal) => nodes.answerCall(id, call, signal));
@@ -156,7 +154,7 @@ export const clusterNodeDescribeRoute: Route = {
   errors: ["not_found", "conflict"],
   idempotency: "harmless",
   async handler(request, context) {
-    const nodes = requireNodes(context.services);
+    const nodes = requireNodes(context.services.nodes);
     const { id } = findConnected(context);
     await readJson(request, context, v.object({}), { optional: true });
     return answerGateway(context, (signal) => nodes.answerDescribe(id, signal));
@@ -165,7 +163,7 @@ export const clusterNodeDescribeRoute: Route = {
 
 /** Finds a node whose link this gateway holds. @throws {HttpError} 404 not_found; 409 conflict, so that the caller looks again */
 function findConnected(context: RequestContext): NodeInfo {
-  const node = findNode(context);
+  const node = findNode(context.services.nodes, context.params["id"]);
   if (node.connected && node.gateway === context.services.cluster?.id) return node;
   throw refuse("conflict", `Cannot ask node "${node.id}": it is not connected to this gateway`);
 }
@@ -188,7 +186,7 @@ function answerGateway(context: RequestContext, work: (signal: AbortSignal) => P
 }
 
 /** Returns the nodes of the gateway. @throws {HttpError} 404 not_found while node control is off */
-function requireNodes({ nodes }: Services): Nodes {
+function requireNodes(nodes: Services["nodes"]): Nodes {
   if (nodes !== undefined) return nodes;
   throw refuse(
     "not_found",
@@ -196,17 +194,16 @@ function requireNodes({ nodes }: Services): Nodes {
   );
 }
 
-function findNode({ services, params }: RequestContext): NodeInfo {
-  const node = requireNodes(services).get(params["id"] ?? "");
+function findNode(nodes: Services["nodes"], id = ""): NodeInfo {
+  const node = requireNodes(nodes).get(id);
   if (node !== undefined) return node;
   throw refuse("not_found", "Cannot find this node: [gateway.node_control] allowed_node_ids does not name it", {
     param: "id",
   });
 }
 
-function described({ services }: RequestContext, id: string) {
-  const nodes = requireNodes(services);
-  return { ...nodes.get(id), tools: nodes.toolsOf(id) };
+function described(nodes: Services["nodes"], id: string) {
+  return { ...findNode(nodes, id), tools: requireNodes(nodes).toolsOf(id) };
 }
 
 function noSuchTool({ id, connected_at }: NodeInfo) {
@@ -253,7 +250,7 @@ export const nodeSocketRoute: Route = {
   ],
   websocket(context) {
     const { services, remoteAddress } = context;
-    const nodes = requireNodes(services);
+    const nodes = requireNodes(services.nodes);
     const token = bearerTokenOf(context.authorization);
     const id = context.query.get("id") ?? undefined;
     const admission = nodes.admit({ token, id, address: remoteAddress });

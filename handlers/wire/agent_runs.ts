@@ -37,7 +37,7 @@ export const REPLY_ERRORS = [
 ] as const satisfies readonly (ErrorCode | number)[];
 
 /** Returns the agent's services. @throws {HttpError} 503 agent_unavailable when the gateway was started without agent configuration */
-export function requireAgent(services: Services): NonNullable<Services["agent"]> {
+export function requireAgent(services: Pick<Services, "agent">): NonNullable<Services["agent"]> {
   if (services.agent !== undefined) return services.agent;
   throw refuse(
     "agent_unavailable",
@@ -46,8 +46,8 @@ export function requireAgent(services: Services): NonNullable<Services["agent"]>
 }
 
 /** Returns the runs for a route that only reads, which works without an agent. */
-export function runsToRead({ services }: RequestContext): StoredRuns {
-  return services.agent?.runs ?? services.storedRuns;
+export function runsToRead({ agent, storedRuns }: Pick<Services, "agent" | "storedRuns">): StoredRuns {
+  return agent?.runs ?? storedRuns;
 }
 
 /** Schema of the field `conversation_id`; `new` begins a conversation. */
@@ -142,7 +142,7 @@ function beginsEffect(batch: readonly AgentEvent[], tools: Services["tools"]): b
 
 /** Tells whether a run that has ended may have had an effect. True for one whose events are not kept any more. */
 export async function runHadEffect(context: RequestContext, id: string): Promise<boolean> {
-  const followed = await runsToRead(context).follow(id, { afterSeq: 0, signal: context.signal });
+  const followed = await runsToRead(context.services).follow(id, { afterSeq: 0, signal: context.signal });
   if (followed === undefined) return true;
   for await (const batch of followed) {
     if (beginsEffect(batch, context.services.tools)) return true;

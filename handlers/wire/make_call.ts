@@ -6,7 +6,7 @@ import { isStorageAway } from "../../lib/storage/read_records.ts";
 import type { RequestContext } from "../route.ts";
 import { callerOf } from "../door.ts";
 import { askByReply } from "./ask_by_reply.ts";
-import { errorReply, jsonReply } from "./reply.ts";
+import { errorReply, sendJson } from "./reply.ts";
 
 /** Fields of a body that calls a tool. */
 export const callFields = {
@@ -79,7 +79,7 @@ export async function makeCall(
         elicitMs: services.config().autonomy.approval_timeout_secs * 1000,
       }),
     });
-    return jsonReply(context, 200, {
+    return sendJson(context, 200, {
       output: result.output,
       is_error: result.isError,
       ...(result.data === undefined ? {} : { data: result.data }),

@@ -8,13 +8,37 @@ import { errorBody, type ErrorMapping, isProviderFailure, toHttpError } from "./
 export type ReplyBody = string | Uint8Array<ArrayBuffer> | ReadableStream<Uint8Array<ArrayBuffer>> | null;
 type ExtraHeaders = Readonly<Record<string, string>>;
 
+/** A reply as a plain value. What belongs to its request, such as the id, is added when it is sent. */
+export interface Reply {
+  readonly status: number;
+  readonly body: ReplyBody;
+  /** Media type; null where there is no body */
+  readonly type: string | null;
+  readonly headers?: ExtraHeaders | undefined;
+}
+
+/** Returns a reply with a value as JSON. */
+export function jsonReply(status: number, value: unknown, headers?: ExtraHeaders): Reply {
+  return { status, body: JSON.stringify(value), type: "application/json", headers };
+}
+
+/** Returns a reply without a body. */
+export function emptyReply(): Reply {
+  return { status: 204, body: null, type: null };
+}
+
+/** Returns the response of a reply, with the request's reply headers. */
+export function sendReply(context: RequestContext, { status, body, type, headers }: Reply): Response {
+  return build(context, status, body, type, headers);
+}
+
 /** Returns a JSON reply with the request's reply headers. */
-export function jsonReply(context: RequestContext, status: number, body: unknown, headers?: ExtraHeaders): Response {
-  return textReply(context, status, JSON.stringify(body), "application/json", headers);
+export function sendJson(context: RequestContext, status: number, body: unknown, headers?: ExtraHeaders): Response {
+  return sendText(context, status, JSON.stringify(body), "application/json", headers);
 }
 
 /** Returns a reply with a ready body, such as JSON written by hand, the metrics or a page. */
-export function textReply(
+export function sendText(
   context: RequestContext,
   status: number,
   body: ReplyBody,
@@ -72,7 +96,7 @@ export function errorReply(
   // A conflict may pass. The end of cancelled work is final
   const mayPass = isProviderFailure(error) || (told.status === 409 && !(error instanceof CancelError));
   if (mayPass && !options.hadEffect && !isFinal) context.claim?.reopen();
-  return jsonReply(context, told.status, errorBody(told, services.programName), told.headers);
+  return sendJson(context, told.status, errorBody(told, services.programName), told.headers);
 }
 
 /** Sets `x-postern-fallback` to the `provider/model` that answers in place of the requested one. */
@@ -104,11 +128,11 @@ function build(
   context: RequestContext,
   status: number,
   body: ReplyBody,
-  contentType: string,
+  contentType: string | null,
   extra: ExtraHeaders | undefined,
 ): Response {
   const headers = context.replyHeaders;
-  headers["content-type"] = contentType;
+  if (contentType !== null) headers["content-type"] = contentType;
   if (context.ignored.length > 0) headers["x-postern-ignored"] = ignoredNames(context.ignored);
   if (context.services.state() === "draining") headers["connection"] = "close";
   if (extra !== undefined) { for (const name in extra) headers[name.toLowerCase()] = extra[name] as string; } // the name is a key of `extra`
