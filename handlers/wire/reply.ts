@@ -15,6 +15,8 @@ export interface Reply {
   /** Media type; null where there is no body */
   readonly type: string | null;
   readonly headers?: ExtraHeaders | undefined;
+  /** Names of body fields that were not honoured, beside those that no schema knows. Default: none */
+  readonly ignored?: readonly string[] | undefined;
 }
 
 /** Returns a reply with a value as JSON. */
@@ -28,7 +30,8 @@ export function emptyReply(): Reply {
 }
 
 /** Returns the response of a reply, with the request's reply headers. */
-export function sendReply(context: RequestContext, { status, body, type, headers }: Reply): Response {
+export function sendReply(context: RequestContext, { status, body, type, headers, ignored }: Reply): Response {
+  if (ignored !== undefined) context.ignored.push(...ignored);
   return build(context, status, body, type, headers);
 }
 
