@@ -27,6 +27,7 @@ import {
   forgetFolderRoute,
 } from "./routes/cluster.ts";
 import { completionsRoute } from "./routes/completions.ts";
+import { embeddingsRoute } from "./routes/embeddings.ts";
 import {
   conversationRoute,
   conversationsRoute,
@@ -106,6 +107,7 @@ export const ROUTES: readonly Route[] = [
   webhookRoute,
   chatRoute,
   completionsRoute,
+  embeddingsRoute,
   chatSocketRoute,
   modelsRoute,
   modelRoute,

@@ -35,7 +35,7 @@ export interface MemoryNeeds {
 /** Everything that agents keep between conversations and send each other. */
 export interface MemoryServices {
   /** Records that the agent keeps between conversations. */
-  readonly memory: Memory;
+  readonly memory: Pick<Memory, keyof Memory>;
   /** Vectors of the memories, which begin once the models are there. */
   readonly vectors: MemoryVectors;
   readonly plans: Plans;

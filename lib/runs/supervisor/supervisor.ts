@@ -3,6 +3,7 @@ import { CancelError, type CancelReason, SHUTTING_DOWN } from "../../base/cancel
 import { type Clock, createIsoTime, type Timer, withTimeout } from "../../base/clock.ts";
 import { createKeyedNotifier, createSharedWait } from "../../base/keyed_queues.ts";
 import { lazily, type Lazy } from "../../base/lazily.ts";
+import { ProviderError, refuse } from "../../base/errors.ts";
 import type { Random } from "../../base/random.ts";
 import type { AgentEvent } from "../../base/records/agent_event.ts";
 import { isAtWork, type Run, RUN_ID, type RunStatus, runStatusSchema } from "../../base/records/run.ts";
@@ -10,6 +11,7 @@ import type { Logger } from "../../base/telemetry/log.ts";
 import type { Counter, Family, Metrics } from "../../base/telemetry/metrics.ts";
 import type { RunOwnership } from "../../cluster/run_ownership.ts";
 import type { AuditAppend } from "../../guard/audit/audit_chain.ts";
+import { mayHaveBeenServed } from "../../providers/retry.ts";
 import type { Providers } from "../../providers/provider.ts";
 import { readOnceBack } from "../../storage/read_records.ts";
 import type { Store } from "../../storage/store.ts";
@@ -183,6 +185,25 @@ class Supervisor implements RunSupervisor {
 
   start(request: RunRequest): Promise<RunHandle> {
     return this.#starter?.start(request) ?? this.#loadStarter().then((starter) => starter.start(request));
+  }
+
+  async spend<T extends { readonly tokens?: number | undefined }>(
+    input: number,
+    signal: AbortSignal,
+    work: () => Promise<T>,
+  ): Promise<T> {
+    if (this.#draining !== undefined) throw refuse("shutting_down", `Cannot ask the model: ${this.#draining}`);
+    const reservation = await this.#day.reserve({ input, output: 1, signal });
+    try {
+      const result = await work();
+      reservation.settle(result.tokens ?? input);
+      return result;
+    } catch (error) {
+      // A reply with an error status says that nothing was made
+      if (error instanceof ProviderError && !mayHaveBeenServed(error)) reservation.settle(0);
+      else reservation.forfeit();
+      throw error;
+    }
   }
 
   async get(id: string): Promise<Run | undefined> {
