@@ -11,7 +11,7 @@ import type { Usage } from "../base/records/usage.ts";
 import type { RunTaint, Taint } from "../base/taint.ts";
 import type { Logger } from "../base/telemetry/log.ts";
 import type { ModelParameters, Provider, ToolChoice, ToolDeclaration } from "../providers/provider.ts";
-import type { OnceBack } from "../storage/read_records.ts";
+import type { Patience } from "../storage/read_records.ts";
 import type { Tool } from "../tools/runtime/tool.ts";
 import type { ElicitationAnswer } from "../tools/runtime/askable_client.ts";
 import type {
@@ -222,7 +222,7 @@ export interface AgentRun {
   readonly tools: ToolExecutor;
   readonly approve: AgentApprover;
   /** Makes calls of a database that gateways share, for the run's tool calls. Default: nobody waits for the database */
-  readonly onceBack?: OnceBack | undefined;
+  readonly patience?: Patience | undefined;
   /** Keeps the bytes of pictures in tool results. Default: they are not kept, and the model is told so */
   readonly pictures?: PictureMemory | undefined;
   readonly parked: ParkedClientCalls;

@@ -52,7 +52,7 @@ export interface CallToolsOptions {
   readonly taint: RunTaint;
   readonly signal: AbortSignal;
   /** As in AgentRun */
-  readonly onceBack?: AgentRun["onceBack"];
+  readonly patience?: AgentRun["patience"];
   readonly approve: AgentApprover;
   readonly emit: (body: AgentEventBody) => void;
   /** Called before a call runs that is not a plain read: resolves when its start is durable */
@@ -190,7 +190,7 @@ class RunningCall {
         sample: options.sample,
         taint: options.taint,
         signal: options.signal,
-        onceBack: options.onceBack,
+        patience: options.patience,
         approver,
         approvedDigest: options.approvedDigest,
         ...(passesOn === undefined ? {} : { inherited: { ...passesOn, approver } }),

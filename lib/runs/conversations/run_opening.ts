@@ -12,11 +12,10 @@ import type { Usage } from "../../base/records/usage.ts";
 import type { ContextWindows } from "../../providers/models/context_windows.ts";
 import type { ModelParameters, Provider, ToolDeclaration } from "../../providers/provider.ts";
 import { beginsConversation } from "./conversation_records.ts";
-import type { Conversations } from "./conversations.ts";
+import type { RunConversations } from "./conversations.ts";
 import { fitHistory } from "./fit_history.ts";
 import { answerAllCalls } from "../../agent/parked_client_calls.ts";
 import { cancelError } from "../../base/cancel.ts";
-import { atOnce, type OnceBack } from "../../storage/read_records.ts";
 import type { RunRequest } from "../run_request.ts";
 import type { QueuePlace } from "../supervisor/run_queue.ts";
 
@@ -32,9 +31,7 @@ export interface RunOpeningOptions {
   readonly place: QueuePlace;
   /** The run at work, whose start is noted. */
   readonly entry: { startedAt: string | null };
-  readonly conversations: Conversations;
-  /** Reads the history: in a cluster, once the database is back. Default: at once */
-  readonly onceBack?: OnceBack | undefined;
+  readonly conversations: Pick<RunConversations, "history" | "summarized">;
 }
 
 /** Waits for the slot of a run and gives the run's first messages for the model. */
@@ -62,14 +59,13 @@ export class RunOpening {
   }
 
   async #beginLater(run: AgentRun): Promise<readonly Message[]> {
-    const { request, provider, prompt, place, entry, conversations, onceBack } = this.#options;
+    const { request, provider, prompt, place, entry, conversations } = this.#options;
     await place.wait(run.signal);
     entry.startedAt = run.time();
     if (run.conversationId === null || !this.#hasHistory(run)) return this.#firstMessages(run);
     const messages = this.#givenMessages(run);
     const recalled = await recallHistory(run.conversationId, {
       conversations,
-      onceBack,
       caller: request.caller,
       provider,
       model: run.providerModel,
@@ -106,9 +102,7 @@ export class RunOpening {
 
 /** The run that reads a history, and the model that condenses it. */
 export interface RecallOptions {
-  readonly conversations: Conversations;
-  /** As in `RunOpeningOptions` */
-  readonly onceBack?: OnceBack | undefined;
+  readonly conversations: RunOpeningOptions["conversations"];
   /** Caller of the run, who must be allowed to go on with the conversation */
   readonly caller: Caller;
   readonly provider: Provider;
@@ -150,8 +144,7 @@ const SHORT_TOKENS = 1500;
  */
 export async function recallHistory(id: string, options: RecallOptions): Promise<RecalledHistory> {
   const { conversations, provider, model, prompt, messages, tools, parameters, budget, requestId, signal } = options;
-  const { onceBack = atOnce } = options;
-  const history = await onceBack(() => conversations.history(id, options.caller));
+  const history = await conversations.history(id, options.caller);
   const own: readonly Message[] = prompt === null ? messages : [{ role: "system", content: prompt }, ...messages];
   const ownTokens = messageTokens(own);
   const isShort = messageTokens(history.messages) + ownTokens < SHORT_TOKENS;
@@ -167,7 +160,7 @@ export async function recallHistory(id: string, options: RecallOptions): Promise
       : (old, earlier) => summarize(old, { provider, model, windowTokens, earlier, account, requestId, signal }),
   });
   const { summary } = fitted;
-  if (summary !== undefined) await onceBack(() => conversations.summarized(id, summary, options.time()));
+  if (summary !== undefined) await conversations.summarized(id, summary, options.time());
   return { ...fitted, taint: history.taint };
 }
 

@@ -12,10 +12,9 @@ import type { Logger } from "../../base/telemetry/log.ts";
 import { type AcceptedRun, createRunState, endStatus } from "../journal/apply_event.ts";
 import type { RunRecorder } from "../journal/run_recorder.ts";
 import type { OnRecorded } from "../journal/run_store.ts";
-import { atOnce, type OnceBack } from "../../storage/read_records.ts";
 import type { RunHandle, RunRequest } from "../run_request.ts";
 import { beginsConversation } from "../conversations/conversation_records.ts";
-import type { Conversations } from "../conversations/conversations.ts";
+import type { RunConversations } from "../conversations/conversations.ts";
 import type { ParkedRecords } from "../conversations/parked_records.ts";
 import { withoutInstructions } from "../conversations/run_opening.ts";
 
@@ -99,10 +98,8 @@ export interface RunJournalOptions {
   readonly recorder: RunRecorder | undefined;
   /** Right to effects, which a gateway of a cluster has while it owns the run. Default: effects need none */
   readonly right?: EffectRight | undefined;
-  /** Reads what the end of the run is written with: in a cluster, once the database is back. Default: at once */
-  readonly onceBack?: OnceBack | undefined;
-  readonly conversations: Conversations;
-  readonly parkedRecords: ParkedRecords;
+  readonly conversations: Pick<RunConversations, "writes">;
+  readonly parkedRecords: Pick<ParkedRecords, "writes" | "note">;
   readonly log: Logger;
   /** Told of the events of a run that ended without a record. Default: nobody is */
   readonly onUnrecorded?: OnRecorded | undefined;
@@ -188,29 +185,24 @@ export class RunJournal implements AgentJournal {
   /** @param said what the conversation gets; undefined: nothing */
   async #write(recorder: RunRecorder, said: AgentOutcome | undefined): Promise<void> {
     const { entry: { id, conversationId, taint }, request, conversations, parkedRecords } = this.#options;
-    const { onceBack = atOnce } = this.#options;
     if (said === undefined) return await recorder.finish([]);
     const { added, terminal } = said;
     const { durable } = request;
     const kept = mayAwaitClient(request, said)
-      ? await onceBack(() =>
-        parkedRecords.writes(added, { durable, before: request.messages.at(-1), taint: taint.origins })
-      )
+      ? await parkedRecords.writes(added, { durable, before: request.messages.at(-1), taint: taint.origins })
       : [];
     if (conversationId === null) return await recorder.finish(kept);
     const messages = [...withoutInstructions(request.messages), ...added];
     const { time } = terminal;
     await recorder.finish([
-      ...await onceBack(() =>
-        conversations.writes(conversationId, {
-          runId: id,
-          isNew: beginsConversation(request),
-          caller: request.caller,
-          messages,
-          taint: taint.origins,
-          time,
-        })
-      ),
+      ...await conversations.writes(conversationId, {
+        runId: id,
+        isNew: beginsConversation(request),
+        caller: request.caller,
+        messages,
+        taint: taint.origins,
+        time,
+      }),
       ...kept,
     ]);
   }

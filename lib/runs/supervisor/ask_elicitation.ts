@@ -1,18 +1,17 @@
 import { canonicalDigest } from "../../base/json.ts";
 import type { AgentEventBody } from "../../base/records/agent_event.ts";
 import type { Approval } from "../../base/records/approval.ts";
-import { type Approvals, type NewApproval, sayAsker } from "../../guard/approvals.ts";
+import { type Approvals, type NewApproval, type PatientApprovals, sayAsker } from "../../guard/approvals.ts";
 import { ELICITATION } from "../../guard/policy.ts";
 import type { ElicitationAnswer } from "../../tools/runtime/askable_client.ts";
-import { atOnce, type OnceBack } from "../../storage/read_records.ts";
 import { type ElicitationRequest, nobodyCouldAnswer } from "../../tools/runtime/tool_call.ts";
 import { toAnswered, toNeeded } from "./approval_events.ts";
 
 /** Approvals, and the run whose call asks. */
 export interface AskElicitationOptions {
   readonly approvals: Approvals;
-  /** Makes calls of the database that gateways share. Default: the gateway is alone, or the call has no run */
-  readonly onceBack?: OnceBack | undefined;
+  /** The same approvals for a run that waits for the database. Default: nobody waits */
+  readonly patient?: PatientApprovals | undefined;
   /** How long the question waits, in milliseconds */
   readonly timeoutMs: number;
   readonly signal: AbortSignal;
@@ -32,17 +31,17 @@ export interface AskElicitationOptions {
  */
 export async function askElicitation(
   request: ElicitationRequest,
-  { approvals, onceBack = atOnce, timeoutMs, signal, emit = () => {}, pause = (wait) => wait(), onAsked }:
+  { approvals, patient = approvals, timeoutMs, signal, emit = () => {}, pause = (wait) => wait(), onAsked }:
     AskElicitationOptions,
 ): Promise<ElicitationAnswer> {
-  const asked = await approvals.ask(toNewElicitation(request, timeoutMs), undefined, onceBack);
+  const asked = await patient.ask(toNewElicitation(request, timeoutMs));
   if (asked === undefined) {
     return cancelUnasked("as many approvals wait for a person as may, so nobody was asked", emit);
   }
   emit(toNeeded(asked));
   onAsked?.(asked.id);
   try {
-    const { approval, content } = await pause(() => approvals.elicited(asked.id, signal, onceBack));
+    const { approval, content } = await pause(() => patient.elicited(asked.id, signal));
     emit(toAnswered(approval));
     return toAnswer(approval, content, emit);
   } catch (error) {

@@ -14,7 +14,7 @@ import type { Logger } from "../../base/telemetry/log.ts";
 import type { KeyedNotifier } from "../../base/keyed_queues.ts";
 import { type ContextWindows, createContextWindows } from "../../providers/models/context_windows.ts";
 import type { Provider, Providers } from "../../providers/provider.ts";
-import { atOnce, type OnceBack } from "../../storage/read_records.ts";
+import { type Patience, patiently } from "../../storage/read_records.ts";
 import type { ToolExecutor } from "../../tools/runtime/tool_executor.ts";
 import { ActiveRun, RunJournal } from "./active_run.ts";
 import type { ClusterRuns } from "./cluster_runs.ts";
@@ -23,7 +23,7 @@ import { type AcceptedRun, createRunState } from "../journal/apply_event.ts";
 import { type ApprovableRun, denyUnattended } from "./create_approver.ts";
 import { RunOpening, windowFinder } from "../conversations/run_opening.ts";
 import { budgetOf, type DayBudget } from "./day_budget.ts";
-import type { Conversations } from "../conversations/conversations.ts";
+import type { Conversations, RunConversations } from "../conversations/conversations.ts";
 import { recallRun } from "../recovery/recall_run.ts";
 import type { InterruptedRun } from "../recovery/recover_runs.ts";
 import { resumedTools, toRunInput } from "../recovery/run_input.ts";
@@ -110,8 +110,8 @@ interface Plan {
   readonly workspace: string | null;
   /** False for a run that can have nothing to record, and of which nobody is told. */
   readonly isRecorded: boolean;
-  /** Makes calls of the database that gateways share. Undefined for a gateway alone, and for a run that needs no database. */
-  readonly onceBack: OnceBack | undefined;
+  /** Waits for the database that gateways share. Undefined for a gateway alone, and for a run that needs no database. */
+  readonly patience: Patience | undefined;
 }
 
 /** Gives runs their place in the queue and everything they work with. */
@@ -197,7 +197,7 @@ export class RunLauncher {
       isPlain,
       workspace,
       isRecorded: keeps || agentTools.length > 0 || this.#parts.onEvents !== undefined,
-      onceBack: cluster === undefined || isPlain ? undefined : cluster.onceBackOf(id, controller.signal),
+      patience: cluster === undefined || isPlain ? undefined : cluster.patienceOf(id, controller.signal),
     };
   }
 
@@ -288,8 +288,7 @@ export class RunLauncher {
       prompt: settings.prompt,
       place: plan.place,
       entry,
-      conversations: this.#parts.conversations,
-      onceBack: request.durable ? plan.onceBack : undefined,
+      conversations: this.#conversationsFor(request.durable ? plan.patience : undefined),
     });
     const fitting = findWindow === undefined ? provider : this.#fittingProvider(settings, opening);
     const ownProvider = cluster?.providerOf(fitting, id) ?? fitting;
@@ -324,13 +323,13 @@ export class RunLauncher {
       parallelToolCalls: request.parallelToolCalls,
       parameters: request.parameters,
       limits,
-      budget: request.call === undefined ? onceBackBudget(entry.budget, plan.onceBack) : undefined,
+      budget: request.call === undefined ? patientBudget(entry.budget, plan.patience) : undefined,
       signal: controller.signal,
       abort: (error) => entry.abort(error),
       onAgain: (isAsking) => (entry.isAskedAgain = isAsking),
       tools,
       approve: this.#approverOf(plan, recorder),
-      onceBack: plan.onceBack,
+      patience: plan.patience,
       pictures: this.#parts.pictures,
       parked,
       journal: this.#journalOf(plan, { entry, recorder, leave }),
@@ -356,13 +355,20 @@ export class RunLauncher {
     });
   }
 
-  #resumeOf({ id, interrupted, gone, onceBack = atOnce }: Plan): RunResume | undefined {
+  #resumeOf({ id, interrupted, gone, patience }: Plan): RunResume | undefined {
     if (interrupted === undefined || gone === undefined) return undefined;
-    return { afterSeq: shownUpTo(interrupted.seq), load: () => onceBack(() => recallRun(this.#parts.runs, id)), gone };
+    const load = () => recallRun(this.#parts.runs, id);
+    const patient = patience === undefined ? load : patiently(patience, load);
+    return { afterSeq: shownUpTo(interrupted.seq), load: patient, gone };
+  }
+
+  #conversationsFor(patience: Patience | undefined): RunConversations {
+    const { conversations } = this.#parts;
+    return patience === undefined ? conversations : conversations.patient(patience);
   }
 
   #approverOf(
-    { request, settings, interrupted, place, onceBack }: Plan,
+    { request, settings, interrupted, place, patience }: Plan,
     recorder: RunRecorder | undefined,
   ): AgentApprover {
     if (settings.agentTools.length === 0) return denyUnattended;
@@ -372,23 +378,25 @@ export class RunLauncher {
       place,
       earlier: interrupted?.approvals,
       recorded: request.durable && recorder !== undefined ? () => recorder.commit() : undefined,
-      onceBack,
+      patience,
     }) ?? denyUnattended;
   }
 
   #journalOf({ request }: Plan, { entry, recorder, leave }: Pick<LaunchedRun, "entry" | "recorder" | "leave">) {
-    const { conversations, parkedRecords, log, onEnd, onEvents } = this.#parts;
+    const { parkedRecords, log, onEnd, onEvents } = this.#parts;
     const cluster = this.#parts.cluster?.();
     const ownership = cluster?.ownership;
+    // The end of a run that was cancelled is written too
+    const patience = cluster?.patienceOf(entry.id, NEVER);
     return new RunJournal({
       entry,
       request,
       recorder,
       right: ownership?.rightOf(entry.id, entry.signal),
-      // The end of a run that was cancelled is written too
-      onceBack: cluster?.onceBackOf(entry.id, NEVER),
-      conversations,
-      parkedRecords,
+      conversations: this.#conversationsFor(patience),
+      parkedRecords: patience === undefined
+        ? parkedRecords
+        : { ...parkedRecords, writes: patiently(patience, parkedRecords.writes) },
       log,
       onUnrecorded: onEvents,
       onEnd(status) {
@@ -402,9 +410,9 @@ export class RunLauncher {
 const NEVER = new AbortController().signal;
 
 /** Returns a budget whose reservations wait for the database that has it. */
-function onceBackBudget(budget: TokenBudget | undefined, onceBack: OnceBack | undefined): TokenBudget | undefined {
-  if (budget === undefined || onceBack === undefined) return budget;
-  return { reserve: (need) => onceBack(() => budget.reserve(need)) };
+function patientBudget(budget: TokenBudget | undefined, patience: Patience | undefined): TokenBudget | undefined {
+  if (budget === undefined || patience === undefined) return budget;
+  return { reserve: patiently(patience, (need) => budget.reserve(need)) };
 }
 
 /** Returns the last message of the user, cut; null when there is none. */

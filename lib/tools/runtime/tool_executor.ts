@@ -4,7 +4,7 @@ import type { Caller } from "../../base/records/caller.ts";
 import type { MaskedSecret } from "../../base/redact.ts";
 import type { ObjectJsonSchema } from "../../base/json.ts";
 import { type RunTaint, type Taint, UNTAINTED } from "../../base/taint.ts";
-import type { OnceBack } from "../../storage/read_records.ts";
+import type { Patience } from "../../storage/read_records.ts";
 import type { AskableClient, ClientAbility } from "./askable_client.ts";
 import type { Access, PreparedCall, Tool, ToolSource } from "./tool.ts";
 import type { Approver, CallBinding, CallContext, Inherited, ReadSkill, ToolResult, WholeResult } from "./tool_call.ts";
@@ -60,7 +60,7 @@ export interface ToolCallRequest {
    */
   readonly approvedDigest?: string | undefined;
   /** Makes calls of a shared database for the run that makes the call. Default: no run waits for the database */
-  readonly onceBack?: OnceBack | undefined;
+  readonly patience?: Patience | undefined;
   /** Patterns of the tools that exist for the caller. undefined: all enabled tools */
   readonly allowed?: readonly string[] | undefined;
   /** Writes the call to the journal before it runs, and resolves when that is on disk. Not called for a call that does not run */
