@@ -1,4 +1,4 @@
-import type { AgentLimits, AgentRun } from "../../agent/agent_run.ts";
+import type { AgentLimits, AgentOpening, AgentRun } from "../../agent/agent_run.ts";
 import { tokensAround } from "../../agent/context_window.ts";
 import { DeclaredTools, NONE } from "../../agent/deferred_tools.ts";
 import { messageTokens } from "../../agent/estimate_tokens.ts";
@@ -35,53 +35,56 @@ export interface RunOpeningOptions {
 }
 
 /** Waits for the slot of a run and gives the run's first messages for the model. */
-export class RunOpening {
-  /** Number of first messages that are never cut; see AgentRun.fixedMessages. */
+export class RunOpening implements AgentOpening {
   fixedMessages = 0;
+  recalled: AgentOpening["recalled"] = undefined;
   readonly #options: RunOpeningOptions;
 
   constructor(options: RunOpeningOptions) {
     this.#options = options;
   }
 
-  /** Sets `opening` of the run when a history was read. @throws {CancelError} when the run was stopped first */
+  /** Sets `recalled` when a history was read. @throws {CancelError} when the run was stopped first */
   begin(run: AgentRun): readonly Message[] | Promise<readonly Message[]> {
     const { place, entry } = this.#options;
-    if (run.signal.aborted) throw cancelError(run.signal);
+    if (run.scope.signal.aborted) throw cancelError(run.scope.signal);
     if (!place.ready() || this.#hasHistory(run)) return this.#beginLater(run);
-    entry.startedAt = run.time();
+    entry.startedAt = run.kit.time();
     return this.#firstMessages(run);
   }
 
   /** Tells whether the run goes on with a conversation. A conversation that begins with the run has nothing to read. */
-  #hasHistory({ conversationId }: AgentRun): boolean {
+  #hasHistory({ scope: { conversationId } }: AgentRun): boolean {
     return conversationId !== null && !beginsConversation(this.#options.request);
   }
 
   async #beginLater(run: AgentRun): Promise<readonly Message[]> {
     const { request, provider, prompt, place, entry, conversations } = this.#options;
-    await place.wait(run.signal);
-    entry.startedAt = run.time();
-    if (run.conversationId === null || !this.#hasHistory(run)) return this.#firstMessages(run);
+    await place.wait(run.scope.signal);
+    entry.startedAt = run.kit.time();
+    if (run.scope.conversationId === null || !this.#hasHistory(run)) return this.#firstMessages(run);
     const messages = this.#givenMessages(run);
-    const recalled = await recallHistory(run.conversationId, {
+    const recalled = await recallHistory(run.scope.conversationId, {
       conversations,
       caller: request.caller,
       provider,
-      model: run.providerModel,
-      findWindow: run.findWindow,
+      model: run.model.id,
+      findWindow: run.model.findWindow,
       prompt,
       messages,
-      tools: new DeclaredTools(run.agentTools, { deferred: run.deferred ?? NONE, clientTools: request.clientTools })
+      tools: new DeclaredTools(run.tools.agentTools, {
+        deferred: run.tools.deferred ?? NONE,
+        clientTools: request.clientTools,
+      })
         .declared,
       parameters: request.parameters,
       budget: run.budget,
       requestId: request.requestId,
-      signal: run.signal,
-      time: run.time,
+      signal: run.scope.signal,
+      time: run.kit.time,
     });
-    run.taint.add(recalled.taint);
-    run.opening = recalled;
+    run.scope.taint.add(recalled.taint);
+    this.recalled = recalled;
     return answerAllCalls(assembleMessages({ prompt, history: recalled.messages, messages }));
   }
 
@@ -89,7 +92,7 @@ export class RunOpening {
   #firstMessages(run: AgentRun): readonly Message[] {
     const messages = this.#givenMessages(run);
     const assembled = assembleMessages({ prompt: this.#options.prompt, history: [], messages });
-    if (run.conversationId !== null) return answerAllCalls(assembled);
+    if (run.scope.conversationId !== null) return answerAllCalls(assembled);
     this.fixedMessages = assembled.length;
     return assembled;
   }

@@ -111,7 +111,7 @@ export interface RunJournalOptions {
 export class RunJournal implements AgentJournal {
   readonly record: AgentJournal["record"];
   readonly turn: AgentJournal["turn"];
-  readonly right: AgentJournal["right"];
+  readonly #right: EffectRight | undefined;
   readonly #options: RunJournalOptions;
   /** Ids of calls that run now and must not be made twice. Made with the first one. */
   #effects: Set<string> | undefined = undefined;
@@ -119,7 +119,7 @@ export class RunJournal implements AgentJournal {
   constructor(options: RunJournalOptions) {
     this.record = options.recorder?.record;
     this.turn = options.recorder?.turn;
-    this.right = options.recorder === undefined ? undefined : options.right;
+    this.#right = options.right;
     this.#options = options;
   }
 
@@ -132,7 +132,7 @@ export class RunJournal implements AgentJournal {
     recorder.activate();
     if (!repeatable) recorder.effect(callId);
     await recorder.commit();
-    await this.right?.mayAct();
+    await this.#right?.mayAct();
   }
 
   afterCall(callId: string): void {

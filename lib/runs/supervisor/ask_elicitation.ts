@@ -78,8 +78,7 @@ function toAnswer(
 }
 
 function toNewElicitation(
-  { elicitation, tool, access, input, inputDigest, workspaceRoot, caller, runId, callId, requestId }:
-    ElicitationRequest,
+  { elicitation, tool, access, input, inputDigest, workspaceRoot, callId, scope }: ElicitationRequest,
   timeoutMs: number,
 ): NewApproval {
   const { server = "program" } = elicitation;
@@ -97,10 +96,10 @@ function toNewElicitation(
     rule: `${ELICITATION}${server}`,
     files: [],
     digest: canonicalDigest({ kind: "elicitation", tool, callId, ...elicitation }),
-    runId,
+    runId: scope.runId,
     callId,
-    requestId,
-    requestedBy: caller,
+    requestId: scope.requestId,
+    requestedBy: scope.caller,
     timeoutMs,
   };
 }

@@ -87,7 +87,7 @@ export function createApprover({ approvals, timeoutMs }: ApproverOptions): (run:
 
 /** Returns the approval to file for a call. @param timeoutMs how long the approval waits */
 export function toNewApproval(request: ApprovalRequest, timeoutMs: number): Parameters<Approvals["ask"]>[0] {
-  const { prepared, input, masked, binding, subject, reason, rule, caller, runId, callId, requestId } = request;
+  const { prepared, input, masked, binding, subject, reason, rule, callId, scope } = request;
   return {
     ...subject,
     access: prepared.access,
@@ -99,10 +99,10 @@ export function toNewApproval(request: ApprovalRequest, timeoutMs: number): Para
     bound: binding.bound,
     containment: binding.containment,
     digest: binding.digest,
-    runId,
+    runId: scope.runId,
     callId,
-    requestId,
-    requestedBy: caller,
+    requestId: scope.requestId,
+    requestedBy: scope.caller,
     timeoutMs,
   };
 }
@@ -223,7 +223,7 @@ function createEarlierApprovals(
   const open = new Map(asked);
 
   /** Finds an approval that the journal does not have. An approval is filed before the journal says so, and a crash can come between. */
-  const unrecorded = async ({ runId, callId }: ApprovalRequest): Promise<Approval | undefined> => {
+  const unrecorded = async ({ callId, scope: { runId } }: ApprovalRequest): Promise<Approval | undefined> => {
     const filed = await approvals.ofRuns(new Set([runId]));
     return filed.find((approval) =>
       approval.call_id === callId && approval.used_at === null && approval.kind !== "elicitation"

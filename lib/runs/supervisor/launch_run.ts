@@ -5,6 +5,7 @@ import type { ParkedClientCalls } from "../../agent/parked_client_calls.ts";
 import type { TokenBudget } from "../../agent/token_budget.ts";
 import { taintOfMessages } from "../../agent/untrusted_text.ts";
 import { CancelError, cancelReason } from "../../base/cancel.ts";
+import type { EffectRight } from "../../base/effect_right.ts";
 import type { Clock } from "../../base/clock.ts";
 import type { Random } from "../../base/random.ts";
 import { type Message, textOf } from "../../base/records/message.ts";
@@ -275,7 +276,7 @@ export class RunLauncher {
   #toAgentRun(plan: Plan, { entry, recorder, leave }: Pick<LaunchedRun, "entry" | "recorder" | "leave">): AgentRun {
     const { id, request, settings, controller, conversationId } = plan;
     const { provider, providerModel, limits, agentTools } = settings;
-    const { tools, parked, clock, time, random, log } = this.#parts;
+    const { tools, parked } = this.#parts;
     const windows = this.#windows;
     const cluster = plan.keeps ? this.#parts.cluster?.() : undefined;
     const findWindow = conversationId !== null || agentTools.length > 0
@@ -291,54 +292,59 @@ export class RunLauncher {
       conversations: this.#conversationsFor(request.durable ? plan.patience : undefined),
     });
     const fitting = findWindow === undefined ? provider : this.#fittingProvider(settings, opening);
-    const ownProvider = cluster?.providerOf(fitting, id) ?? fitting;
-    const run: AgentRun = {
-      id,
-      kind: request.kind,
-      model: settings.model,
-      provider: ownProvider,
-      providerModel,
-      conversationId,
-      parentId: request.parentId ?? null,
-      caller: request.caller,
-      depth: plan.depth,
-      taint: entry.taint,
-      passesOn: settings.passesOn,
-      requestId: request.requestId,
-      whole: request.whole === true && !request.durable,
-      isPlain: request.agentTools === "none",
-      survivesShutdown: request.durable,
+    const right = recorder === undefined
+      ? undefined
+      : this.#parts.cluster?.()?.ownership.rightOf(id, controller.signal);
+    return {
+      scope: {
+        runId: id,
+        requestId: request.requestId,
+        conversationId,
+        caller: request.caller,
+        depth: plan.depth,
+        taint: entry.taint,
+        signal: controller.signal,
+        right,
+        patience: plan.patience,
+      },
+      facts: {
+        kind: request.kind,
+        parentId: request.parentId ?? null,
+        whole: request.whole === true && !request.durable,
+        isPlain: request.agentTools === "none",
+        survivesShutdown: request.durable,
+        call: request.call,
+      },
+      model: {
+        name: settings.model,
+        provider: cluster?.providerOf(fitting, id) ?? fitting,
+        id: providerModel,
+        parameters: request.parameters,
+        toolChoice: request.toolChoice,
+        parallelToolCalls: request.parallelToolCalls,
+        findWindow,
+        findListedWindow: () => windows.listed(provider, providerModel),
+        learntWindow: (window) => windows.within(provider, providerModel, window),
+        onAgain: (isAsking) => (entry.isAskedAgain = isAsking),
+      },
+      tools: {
+        executor: tools,
+        agentTools,
+        deferred: settings.deferred,
+        clientTools: request.clientTools,
+        passesOn: settings.passesOn,
+        approve: this.#approverOf(plan, recorder),
+        pictures: this.#parts.pictures,
+      },
+      opening,
       resume: this.#resumeOf(plan),
-      begin: () => opening.begin(run),
-      fixedMessages: () => opening.fixedMessages,
-      findWindow,
-      learntWindow: (window) => windows.within(provider, providerModel, window),
-      findListedWindow: () => windows.listed(provider, providerModel),
-      agentTools,
-      deferred: settings.deferred,
-      isCall: request.call !== undefined,
-      approvedDigest: request.call?.digest,
-      clientTools: request.clientTools,
-      toolChoice: request.toolChoice,
-      parallelToolCalls: request.parallelToolCalls,
-      parameters: request.parameters,
       limits,
       budget: request.call === undefined ? patientBudget(entry.budget, plan.patience) : undefined,
-      signal: controller.signal,
-      abort: (error) => entry.abort(error),
-      onAgain: (isAsking) => (entry.isAskedAgain = isAsking),
-      tools,
-      approve: this.#approverOf(plan, recorder),
-      patience: plan.patience,
-      pictures: this.#parts.pictures,
       parked,
-      journal: this.#journalOf(plan, { entry, recorder, leave }),
-      clock,
-      time,
-      random,
-      log,
+      journal: this.#journalOf(plan, { entry, recorder, right, leave }),
+      abort: (error) => entry.abort(error),
+      kit: this.#parts,
     };
-    return run;
   }
 
   /** Returns the provider of a run, which learns the model's window from refusals. */
@@ -382,17 +388,20 @@ export class RunLauncher {
     }) ?? denyUnattended;
   }
 
-  #journalOf({ request }: Plan, { entry, recorder, leave }: Pick<LaunchedRun, "entry" | "recorder" | "leave">) {
+  #journalOf(
+    { request }: Plan,
+    { entry, recorder, right, leave }: Pick<LaunchedRun, "entry" | "recorder" | "leave"> & {
+      readonly right: EffectRight | undefined;
+    },
+  ) {
     const { parkedRecords, log, onEnd, onEvents } = this.#parts;
-    const cluster = this.#parts.cluster?.();
-    const ownership = cluster?.ownership;
     // The end of a run that was cancelled is written too
-    const patience = cluster?.patienceOf(entry.id, NEVER);
+    const patience = this.#parts.cluster?.()?.patienceOf(entry.id, NEVER);
     return new RunJournal({
       entry,
       request,
       recorder,
-      right: ownership?.rightOf(entry.id, entry.signal),
+      right,
       conversations: this.#conversationsFor(patience),
       parkedRecords: patience === undefined
         ? parkedRecords

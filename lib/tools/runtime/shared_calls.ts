@@ -4,6 +4,7 @@ import { type HttpError, ToolError } from "../../base/errors.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
 import { createPatience, isStorageAway, UnknownWriteError } from "../../storage/read_records.ts";
 import type { PreparedCall, ServiceName, Tool } from "./tool.ts";
+import type { CallScope } from "./tool_call.ts";
 import type { Ended, ToolCallRequest } from "./tool_executor.ts";
 
 /** Records of calls that wait for the database at the same time. Further ones are lost, and logged. */
@@ -52,8 +53,8 @@ export class SharedCalls {
    * Does work in the store that must be done before the effect of a call.
    * @throws {HttpError} `storage_unavailable` for a call without a run; {CancelError} when its run was stopped, or is another gateway's now
    */
-  before<T>(request: Pick<ToolCallRequest, "patience">, work: () => Promise<T>): Promise<T> {
-    return request.patience?.(work) ?? work();
+  before<T>({ patience }: CallScope, work: () => Promise<T>): Promise<T> {
+    return patience?.(work) ?? work();
   }
 
   /**
@@ -61,7 +62,7 @@ export class SharedCalls {
    * @param otherwise returns what the call goes on with then
    */
   async after<T>(
-    { patience, runId, callId }: Pick<ToolCallRequest, "patience" | "runId" | "callId">,
+    { scope: { patience, runId }, callId }: Pick<ToolCallRequest, "scope" | "callId">,
     work: () => Promise<T>,
     otherwise: () => T,
   ): Promise<T> {
@@ -79,12 +80,12 @@ export class SharedCalls {
    * run then ends with the refusal.
    */
   async effect(
-    request: Pick<ToolCallRequest, "patience">,
+    scope: CallScope,
     { tool, prepared }: { readonly tool: Tool; readonly prepared: PreparedCall },
     work: () => Promise<Ended>,
   ): Promise<Ended> {
     try {
-      return await this.before(request, async () => {
+      return await this.before(scope, async () => {
         const ended = await work();
         if ("error" in ended || ended.away === undefined) return ended;
         if (mayBeMadeAgain(tool, prepared, ended.away)) throw ended.away;
