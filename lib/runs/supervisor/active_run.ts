@@ -1,4 +1,4 @@
-import type { AgentJournal, AgentOutcome } from "../../agent/agent_run.ts";
+import type { AgentJournal, AgentOutcome, RunScope } from "../../agent/agent_run.ts";
 import { hasOwnWork } from "../../agent/parked_client_calls.ts";
 import type { TokenBudget } from "../../agent/token_budget.ts";
 import { CancelError, type CancelReason } from "../../base/cancel.ts";
@@ -21,11 +21,8 @@ import { withoutInstructions } from "../conversations/run_opening.ts";
 /** Facts about a run that has its place. */
 export interface ActiveRunOptions {
   readonly accepted: AcceptedRun;
-  /** 0 for a run that a person started, 1 for its children, and so on. */
-  readonly depth: number;
-  readonly caller: Caller;
+  readonly scope: RunScope;
   readonly durable: boolean;
-  readonly taint: RunTaint;
   /** Recorder; undefined for a run that can have nothing to record. */
   readonly recorder: RunRecorder | undefined;
   /** Budget that the model calls count in; undefined when none is set. */
@@ -61,14 +58,14 @@ export class ActiveRun {
   readonly #accepted: AcceptedRun;
   readonly #controller: AbortController;
 
-  constructor({ accepted, depth, caller, durable, taint, recorder, budget, controller }: ActiveRunOptions) {
+  constructor({ accepted, scope, durable, recorder, budget, controller }: ActiveRunOptions) {
     this.id = accepted.id;
     this.model = accepted.model;
     this.conversationId = accepted.conversation_id;
-    this.depth = depth;
-    this.caller = caller;
+    this.depth = scope.depth;
+    this.caller = scope.caller;
     this.durable = durable;
-    this.taint = taint;
+    this.taint = scope.taint;
     this.recorder = recorder;
     this.budget = budget;
     this.#accepted = accepted;

@@ -1,11 +1,10 @@
-import type { AgentApprover, AgentRun, RunResume } from "../../agent/agent_run.ts";
+import type { AgentApprover, AgentRun, RunResume, RunScope } from "../../agent/agent_run.ts";
 import { createFittingProvider } from "../../agent/context_window.ts";
 import type { PictureMemory } from "../../agent/picture_memory.ts";
 import type { ParkedClientCalls } from "../../agent/parked_client_calls.ts";
 import type { TokenBudget } from "../../agent/token_budget.ts";
 import { taintOfMessages } from "../../agent/untrusted_text.ts";
 import { CancelError, cancelReason } from "../../base/cancel.ts";
-import type { EffectRight } from "../../base/effect_right.ts";
 import type { Clock } from "../../base/clock.ts";
 import type { Random } from "../../base/random.ts";
 import { type Message, textOf } from "../../base/records/message.ts";
@@ -92,15 +91,13 @@ const MAX_OPENING = 1_000;
 
 /** A request with everything that was decided about it before the run gets its parts. */
 interface Plan {
-  readonly id: string;
+  readonly scope: RunScope;
   readonly request: RunRequest;
   readonly interrupted: InterruptedRun | undefined;
   readonly settings: RunSettings;
   /** Why tools of an interrupted run cannot be called any more, by name; undefined for a new run. */
   readonly gone: ReadonlyMap<string, string> | undefined;
-  readonly conversationId: string | null;
   readonly parent: ActiveRun | undefined;
-  readonly depth: number;
   readonly place: QueuePlace;
   readonly controller: AbortController;
   /** True for a run that is recorded from its first event on. */
@@ -111,8 +108,11 @@ interface Plan {
   readonly workspace: string | null;
   /** False for a run that can have nothing to record, and of which nobody is told. */
   readonly isRecorded: boolean;
-  /** Waits for the database that gateways share. Undefined for a gateway alone, and for a run that needs no database. */
-  readonly patience: Patience | undefined;
+}
+
+/** Parts that say what a run has read when it begins. */
+interface BegunRun extends Pick<Plan, "request" | "interrupted"> {
+  readonly agentTools: RunSettings["agentTools"];
 }
 
 /** Gives runs their place in the queue and everything they work with. */
@@ -178,17 +178,28 @@ export class RunLauncher {
       isPlain,
       isAccepted: interrupted !== undefined,
     });
+    const { signal } = controller;
+    const isRecorded = keeps || agentTools.length > 0 || this.#parts.onEvents !== undefined;
     return {
-      id,
+      scope: {
+        runId: id,
+        requestId: request.requestId,
+        conversationId,
+        caller: request.caller,
+        depth: request.depth ?? (parent === undefined ? 0 : parent.depth + 1),
+        taint: this.#readingOf({ request, interrupted, agentTools, parent }),
+        signal,
+        right: isRecorded ? cluster?.ownership.rightOf(id, signal) : undefined,
+        // A plain completion needs no database
+        patience: isPlain ? undefined : cluster?.patienceOf(id, signal),
+      },
       request,
       interrupted,
       settings: resumed === undefined || interrupted === undefined
         ? settings
         : { ...settings, agentTools, deferred: resumed.deferred, prompt: interrupted.input.system_prompt },
       gone: resumed?.gone,
-      conversationId,
       parent,
-      depth: request.depth ?? (parent === undefined ? 0 : parent.depth + 1),
       place: cluster === undefined || conversationId === null ? place : cluster.placeOf(place, {
         run: { id, conversationId, parentId: request.parentId ?? null, workspace },
         isAccepted: interrupted !== undefined,
@@ -197,14 +208,13 @@ export class RunLauncher {
       keeps,
       isPlain,
       workspace,
-      isRecorded: keeps || agentTools.length > 0 || this.#parts.onEvents !== undefined,
-      patience: cluster === undefined || isPlain ? undefined : cluster.patienceOf(id, controller.signal),
+      isRecorded,
     };
   }
 
   /** Returns the accepted state of a run, with a recorder when the run can have something to record. */
   #record(plan: Plan): { readonly accepted: AcceptedRun; readonly recorder: RunRecorder | undefined } {
-    const { id, request, interrupted, settings, depth, conversationId } = plan;
+    const { request, interrupted, settings, scope: { runId: id, depth, conversationId } } = plan;
     const { runs, news, parked, time } = this.#parts;
     const accepted: AcceptedRun = {
       id,
@@ -221,7 +231,10 @@ export class RunLauncher {
       state: createRunState(accepted),
       input: () => {
         const spliced = request.durable ? parked.splice(request.messages) : request.messages;
-        return toRunInput({ ...request, taint: this.#taintOf(plan) }, {
+        return toRunInput({
+          ...request,
+          taint: this.#taintOf({ request, interrupted, agentTools: settings.agentTools }),
+        }, {
           prompt: settings.prompt,
           agentTools: settings.agentTools,
           deferred: settings.deferred,
@@ -238,14 +251,12 @@ export class RunLauncher {
   }
 
   #enter(plan: Plan, accepted: AcceptedRun, recorder: RunRecorder | undefined): ActiveRun {
-    const { request, parent, depth, settings: { limits }, controller } = plan;
+    const { scope, request, parent, settings: { limits }, controller } = plan;
     const used = plan.interrupted?.run.usage.total_tokens ?? 0;
     return new ActiveRun({
       accepted,
-      depth,
-      caller: request.caller,
+      scope,
       durable: request.durable,
-      taint: this.#readingOf(plan),
       recorder,
       budget: request.call === undefined
         ? budgetOf({ limits, used, parent: parent?.budget, day: this.#parts.day })
@@ -255,9 +266,9 @@ export class RunLauncher {
   }
 
   /** Returns what a run has read when it begins. A sub-agent and a firing know the addresses in their task that its writer had read. */
-  #readingOf(plan: Plan): RunTaint {
-    const { request: { messages, links = [] }, parent } = plan;
-    const taint = new RunTaint(this.#taintOf(plan));
+  #readingOf({ parent, ...begun }: BegunRun & Pick<Plan, "parent">): RunTaint {
+    const { request: { messages, links = [] } } = begun;
+    const taint = new RunTaint(this.#taintOf(begun));
     if (links.length > 0) taint.links.addShared(links);
     if (parent === undefined || !parent.taint.isTainted) return taint;
     for (const { content } of messages) taint.links.addShared(parent.taint.links.sharedIn(textOf(content)));
@@ -268,13 +279,14 @@ export class RunLauncher {
    * Returns the outside content that a run begins with: its request's, what an interrupted run had read, that of parked calls, and what
    * the tools of a client gave. Without tools of the agent nobody asks for it.
    */
-  #taintOf({ request: { taint, messages }, interrupted, settings: { agentTools } }: Plan): Taint {
+  #taintOf({ request: { taint, messages }, interrupted, agentTools }: BegunRun): Taint {
     const sent = agentTools.length === 0 ? UNTAINTED : taintOfMessages(messages);
     return joinTaints(taint, interrupted?.run.taint, this.#parts.parked.taintOf(messages), sent);
   }
 
   #toAgentRun(plan: Plan, { entry, recorder, leave }: Pick<LaunchedRun, "entry" | "recorder" | "leave">): AgentRun {
-    const { id, request, settings, controller, conversationId } = plan;
+    const { scope, request, settings } = plan;
+    const { runId: id, conversationId, patience } = scope;
     const { provider, providerModel, limits, agentTools } = settings;
     const { tools, parked } = this.#parts;
     const windows = this.#windows;
@@ -289,24 +301,11 @@ export class RunLauncher {
       prompt: settings.prompt,
       place: plan.place,
       entry,
-      conversations: this.#conversationsFor(request.durable ? plan.patience : undefined),
+      conversations: this.#conversationsFor(request.durable ? patience : undefined),
     });
     const fitting = findWindow === undefined ? provider : this.#fittingProvider(settings, opening);
-    const right = recorder === undefined
-      ? undefined
-      : this.#parts.cluster?.()?.ownership.rightOf(id, controller.signal);
     return {
-      scope: {
-        runId: id,
-        requestId: request.requestId,
-        conversationId,
-        caller: request.caller,
-        depth: plan.depth,
-        taint: entry.taint,
-        signal: controller.signal,
-        right,
-        patience: plan.patience,
-      },
+      scope,
       facts: {
         kind: request.kind,
         parentId: request.parentId ?? null,
@@ -339,9 +338,9 @@ export class RunLauncher {
       opening,
       resume: this.#resumeOf(plan),
       limits,
-      budget: request.call === undefined ? patientBudget(entry.budget, plan.patience) : undefined,
+      budget: request.call === undefined ? patientBudget(entry.budget, patience) : undefined,
       parked,
-      journal: this.#journalOf(plan, { entry, recorder, right, leave }),
+      journal: this.#journalOf(plan, { entry, recorder, leave }),
       abort: (error) => entry.abort(error),
       kit: this.#parts,
     };
@@ -361,7 +360,7 @@ export class RunLauncher {
     });
   }
 
-  #resumeOf({ id, interrupted, gone, patience }: Plan): RunResume | undefined {
+  #resumeOf({ scope: { runId: id, patience }, interrupted, gone }: Plan): RunResume | undefined {
     if (interrupted === undefined || gone === undefined) return undefined;
     const load = () => recallRun(this.#parts.runs, id);
     const patient = patience === undefined ? load : patiently(patience, load);
@@ -374,7 +373,7 @@ export class RunLauncher {
   }
 
   #approverOf(
-    { request, settings, interrupted, place, patience }: Plan,
+    { request, settings, interrupted, place, scope: { patience } }: Plan,
     recorder: RunRecorder | undefined,
   ): AgentApprover {
     if (settings.agentTools.length === 0) return denyUnattended;
@@ -388,12 +387,7 @@ export class RunLauncher {
     }) ?? denyUnattended;
   }
 
-  #journalOf(
-    { request }: Plan,
-    { entry, recorder, right, leave }: Pick<LaunchedRun, "entry" | "recorder" | "leave"> & {
-      readonly right: EffectRight | undefined;
-    },
-  ) {
+  #journalOf({ request, scope }: Plan, { entry, recorder, leave }: Pick<LaunchedRun, "entry" | "recorder" | "leave">) {
     const { parkedRecords, log, onEnd, onEvents } = this.#parts;
     // The end of a run that was cancelled is written too
     const patience = this.#parts.cluster?.()?.patienceOf(entry.id, NEVER);
@@ -401,7 +395,7 @@ export class RunLauncher {
       entry,
       request,
       recorder,
-      right,
+      right: scope.right,
       conversations: this.#conversationsFor(patience),
       parkedRecords: patience === undefined
         ? parkedRecords
