@@ -161,7 +161,7 @@ export interface AgentRun {
   /** Handed on whole to each tool call */
   readonly scope: RunScope;
   readonly facts: RunFacts;
-  readonly model: RunModel;
+  readonly model: AgentModel;
   readonly tools: RunTools;
   readonly opening: AgentOpening;
   /** undefined for a run that begins */
@@ -197,7 +197,7 @@ export interface RunFacts {
 }
 
 /** Model of a run, and what it is asked with. */
-export interface RunModel {
+export interface AgentModel {
   /** As readers see it */
   readonly name: string;
   readonly provider: Provider;
