@@ -3,14 +3,13 @@ import { tokensAround } from "../../agent/context_window.ts";
 import { DeclaredTools, NONE } from "../../agent/deferred_tools.ts";
 import { messageTokens } from "../../agent/estimate_tokens.ts";
 import { summarize } from "../../agent/summarize.ts";
-import { createTokenAccount, type TokenBudget } from "../../agent/token_budget.ts";
+import { createTokenAccount } from "../../agent/token_budget.ts";
 import type { AgentEventBody } from "../../base/records/agent_event.ts";
-import type { Caller } from "../../base/records/caller.ts";
 import type { Taint } from "../../base/taint.ts";
 import type { Message } from "../../base/records/message.ts";
 import type { Usage } from "../../base/records/usage.ts";
 import type { ContextWindows } from "../../providers/models/context_windows.ts";
-import type { ModelParameters, Provider, ToolDeclaration } from "../../providers/provider.ts";
+import type { Provider, ToolDeclaration } from "../../providers/provider.ts";
 import { beginsConversation } from "./conversation_records.ts";
 import type { RunConversations } from "./conversations.ts";
 import { fitHistory } from "./fit_history.ts";
@@ -65,11 +64,9 @@ export class RunOpening implements AgentOpening {
     if (run.scope.conversationId === null || !this.#hasHistory(run)) return this.#firstMessages(run);
     const messages = this.#givenMessages(run);
     const recalled = await recallHistory(run.scope.conversationId, {
+      run,
       conversations,
-      caller: request.caller,
       provider,
-      model: run.model.id,
-      findWindow: run.model.findWindow,
       prompt,
       messages,
       tools: new DeclaredTools(run.tools.agentTools, {
@@ -77,11 +74,6 @@ export class RunOpening implements AgentOpening {
         clientTools: request.clientTools,
       })
         .declared,
-      parameters: request.parameters,
-      budget: run.budget,
-      requestId: request.requestId,
-      signal: run.scope.signal,
-      time: run.kit.time,
     });
     run.scope.taint.add(recalled.taint);
     this.recalled = recalled;
@@ -105,25 +97,16 @@ export class RunOpening implements AgentOpening {
 
 /** The run that reads a history, and the model that condenses it. */
 export interface RecallOptions {
+  /** Run that goes on with the conversation, which its caller must be allowed to */
+  readonly run: AgentRun;
   readonly conversations: RunOpeningOptions["conversations"];
-  /** Caller of the run, who must be allowed to go on with the conversation */
-  readonly caller: Caller;
+  /** The run's provider, without what its turns add to it */
   readonly provider: Provider;
-  /** Name of the model at the provider. */
-  readonly model: string;
-  /** Returns the tokens that the model takes; 0 when unknown. Called only when the history may be long. Undefined: unknown. */
-  readonly findWindow: (() => Promise<number>) | undefined;
   /** System prompt; null: none. */
   readonly prompt: string | null;
   /** Messages that the request adds to the history. */
   readonly messages: readonly Message[];
   readonly tools: readonly ToolDeclaration[];
-  readonly parameters: ModelParameters;
-  readonly budget: TokenBudget | undefined;
-  readonly requestId: string | undefined;
-  readonly signal: AbortSignal;
-  /** Returns the time of now in ISO 8601. */
-  readonly time: () => string;
 }
 
 /** The history that a run of a conversation begins with. */
@@ -146,12 +129,15 @@ const SHORT_TOKENS = 1500;
  * @throws {CancelError} when the run was stopped; {HttpError} 403 insufficient_scope for a caller who may not go on with it
  */
 export async function recallHistory(id: string, options: RecallOptions): Promise<RecalledHistory> {
-  const { conversations, provider, model, prompt, messages, tools, parameters, budget, requestId, signal } = options;
-  const history = await conversations.history(id, options.caller);
+  const { run: { scope, model: { id: model, parameters, findWindow }, budget, kit }, provider, prompt, messages } =
+    options;
+  const { conversations, tools } = options;
+  const { requestId, signal } = scope;
+  const history = await conversations.history(id, scope.caller);
   const own: readonly Message[] = prompt === null ? messages : [{ role: "system", content: prompt }, ...messages];
   const ownTokens = messageTokens(own);
   const isShort = messageTokens(history.messages) + ownTokens < SHORT_TOKENS;
-  const windowTokens = isShort ? 0 : await options.findWindow?.() ?? 0;
+  const windowTokens = isShort ? 0 : await findWindow?.() ?? 0;
   const account = budget === undefined
     ? undefined
     : createTokenAccount({ budget, contextWindowTokens: windowTokens, signal });
@@ -163,7 +149,7 @@ export async function recallHistory(id: string, options: RecallOptions): Promise
       : (old, earlier) => summarize(old, { provider, model, windowTokens, earlier, account, requestId, signal }),
   });
   const { summary } = fitted;
-  if (summary !== undefined) await conversations.summarized(id, summary, options.time());
+  if (summary !== undefined) await conversations.summarized(id, summary, kit.time());
   return { ...fitted, taint: history.taint };
 }
 
