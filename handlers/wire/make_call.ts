@@ -58,14 +58,17 @@ export async function makeCall(
     const { result, approvalId } = await services.tools.call({
       name,
       input: toInputText(input),
-      runId: services.random.id("run_"),
+      scope: {
+        runId: services.random.id("run_"),
+        requestId: context.requestId,
+        conversationId: null,
+        caller,
+        depth: 0,
+        direct: true,
+        signal,
+      },
       callId: services.random.id("call_"),
-      requestId: context.requestId,
-      caller,
       allowed,
-      depth: 0,
-      direct: true,
-      signal,
       onStart({ access }) {
         hadEffect = access !== "read";
         return Promise.resolve();

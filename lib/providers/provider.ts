@@ -136,6 +136,12 @@ export interface Provider {
   close(): Promise<void>;
 }
 
+/**
+ * Layer around a provider: it changes requests, streams or both, and may say other things of the provider. What it leaves out is the
+ * provider's.
+ */
+export type ProviderLayer = (inner: Provider) => Pick<Provider, "stream"> & Partial<Provider>;
+
 /** A model name of a request, resolved. */
 export interface ResolvedModel {
   readonly provider: Provider;
