@@ -41,7 +41,7 @@ const embeddingsReplySchema = v.object({
   usage: v.optional(v.object({ prompt_tokens: v.number(), total_tokens: v.number() })),
 });
 
-/** POST /v1/embeddings: vectors of texts, by the provider that serves the model (docs/design/completions.md "Embeddings"). */
+/** POST /v1/embeddings: vectors of texts, by the provider that serves the model (docs/design/providers.md "Embeddings"). */
 export const embeddingsRoute = defineRoute({
   method: "POST",
   path: "/v1/embeddings",

@@ -102,7 +102,7 @@ export interface EmbedRequest {
 
 /** Vectors that a provider gave. */
 export interface Embeddings {
-  /** One for each input, in their order, all of one length. Finite numbers, as the provider wrote them */
+  /** Vectors of the inputs, in their order, all of one length. Finite numbers, as the provider wrote them */
   readonly vectors: readonly (readonly number[] | Float32Array)[];
   /** Tokens of the input. Undefined where the provider does not say */
   readonly tokens?: number | undefined;
