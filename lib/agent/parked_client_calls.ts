@@ -14,23 +14,6 @@ const GONE =
   "where they matter.";
 const UNANSWERED = "No result was given for this call.";
 
-/** Work of runs that ended with a call to the client's tools, by the keys of its turn (`turnKeys`), kept until the client sends the results (docs/design/completions.md "Two kinds of tools"). */
-export interface ParkedClientCalls {
-  /**
-   * Keeps what the run added to the history, under the client's calls: 15 minutes, 256 turns, 64 MiB
-   * @param taint outside content that the run has read. Default: none
-   */
-  keep(keys: readonly string[], messages: readonly Message[], taint?: Taint): void;
-  /** Returns true when work is kept under this key */
-  has(key: string): boolean;
-  /** Remembers that the rest of these calls' turn is gone: the model is told so when their results come */
-  lose(keys: readonly string[]): void;
-  /** The client's messages with the kept parts in their places; the same array when there is nothing to do */
-  splice(messages: readonly Message[]): readonly Message[];
-  /** Returns the outside content that the runs had read whose kept parts belong to these messages */
-  taintOf(messages: readonly Message[]): Taint;
-}
-
 const OWN_ID = /^call_(?:pst_)?[0-9a-z]{24}$/;
 const TURN_PREFIX = "turn_";
 
@@ -74,12 +57,12 @@ interface Kept {
   readonly until: number;
 }
 
-/** Creates an empty list. Turns live in memory: after a restart those of attached runs are gone, and the model is told so. */
-export function createParkedClientCalls(clock: Pick<Clock, "monotonic">): ParkedClientCalls {
-  return new ParkedTurns(clock);
-}
-
-class ParkedTurns implements ParkedClientCalls {
+/**
+ * Work of runs that ended with a call to the client's tools, by the keys of its turn (`turnKeys`), kept until the client sends the results (docs/design/completions.md "Two kinds of tools").
+ *
+ * Turns live in memory: after a restart those of attached runs are gone, and the model is told so.
+ */
+export class ParkedClientCalls {
   readonly #clock: Pick<Clock, "monotonic">;
   readonly #byKey = new Map<string, Kept>();
   /** Number of kept turns whose ids are a vendor's */
@@ -93,6 +76,10 @@ class ParkedTurns implements ParkedClientCalls {
     this.#clock = clock;
   }
 
+  /**
+   * Keeps what the run added to the history, under the client's calls: 15 minutes, 256 turns, 64 MiB
+   * @param taint outside content that the run has read. Default: none
+   */
   keep(keys: readonly string[], messages: readonly Message[], taint: Taint = UNTAINTED): void {
     const bytes = inputBytes(messages, []);
     const kept = { keys, messages, taint, bytes, until: this.#clock.monotonic() + KEEP_MS };
@@ -108,10 +95,12 @@ class ParkedTurns implements ParkedClientCalls {
     }
   }
 
+  /** Returns true when work is kept under this key */
   has(key: string): boolean {
     return this.#find(key) !== undefined;
   }
 
+  /** Remembers that the rest of these calls' turn is gone: the model is told so when their results come */
   lose(keys: readonly string[]): void {
     for (const key of keys) this.#lost.add(key);
     for (const oldest of this.#lost) {
@@ -120,6 +109,7 @@ class ParkedTurns implements ParkedClientCalls {
     }
   }
 
+  /** The client's messages with the kept parts in their places; the same array when there is nothing to do */
   splice(messages: readonly Message[]): readonly Message[] {
     if (!messages.some((message) => message.role === "tool")) return messages;
     const placed = new Set<Kept>();
@@ -133,6 +123,7 @@ class ParkedTurns implements ParkedClientCalls {
     return isChanged ? answerAllCalls(spliced) : messages;
   }
 
+  /** Returns the outside content that the runs had read whose kept parts belong to these messages */
   taintOf(messages: readonly Message[]): Taint {
     if (this.#turns.size === 0) return UNTAINTED;
     return joinTaints(...messages.flatMap((_, i) => this.#keysOf(messages, i)).map((key) => this.#find(key)?.taint));

@@ -136,10 +136,10 @@ function openSignIn(
 ): LateSignIn {
   const { kit: { clock, random, log, environment }, config, storage: { store, keys }, telemetry, secrets } = needs;
   const load = lazily(async () => {
-    const { createMcpSignIn } = await import("./mcp/oauth/sign_in.ts");
+    const { McpSignIn } = await import("./mcp/oauth/sign_in.ts");
     // No backup has the file of this key: what a backup holds of sign-ins cannot be opened
     const cipher = () => keys.cipherOf("mcp_credentials.key");
-    return createMcpSignIn({
+    return new McpSignIn({
       ...{ clock, random, log, environment, config, store, secrets, cipher, onAccount },
       guardedFetch: needs.system.guardedFetch,
       audit: needs.guard.audit.append,
@@ -222,9 +222,9 @@ async function openPlugins(needs: ExtensionsNeeds, opened: OpenedList): Promise<
 /** Leaves the instructions of the workspace for their first use. */
 function openInstructions({ kit: { log }, config, folders, guard, system }: ExtensionsNeeds): LateInstructions {
   const load = lazily(async () => {
-    const { createWorkspaceInstructions } = await import("./instructions/workspace_instructions.ts");
+    const { WorkspaceInstructions } = await import("./instructions/workspace_instructions.ts");
     const { workspaceRoot } = folders;
-    return createWorkspaceInstructions({
+    return new WorkspaceInstructions({
       ...{ config, log, workspaceRoot, files: system.files },
       trustedDocuments: guard.trustedDocuments,
     });
@@ -278,9 +278,9 @@ function openSkills(needs: ExtensionsNeeds, opened: OpenedList): LateSkills {
 function openWasmModules(needs: ExtensionsNeeds, opened: OpenedList): WasmModules {
   const { kit: { clock, log }, telemetry, guard: { taintedFiles }, system } = needs;
   const load = lazily(async () => {
-    const { createToolModules } = await import("./plugins/wasm/tool_modules.ts");
+    const { ToolModules } = await import("./plugins/wasm/tool_modules.ts");
     const { files, guardedFetch, workers } = system;
-    return createToolModules({
+    return new ToolModules({
       ...{ clock, log, files, guardedFetch, workers, taintedFiles },
       redact: telemetry.redactor.part,
     });

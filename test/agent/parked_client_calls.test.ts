@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { createParkedClientCalls } from "../../lib/agent/parked_client_calls.ts";
+import { ParkedClientCalls } from "../../lib/agent/parked_client_calls.ts";
 import type { Message } from "../../lib/base/records/message.ts";
 import { createFakeClock } from "../support/fake_clock.ts";
 
@@ -16,13 +16,13 @@ const isSpliced = (messages: readonly Message[]) =>
 
 describe("suspended turns", () => {
   test("leave messages alone that name none of them", () => {
-    const turns = createParkedClientCalls(createFakeClock());
+    const turns = new ParkedClientCalls(createFakeClock());
     const messages = [calls("call_other"), result("call_other")];
     assert.equal(turns.splice(messages), messages);
   });
 
   test("are spliced in every time the client sends its history again", () => {
-    const turns = createParkedClientCalls(createFakeClock());
+    const turns = new ParkedClientCalls(createFakeClock());
     turns.keep(["a"], kept("a"));
     const messages = [calls("a"), result("a"), { role: "user", content: "More" } as const];
     for (let i = 0; i < 2; i++) {
@@ -31,20 +31,20 @@ describe("suspended turns", () => {
   });
 
   test("stand before a tool message that comes without its assistant message", () => {
-    const turns = createParkedClientCalls(createFakeClock());
+    const turns = new ParkedClientCalls(createFakeClock());
     turns.keep(["a"], kept("a"));
     assert.deepEqual(turns.splice([result("a")]), [...kept("a"), result("a")]);
   });
 
   test("are 256 at most, the oldest goes first", () => {
-    const turns = createParkedClientCalls(createFakeClock());
+    const turns = new ParkedClientCalls(createFakeClock());
     for (let i = 0; i <= 256; i++) turns.keep([`c${i}`], kept(`c${i}`));
     assert.equal(isSpliced(turns.splice([result("c0")])), false);
     assert.equal(isSpliced(turns.splice([result("c1")])), true);
   });
 
   test("are 64 MiB at most", () => {
-    const turns = createParkedClientCalls(createFakeClock());
+    const turns = new ParkedClientCalls(createFakeClock());
     const large = "x".repeat(40 * 1024 * 1024);
     turns.keep(["a"], [...kept("a"), { role: "user", content: large }]);
     turns.keep(["b"], [...kept("b"), { role: "user", content: large }]);
@@ -53,7 +53,7 @@ describe("suspended turns", () => {
   });
 
   test("that are gone are named only where the model is about to answer, not deep in the history", () => {
-    const turns = createParkedClientCalls(createFakeClock());
+    const turns = new ParkedClientCalls(createFakeClock());
     const id = "call_x";
     turns.lose([id]);
     const old = [

@@ -10,7 +10,7 @@ import type { Config } from "../../lib/config/config.ts";
 import type { AcceptedTools } from "../../lib/extensions/mcp/accepted_tools.ts";
 import type { McpConnection } from "../../lib/extensions/mcp/mcp_connection.ts";
 import { McpServers } from "../../lib/extensions/mcp/mcp_servers.ts";
-import { createMcpSignIn, type McpSignIn } from "../../lib/extensions/mcp/oauth/sign_in.ts";
+import { McpSignIn } from "../../lib/extensions/mcp/oauth/sign_in.ts";
 import { createSystemRandom } from "../../lib/base/random.ts";
 import { createToolSecrets } from "../../lib/tools/secrets/tool_secrets.ts";
 import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
@@ -117,7 +117,7 @@ export async function withMcp(
     settings: { key_env: "", old_key_env: "" },
     environment: () => undefined,
   });
-  const signIn = createMcpSignIn({
+  const signIn = new McpSignIn({
     ...shared,
     random: createSystemRandom(),
     cipher: () => keys.cipher("mcp_credentials.key"),

@@ -25,7 +25,7 @@ import { SharedCalls } from "../../lib/tools/runtime/shared_calls.ts";
 import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
 import { createDocuments } from "../../lib/storage/documents.ts";
 import { createRecordCipher } from "../../lib/storage/record_cipher.ts";
-import { createToolModules, type ToolModules } from "../../lib/extensions/plugins/wasm/tool_modules.ts";
+import { ToolModules } from "../../lib/extensions/plugins/wasm/tool_modules.ts";
 import type { McpServers } from "../../lib/extensions/mcp/mcp_servers.ts";
 import { createServerReader } from "../../lib/extensions/mcp/server_reader.ts";
 import { createFiles } from "../../lib/system/files/create_files.ts";
@@ -220,7 +220,7 @@ export function createToolBench(options: ToolBenchOptions): ToolBench {
     redact: redactor.redact,
   });
   const workers = new Workers({ maxWorkers: 2, clock: systemClock });
-  const wasmModules = createToolModules({
+  const wasmModules = new ToolModules({
     ...{ files, workers, taintedFiles, log, clock: systemClock },
     guardedFetch: () => Promise.resolve(fetch),
   });

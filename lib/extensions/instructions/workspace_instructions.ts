@@ -41,24 +41,6 @@ export interface InstructionsInfo {
   readonly difference: string | null;
 }
 
-/** The instructions of one workspace (docs/design/policy.md "Workspace instructions"). */
-export interface WorkspaceInstructions {
-  /** Returns the part of the system prompt for a run that begins now, read anew; empty: none. Never throws. */
-  offer(): Promise<string>;
-  /** Reads the file and compares it with what is trusted. */
-  show(): Promise<InstructionsInfo>;
-  /**
-   * Trusts exactly this content.
-   * @throws {HttpError} 404 `not_found` without a file that can be trusted; 409 `conflict` for another digest, and where another content was trusted
-   * since `before`
-   */
-  trust(
-    options: { readonly digest: string; readonly before?: string | null | undefined; readonly by: Actor },
-  ): Promise<InstructionsInfo>;
-  /** Takes the trust back. @throws {HttpError} 404 `not_found` where there is none */
-  untrust(options: { readonly by: Actor }): Promise<InstructionsInfo>;
-}
-
 /** Services and places of the instructions. */
 export interface InstructionsOptions {
   /** The newest configuration. */
@@ -70,17 +52,13 @@ export interface InstructionsOptions {
   readonly trustedDocuments: TrustedDocuments;
 }
 
-/** Creates the instructions of a workspace. Reads nothing before its first use. */
-export function createWorkspaceInstructions(options: InstructionsOptions): WorkspaceInstructions {
-  return new FileInstructions(options);
-}
-
 /** File as it was read, once: its digest, what a person is shown and what a model is told are of the same bytes. */
 type FoundFile =
   | { readonly file: string; readonly document: PresentDocument; readonly bytes: number }
   | { readonly file: string; readonly problem: string };
 
-class FileInstructions implements WorkspaceInstructions {
+/** The instructions of one workspace (docs/design/policy.md "Workspace instructions"). Reads nothing before its first use. */
+export class WorkspaceInstructions {
   readonly #options: InstructionsOptions;
   /** Reason why the last run was not told of the file, so that each is logged once */
   #logged: string | undefined;
@@ -89,6 +67,7 @@ class FileInstructions implements WorkspaceInstructions {
     this.#options = options;
   }
 
+  /** Returns the part of the system prompt for a run that begins now, read anew; empty: none. Never throws. */
   async offer(): Promise<string> {
     const { config, log, trustedDocuments } = this.#options;
     if (!config().agent.workspace_instructions) return "";
@@ -104,6 +83,7 @@ class FileInstructions implements WorkspaceInstructions {
     return "";
   }
 
+  /** Reads the file and compares it with what is trusted. */
   async show(): Promise<InstructionsInfo> {
     const found = await this.#find();
     const { workspace_instructions: enabled } = this.#options.config().agent;
@@ -136,6 +116,11 @@ class FileInstructions implements WorkspaceInstructions {
     return { ...info, reason, on: reason === null };
   }
 
+  /**
+   * Trusts exactly this content.
+   * @throws {HttpError} 404 `not_found` without a file that can be trusted; 409 `conflict` for another digest, and where another content was trusted
+   * since `before`
+   */
   async trust(
     { digest, before, by }: {
       readonly digest: string;
@@ -154,6 +139,7 @@ class FileInstructions implements WorkspaceInstructions {
     return await this.show();
   }
 
+  /** Takes the trust back. @throws {HttpError} 404 `not_found` where there is none */
   async untrust({ by }: { readonly by: Actor }): Promise<InstructionsInfo> {
     const { workspaceRoot, trustedDocuments } = this.#options;
     let isTaken = false;

@@ -9,37 +9,6 @@ import type { McpServers } from "./mcp_servers.ts";
 import { type McpServerInfo, toServerInfo } from "./server_info.ts";
 import type { ServerSwitches } from "./server_switches.ts";
 
-/** MCP servers as the operator sees and changes them. */
-export interface McpOperator {
-  /** Returns all configured servers by name, those that may not run too. */
-  list(): Promise<readonly McpServerInfo[]>;
-  /** @throws {HttpError} `not_found` */
-  get(name: string): Promise<McpServerInfo>;
-  /**
-   * Lets a server run that somebody turned off. It is kept over restarts of the gateway.
-   * @throws {HttpError} `not_found`; `conflict` for a server that the configuration does not allow, with the key that does
-   */
-  enable(name: string, by: Actor): Promise<McpServerInfo>;
-  /** Ends a server and keeps it from being started. @throws {HttpError} `not_found` */
-  disable(name: string, by: Actor): Promise<McpServerInfo>;
-  /** Opens a session with a server that has none. A start that fails is in the answer. @throws {HttpError} `not_found` */
-  start(name: string, signal: AbortSignal): Promise<McpServerInfo>;
-  /**
-   * Offers tools that have changed, or are new, by the digests of their definitions.
-   * @throws {HttpError} `not_found`; `conflict` for a server that is off, and for a tool that has changed since
-   */
-  accept(
-    name: string,
-    options: { readonly digests: readonly string[]; readonly by: Actor },
-  ): Promise<McpServerInfo>;
-  /** Starts a server anew. A start that fails is in the answer. @throws {HttpError} `not_found`, `conflict` for a server that is off */
-  restart(name: string, options: { readonly by: Actor; readonly signal: AbortSignal }): Promise<McpServerInfo>;
-  /** Returns the servers that left the configuration and of which something is kept. */
-  kept(): Promise<readonly KeptMcpRecord[]>;
-  /** Forgets a server that left the configuration. @throws {HttpError} `not_found`; `conflict` for one that the configuration has */
-  forget(name: string, by: Actor): Promise<void>;
-}
-
 /** Options of `createMcpOperator`. */
 export interface McpOperatorOptions extends KeptRecordsOptions {
   /** Returns the servers of now. Undefined while the configuration lets none run */
@@ -51,10 +20,11 @@ export interface McpOperatorOptions extends KeptRecordsOptions {
 
 /** Creates the operator's view of the servers. */
 export async function createMcpOperator(options: McpOperatorOptions): Promise<McpOperator> {
-  return new ServerOperator(options, await options.switches.disabled());
+  return new McpOperator(options, await options.switches.disabled());
 }
 
-class ServerOperator implements McpOperator {
+/** MCP servers as the operator sees and changes them. */
+export class McpOperator {
   readonly #options: McpOperatorOptions;
   readonly #disabled: Set<string>;
   readonly #oneAtATime = createKeyedMutex();
@@ -64,16 +34,22 @@ class ServerOperator implements McpOperator {
     this.#disabled = new Set(disabled);
   }
 
+  /** Returns all configured servers by name, those that may not run too. */
   async list(): Promise<readonly McpServerInfo[]> {
     const { mcp } = this.#options.config();
     return await Promise.all(Object.keys(mcp.servers).sort().map((name) => this.#infoOf(name)));
   }
 
+  /** @throws {HttpError} `not_found` */
   async get(name: string): Promise<McpServerInfo> {
     this.#require(name);
     return await this.#infoOf(name);
   }
 
+  /**
+   * Lets a server run that somebody turned off. It is kept over restarts of the gateway.
+   * @throws {HttpError} `not_found`; `conflict` for a server that the configuration does not allow, with the key that does
+   */
   enable(name: string, by: Actor): Promise<McpServerInfo> {
     return this.#change(name, async () => {
       const way = this.#wayAllowed(name);
@@ -85,6 +61,7 @@ class ServerOperator implements McpOperator {
     });
   }
 
+  /** Ends a server and keeps it from being started. @throws {HttpError} `not_found` */
   disable(name: string, by: Actor): Promise<McpServerInfo> {
     return this.#change(name, async () => {
       if (this.#disabled.has(name)) return;
@@ -94,12 +71,17 @@ class ServerOperator implements McpOperator {
     });
   }
 
+  /** Opens a session with a server that has none. A start that fails is in the answer. @throws {HttpError} `not_found` */
   async start(name: string, signal: AbortSignal): Promise<McpServerInfo> {
     this.#require(name);
     await this.#connection(name)?.freshTools(signal).catch(ignoreFailure);
     return await this.#infoOf(name);
   }
 
+  /**
+   * Offers tools that have changed, or are new, by the digests of their definitions.
+   * @throws {HttpError} `not_found`; `conflict` for a server that is off, and for a tool that has changed since
+   */
   accept(
     name: string,
     { digests, by }: { readonly digests: readonly string[]; readonly by: Actor },
@@ -112,6 +94,7 @@ class ServerOperator implements McpOperator {
     });
   }
 
+  /** Starts a server anew. A start that fails is in the answer. @throws {HttpError} `not_found`, `conflict` for a server that is off */
   restart(
     name: string,
     { by, signal }: { readonly by: Actor; readonly signal: AbortSignal },
@@ -126,10 +109,12 @@ class ServerOperator implements McpOperator {
     });
   }
 
+  /** Returns the servers that left the configuration and of which something is kept. */
   async kept(): Promise<readonly KeptMcpRecord[]> {
     return await keptRecords(this.#options);
   }
 
+  /** Forgets a server that left the configuration. @throws {HttpError} `not_found`; `conflict` for one that the configuration has */
   async forget(name: string, by: Actor): Promise<void> {
     await this.#oneAtATime(name, async () => {
       await forgetRecords(name, by, this.#options);

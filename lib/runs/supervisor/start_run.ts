@@ -1,5 +1,5 @@
 import { lastBytes } from "../../agent/estimate_tokens.ts";
-import { createParkedClientCalls } from "../../agent/parked_client_calls.ts";
+import { ParkedClientCalls } from "../../agent/parked_client_calls.ts";
 import { createPictureMemory } from "../../agent/picture_memory.ts";
 import { runAgent } from "../../agent/run_agent.ts";
 import { refuse } from "../../base/errors.ts";
@@ -53,7 +53,7 @@ export class RunStarter {
     const { store, clock, random, isChannelConversation } = options;
     this.#options = options;
     this.#conversations = createConversations({ store, random, isChannel: isChannelConversation });
-    const parked = createParkedClientCalls(clock);
+    const parked = new ParkedClientCalls(clock);
     this.#parkedRecords = createParkedRecords({ store, clock, parked, isShared: options.cluster !== undefined });
     this.#launcher = new RunLauncher({
       ...options,

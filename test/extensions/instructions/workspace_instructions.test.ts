@@ -6,10 +6,9 @@ import { systemClock } from "../../../lib/base/clock.ts";
 import { HttpError } from "../../../lib/base/errors.ts";
 import { SILENT } from "../../../lib/base/telemetry/log.ts";
 import {
-  createWorkspaceInstructions,
   type InstructionsOptions,
   MAX_INSTRUCTIONS,
-  type WorkspaceInstructions,
+  WorkspaceInstructions,
 } from "../../../lib/extensions/instructions/workspace_instructions.ts";
 import { createTrustedDocuments } from "../../../lib/guard/trusted_documents.ts";
 import { createMemoryStore } from "../../../lib/storage/create_memory_store.ts";
@@ -39,7 +38,7 @@ function withInstructions(
     mkdirSync(workspaceRoot);
     const store = createMemoryStore();
     const audit = createFakeAudit(store);
-    const instructions = createWorkspaceInstructions({
+    const instructions = new WorkspaceInstructions({
       config: () => configOf({ agent: { workspace_instructions: enabled } }),
       workspaceRoot,
       files: files ?? createFiles({ home: "/nonexistent", ownPaths: [], clock: systemClock }),

@@ -65,19 +65,6 @@ export type SignInState =
   | { readonly state: "none" | "needed" }
   | ({ readonly state: "signed_in" } & KnownSignIn);
 
-/** Sign-ins of people to MCP servers by `url` (docs/design/mcp.md "Sign-in"). */
-export interface McpSignIn extends ServerSignIn {
-  /** Finds the authorization server, and returns the address that the person opens. @throws {HttpError} {McpError} */
-  begin(server: string, request: SignInRequest): Promise<BegunSignIn>;
-  /** Takes the answer, once, and keeps the tokens. @throws {HttpError} {McpError} nothing is kept */
-  complete(server: string, answer: SignInAnswer, by: Actor): Promise<KnownSignIn>;
-  /** Removes the sign-in, and tells the authorization server where it takes that. @returns false where there is none */
-  remove(server: string, by: Actor): Promise<boolean>;
-  /** Returns the state of the sign-in at a configured server, without its tokens. */
-  state(server: string): Promise<SignInState>;
-  close(): void;
-}
-
 /** Services that sign-ins need. */
 export interface SignInOptions extends Omit<TokenServices, "credentials" | "signal"> {
   readonly store: Store;
@@ -96,12 +83,8 @@ const STATE_BYTES = 32;
 const REDIRECT = /^http:\/\/127\.0\.0\.1:\d{1,5}\/callback$/;
 const SCOPE = /^[\x21\x23-\x5b\x5d-\x7e]+(?: [\x21\x23-\x5b\x5d-\x7e]+)*$/;
 
-/** Creates the sign-ins. Nothing is read before the first use. */
-export function createMcpSignIn(options: SignInOptions): McpSignIn {
-  return new SignIns(options);
-}
-
-class SignIns implements McpSignIn {
+/** Sign-ins of people to MCP servers by `url` (docs/design/mcp.md "Sign-in"). Nothing is read before the first use. */
+export class McpSignIn implements ServerSignIn {
   readonly #options: SignInOptions;
   readonly #credentials: McpCredentials;
   readonly #tokens: TokenSource;
@@ -130,6 +113,7 @@ class SignIns implements McpSignIn {
     return typeof found === "object" ? digestOf([found.issuer, found.client.client_id, found.account]) : undefined;
   }
 
+  /** Returns the state of the sign-in at a configured server, without its tokens. */
   async state(name: string): Promise<SignInState> {
     const settings = this.#settings(name);
     if (settings.url === "" || hasOwnCredentials(settings)) return { state: "none" };
@@ -141,6 +125,7 @@ class SignIns implements McpSignIn {
     return isOver ? { state: "needed" } : { state: "signed_in", ...rest, isRenewed, expiresAt };
   }
 
+  /** Finds the authorization server, and returns the address that the person opens. @throws {HttpError} {McpError} */
   async begin(server: string, { redirectUri, scope: asked, clientId }: SignInRequest): Promise<BegunSignIn> {
     const settings = this.#remote(server);
     const { oauth } = settings;
@@ -178,6 +163,7 @@ class SignIns implements McpSignIn {
     return { authorizationUrl: authorizationUrl.href, state, issuer };
   }
 
+  /** Takes the answer, once, and keeps the tokens. @throws {HttpError} {McpError} nothing is kept */
   async complete(server: string, { state, code, iss, error }: SignInAnswer, by: Actor): Promise<KnownSignIn> {
     const settings = this.#remote(server);
     this.#dropOld();
@@ -210,6 +196,7 @@ class SignIns implements McpSignIn {
     return known(credential);
   }
 
+  /** Removes the sign-in, and tells the authorization server where it takes that. @returns false where there is none */
   async remove(server: string, by: Actor): Promise<boolean> {
     const settings = this.#remote(server);
     const found = await this.#credentials.get(server, settings.url);

@@ -28,24 +28,14 @@ export interface ToolModulesOptions extends WasmServices {
   readonly log: Logger;
 }
 
-/** Modules of `tools_dir`, with hosts for those that are called. */
-export interface ToolModules extends WasmModules {
-  /** Ends the hosts. Repeating it does nothing */
-  close(): Promise<void>;
-}
-
 /** Modules whose hosts are kept, and whose SHA-256 is */
 const MAX_HOSTS = 16;
 const MAX_PINS = 1000;
 /** Functions that an error names */
 const MAX_NAMES = 20;
 
-/** Creates the access to the modules of `tools_dir`. Nothing is read before the first call. */
-export function createToolModules(options: ToolModulesOptions): ToolModules {
-  return new ModuleFolder(options);
-}
-
-class ModuleFolder implements ToolModules {
+/** Modules of `tools_dir`, with hosts for those that are called. Nothing is read before the first call. */
+export class ToolModules implements WasmModules {
   readonly #options: ToolModulesOptions;
   /** SHA-256 of each module when it was loaded, by its place */
   readonly #pins = new Map<string, string>();
@@ -89,6 +79,7 @@ class ModuleFolder implements ToolModules {
     return { output, is_error, ...(data === undefined ? {} : { data }) };
   }
 
+  /** Ends the hosts. Repeating it does nothing */
   async close(): Promise<void> {
     const hosts = [...this.#running.values()];
     this.#running.clear();

@@ -51,17 +51,6 @@ export interface ModuleToOpen {
 /** Functions that a module imports, as `extism:host/env alloc`, and exports. */
 export type ModuleFacts = Pick<CompiledModule, "imports" | "exports">;
 
-/** Module that is ready to answer calls. */
-export interface WasmHost extends PluginHost {
-  /** Imports and exports of the module */
-  readonly facts: ModuleFacts;
-  /**
-   * Calls an exported function with an input as it is, and gives its output as it is: for modules that know nothing of Postern.
-   * @throws as `call`
-   */
-  callExport(call: ExportCall, signal: AbortSignal): Promise<ExportAnswer>;
-}
-
 /** Call of one exported function of a module. */
 export interface ExportCall {
   readonly name: string;
@@ -99,7 +88,7 @@ export function createWasmOpener(services: WasmPluginServices): OpenPlugin<"wasm
  * @throws {ToolError} `module_invalid`, `module_feature`, `module_import`, `module_too_large`, `plugin_timeout`
  */
 export async function openWasmModule(module: ModuleToOpen, services: WasmServices): Promise<WasmHost> {
-  const host = new ModuleHost(module, services);
+  const host = new WasmHost(module, services);
   try {
     await host.load();
   } catch (error) {
@@ -111,7 +100,8 @@ export async function openWasmModule(module: ModuleToOpen, services: WasmService
 
 const CLOSED = { code: "failed", reason: "it was closed", said: new Uint8Array() };
 
-class ModuleHost implements WasmHost {
+/** Module that is ready to answer calls. */
+export class WasmHost implements PluginHost {
   readonly #module: ModuleToOpen;
   readonly #services: WasmServices;
   readonly #slot = createKeyedSemaphore(1);
@@ -129,6 +119,7 @@ class ModuleHost implements WasmHost {
     this.#loaded = shared;
   }
 
+  /** Imports and exports of the module */
   get facts(): ModuleFacts {
     const loaded = this.#loaded;
     return loaded instanceof Uint8Array ? { imports: [], exports: [] } : loaded;
@@ -150,6 +141,10 @@ class ModuleHost implements WasmHost {
     return { ...readAnswer(output, { title }), used };
   }
 
+  /**
+   * Calls an exported function with an input as it is, and gives its output as it is: for modules that know nothing of Postern.
+   * @throws as `call`
+   */
   callExport(call: ExportCall, signal: AbortSignal): Promise<ExportAnswer> {
     return this.#callExport(call, signal, undefined);
   }

@@ -8,7 +8,7 @@ import { createSystemRandom } from "../../../../lib/base/random.ts";
 import { MCP_CREDENTIALS } from "../../../../lib/extensions/mcp/oauth/mcp_credential.ts";
 import { validateConfig } from "../../../../lib/config/validate_config.ts";
 import { createMcpCredentials } from "../../../../lib/extensions/mcp/oauth/credentials.ts";
-import { createMcpSignIn, type SignInOptions } from "../../../../lib/extensions/mcp/oauth/sign_in.ts";
+import { McpSignIn, type SignInOptions } from "../../../../lib/extensions/mcp/oauth/sign_in.ts";
 import { createMemoryStore } from "../../../../lib/storage/create_memory_store.ts";
 import { createOwnAddress } from "../../../../lib/system/net/address.ts";
 import { createGuardedFetch } from "../../../../lib/system/net/guarded_fetch.ts";
@@ -56,7 +56,7 @@ function open(
     onTokens: redactor.replace,
     onAccount: (server) => void accounts.push(server),
   };
-  const signIn = createMcpSignIn(options);
+  const signIn = new McpSignIn(options);
   const begin = (request: Partial<Parameters<typeof signIn.begin>[1]> = {}) =>
     signIn.begin("acme", { redirectUri: REDIRECT, scope: "", clientId: "", ...request });
   const answerOf = (url: URL) => {
@@ -366,7 +366,7 @@ test("tokens never go to another address of the server", async () => {
   // Nor do they open where the record was changed to say so
   const moved = { ...stored?.body as object, url: `${fake.url}/mcp/other` };
   const config = other.options.config();
-  const thief = createMcpSignIn({ ...options, config: () => config });
+  const thief = new McpSignIn({ ...options, config: () => config });
   await store.putIfVersion(MCP_CREDENTIALS.name, "acme", stored?.version ?? 0, moved);
   assert.equal(await thief.credential("acme"), undefined);
 });
