@@ -157,14 +157,16 @@ describe("an attached run", () => {
     assert.ok(first !== undefined);
     const body = (await store.get(APPROVALS, first.id))?.body as object;
     // No token may fill the room alone. Each question reads those that wait, so all but the last stand in the store at once
-    await store.batch(Array.from({ length: APPROVAL_LIMITS.pending - 2 }, (_, index) => {
-      const id = `apr_filled${index}`;
-      const filled = { ...body, id, requested_by: `tok_${index % 2}` };
-      return [
-        { op: "insert", collection: APPROVALS, key: id, body: filled },
-        { op: "insert", collection: OPEN_APPROVALS, key: id, body: { v: 1 } },
-      ] as const;
-    }).flat());
+    await store.batch(
+      Array.from({ length: APPROVAL_LIMITS.pending - 2 }, (_, index) => {
+        const id = `apr_filled${index}`;
+        const filled = { ...body, id, requested_by: `tok_${index % 2}` };
+        return [
+          { op: "insert", collection: APPROVALS, key: id, body: filled },
+          { op: "insert", collection: OPEN_APPROVALS, key: id, body: { v: 1 } },
+        ] as const;
+      }).flat(),
+    );
     const { run_id: runId, call_id: callId, ...rest } = first;
     const question = { ...rest, runId, callId, inputDigest: "", timeoutMs: DURABLE_MS };
     const last = await approvals.ask({ ...question, requestedBy: { via: "http", tokenId: "tok_2" } });
