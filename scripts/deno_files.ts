@@ -20,6 +20,7 @@ const RUNTIME_DOOR = new RegExp(
 );
 /** An import of types loads nothing */
 const TYPES_ALONE = /^import type [^;]*;/gm;
+const NAMED_IMPORT = /^import \{([^}]*)\} from "(\.[^"]*)";/gm;
 /** Tests of the floors whose sources exist to reach the runtime */
 const OF_FLOORS = /^test\/(?:system|storage)\//;
 
@@ -79,10 +80,23 @@ function runtimeDoors(): readonly string[] {
   return sourceFiles(["cli", "handlers", "lib"]).filter(({ text }) => RUNTIME_DOOR.test(text)).map(({ path }) => path);
 }
 
-/** Returns the sources that a test loads itself. */
+/** Returns the sources whose code a test calls itself, and that of its own name. */
 export function importedBy(path: string): readonly string[] {
-  const loaded = readFileSync(join(PROJECT_ROOT, path), "utf8").replaceAll(TYPES_ALONE, "");
-  return importsOf(loaded).map((specifier) => normalize(join(dirname(path), specifier)).replaceAll("\\", "/"));
+  const sourceOf = (specifier: string) => normalize(join(dirname(path), specifier)).replaceAll("\\", "/");
+  const loaded = readFileSync(join(PROJECT_ROOT, path), "utf8").replaceAll(TYPES_ALONE, "")
+    .replaceAll(NAMED_IMPORT, (found, names: string, specifier: string) => {
+      const source = sourceOf(specifier);
+      return namesOf(source)[0] !== namesOf(path)[0] && takesPlainValues(names, source) ? "" : found;
+    });
+  return importsOf(loaded).map(sourceOf);
+}
+
+/** Tells whether an import takes types, numbers and texts alone, as `MAX_BYTES` and `type Limits`: those are the same on each runtime. */
+function takesPlainValues(names: string, source: string): boolean {
+  const text = readFileSync(join(PROJECT_ROOT, source), "utf8");
+  return names.split(",").map((name) => name.trim()).filter((name) => name !== "").every((name) =>
+    name.startsWith("type ") || new RegExp(`^export const ${name} = (?:[\\d_.]+|"[^"]*");`, "m").test(text)
+  );
 }
 
 /** Names of a file and its folder, without endings: `test/system/net/relay.test.ts` has `relay` and `net`. */

@@ -32,6 +32,7 @@ import {
   type TestFiles,
   type TestProcess,
   timesOfMachine,
+  WIDTH,
   writeTestProcesses,
 } from "./test_plan.ts";
 
@@ -41,15 +42,13 @@ const runtimes = (["node", "deno"] as const).filter((runtime) => words.includes(
 const long = words.includes("--long");
 const missing = named.filter((path) => globSync(path).length === 0);
 
-/** Processes at the same time: many wait for other processes. */
-const WIDTH = 4;
 /**
  * V8 gives new objects 1 MiB at first, and collects them each time it is full. Tests make many that last longer than that: with 16 MiB from
  * the begin on a process takes a tenth less processor time.
  */
 const V8_OPTION = "--min-semi-space-size=16";
 /** Nothing takes so long: a test that hangs fails instead of all that follow it. Milliseconds */
-const LIMIT_MS = long ? 3_600_000 : 600_000;
+const LIMIT_MS = long ? 3_600_000 : 900_000;
 /** Several times what all files take: the runner is ended then, and names the files that still ran. Milliseconds */
 const RUN_LIMIT_MS = long ? undefined : 30 * 60_000;
 const CACHE = fileURLToPath(new URL("../node_modules/.cache/", import.meta.url));

@@ -1,8 +1,8 @@
 /**
  * Plans a run of the tests: which files run on which runtime, which files share a process, and in which order the processes begin.
  *
- * A process for each file takes longer than the tests of most files, so files share one until their remembered times fill it. Files that
- * set or measure what a whole process has run alone. The process with the longest time begins first, on whichever runtime, so that no
+ * A process for each file takes longer than the tests of most files, so files share one. Files that set or measure what a whole process
+ * has run alone. The process with the longest time begins first, on whichever runtime, so that no
  * processor waits for a last one at the end.
  */
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
@@ -25,55 +25,58 @@ export interface TestProcess {
 /** Seconds that the tests of a file took, by its path. */
 export type TestTimes = ReadonlyMap<string, number>;
 
-/** Files in `test/` itself look at the whole project. */
-const WHOLE_PROJECT = /^test\/[^/]+$/;
-/** Hooks of a whole file, changes of the environment, and looks at the memory and the open handles of the process */
+/** Processes at the same time: many wait for other processes. */
+export const WIDTH = 4;
+/** Hooks around each test of a process, changes of its environment, and looks at its memory */
 const WHOLE_PROCESS =
-  /^(?:before|after|beforeEach|afterEach)\(|process\.env, |process\.env\[[^\]]*\] = |memoryUsage|open_handles|memoryOf|browser_bench|fetch_bench/m;
+  /^(?:before|beforeEach|afterEach)\(|assign\(process\.env, |process\.env\[[^\]]*\] = |memoryUsage|memoryOf|browser_bench/m;
 /**
- * Time of a process that files share, in seconds: enough that its start does not count, little enough that no processor waits for it at
- * the end. Deno keeps nothing of what it compiled for the next process.
+ * Bounds of a process that files share, in seconds: each start costs a second of a processor, in which everything is loaded and compiled again,
+ * and the memory of a process grows with its files.
  */
-const SHARED_SECONDS: Readonly<Record<Runtime, number>> = { node: 20, deno: 24 };
-/** Files of a shared process: each takes some time to load, which the remembered times leave out */
-const MAX_SHARED_FILES = 48;
+const [LEAST_SECONDS, MOST_SECONDS] = [8, 60];
+/** Time to load a file, which the remembered times leave out. Seconds */
+const LOAD_SECONDS = 0.05;
 /** Time of a file that nobody has measured. Most take less. Seconds */
 const UNKNOWN_SECONDS = 1;
 const LOAD_GROUP = new URL("../test/support/load_group.ts", import.meta.url).href;
 const RUN_ON_DENO = new URL("run_on_deno.ts", import.meta.url).href;
 
-/** Plans the processes of a run, the longest first. */
+/**
+ * Plans the processes of a run, the longest first. Each takes its share of what is left, so that the last ones are short, and no processor
+ * waits for one at the end.
+ */
 export function planTests(files: TestFiles, times: TestTimes): readonly TestProcess[] {
-  return (["node", "deno"] as const)
-    .flatMap((runtime) =>
-      shareProcesses(files[runtime], times, SHARED_SECONDS[runtime]).map((group) => ({ runtime, ...group }))
-    )
-    .sort((one, other) => other.seconds - one.seconds);
-}
-
-/** Puts files together until their times fill a process. Long files come first, each alone once it fills a process by itself. */
-function shareProcesses(
-  files: readonly string[],
-  times: TestTimes,
-  maxSeconds: number,
-): readonly Omit<TestProcess, "runtime">[] {
-  const secondsOf = (file: string) => times.get(file.replaceAll("\\", "/")) ?? UNKNOWN_SECONDS;
-  const processes: { files: string[]; seconds: number; alone: boolean }[] = [];
-  for (const file of files.toSorted((one, other) => secondsOf(other) - secondsOf(one))) {
-    const alone = runsAlone(file);
-    const seconds = secondsOf(file);
-    const shared = alone
-      ? undefined
-      : processes.find((one) =>
-        !one.alone && one.files.length < MAX_SHARED_FILES && one.seconds + seconds <= maxSeconds
-      );
-    if (shared === undefined) processes.push({ files: [file], seconds, alone });
-    else {
-      shared.files.push(file);
-      shared.seconds += seconds;
+  const takes = (file: string) => LOAD_SECONDS + (times.get(file.replaceAll("\\", "/")) ?? UNKNOWN_SECONDS);
+  const processes: TestProcess[] = [];
+  let left = [...files.deno, ...files.node].reduce((sum, file) => sum + takes(file), 0);
+  // Deno compiles the same for longer, and has few files
+  for (const runtime of ["deno", "node"] as const) {
+    const longestFirst = files[runtime].toSorted((one, other) => takes(other) - takes(one));
+    const add = (own: readonly string[]) => {
+      const seconds = own.reduce((sum, file) => sum + takes(file), 0);
+      processes.push({ runtime, files: own, seconds });
+      left -= seconds;
+    };
+    for (const file of longestFirst.filter(runsAlone)) add([file]);
+    let rest = longestFirst.filter((file) => !runsAlone(file));
+    while (rest.length > 0) {
+      const shared = fill(rest, takes, Math.min(MOST_SECONDS, Math.max(LEAST_SECONDS, left / WIDTH)));
+      add(shared);
+      rest = rest.filter((file) => !shared.includes(file));
     }
   }
-  return processes.map(({ files, seconds }) => ({ files, seconds }));
+  return processes.sort((one, other) => other.seconds - one.seconds);
+}
+
+/** Takes the longest file, then each that still fits. @param files the longest first */
+function fill(files: readonly string[], takes: (file: string) => number, maxSeconds: number): readonly string[] {
+  let sum = 0;
+  return files.filter((file, index) => {
+    const fits = index === 0 || sum + takes(file) <= maxSeconds;
+    if (fits) sum += takes(file);
+    return fits;
+  });
 }
 
 /**
@@ -104,7 +107,7 @@ function loaderOf(files: readonly string[]): string {
 }
 
 function runsAlone(file: string): boolean {
-  return WHOLE_PROJECT.test(file.replaceAll("\\", "/")) || WHOLE_PROCESS.test(readFileSync(file, "utf8"));
+  return WHOLE_PROCESS.test(readFileSync(file, "utf8"));
 }
 
 /**

@@ -30,18 +30,30 @@ describe("a plan of all tests", () => {
   });
 
   test("a file that sets what the whole process has runs alone", () => {
-    const alone = ["test/journeys/budgets.test.ts", "test/system/net/relay.test.ts", "test/architecture.test.ts"];
+    const alone = [
+      "test/journeys/budgets.test.ts",
+      "test/tools/git/attacks.test.ts",
+      "test/tools/process/shell.test.ts",
+    ];
     const processes = plan.filter(({ files }) => files.some((file) => alone.includes(file)));
     for (const { runtime, files } of processes) assert.equal(files.length, 1, `${runtime}: ${files.join(" ")}`);
     assert.ok(processes.length >= alone.length);
   });
 });
 
-test("files share a process until their times fill it", () => {
-  const files = FILES.filter((file) => file.startsWith("test/base/")).slice(0, 6);
-  const times: TestTimes = new Map(files.map((file, index) => [file, index === 0 ? 21 : 8]));
-  const plan = planTests({ node: files, deno: [] }, times);
-  assert.deepEqual(plan.map((one) => [one.files.length, one.seconds]), [[1, 21], [2, 16], [2, 16], [1, 8]]);
+test("each process takes a quarter of what is left, at most a minute and at least eight seconds", () => {
+  const files = FILES.filter((file) => file.startsWith("test/base/")).slice(0, 20);
+  const secondsOf = (each: number) =>
+    planTests({ node: files, deno: [] }, new Map(files.map((file) => [file, each - 0.05]))).map((one) => one.seconds);
+  assert.deepEqual(secondsOf(20).map(Math.round), [60, 60, 60, 40, 40, ...Array<number>(7).fill(20)]);
+  assert.deepEqual(secondsOf(4).map(Math.round), [20, 12, 12, 8, 8, 8, 8, 4]);
+  assert.deepEqual(secondsOf(0.1).map(Math.round), [2]);
+  const times: TestTimes = new Map(files.map((file, index) => [file, index === 0 ? 90 : 1]));
+  assert.deepEqual(
+    planTests({ node: files, deno: [] }, times)[0]?.files,
+    files.slice(0, 1),
+    "a long file fills its own",
+  );
 });
 
 test("a process is written as a file that loads its test files, and one of Deno as a file that starts Deno", () =>

@@ -105,7 +105,11 @@ function scoreOf([best]: readonly RankedPassage[] = []): number {
 function quotes({ text }: Passage, question: string): boolean {
   const asked = bare(question);
   const isQuestion = question.trimEnd().endsWith("?") || QUESTION.test(asked);
-  return isQuestion && asked.split(" ").length > 2 && ` ${bare(text)} `.includes(` ${asked} `);
+  const words = asked.split(" ");
+  if (!isQuestion || words.length <= 2) return false;
+  const lower = text.toLowerCase();
+  // Most passages lack one of the words, and need no rewriting
+  return words.every((word) => lower.includes(word)) && ` ${bare(text)} `.includes(` ${asked} `);
 }
 
 /** Tells whether a text is a question itself, as each line of a list of questions is. It answers nothing. */

@@ -2,6 +2,7 @@ import { readdir, readFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { type Passage, prosePassages } from "./passages.ts";
+import { stemmed } from "./rank_passages.ts";
 
 /** Folders above this file that are looked through for the package */
 const MAX_FOLDERS = 6;
@@ -26,7 +27,8 @@ export async function readDocumentation(
     isRow: false,
     isOwn: true,
   }));
-  return [...pages.flatMap(({ source, text }) => prosePassages(text, { source, isOwn: true })), ...ofHelp];
+  const ofPages = pages.flatMap(({ source, text }) => prosePassages(text, { source, isOwn: true }));
+  return [...ofPages, ...ofHelp].map((passage) => ({ ...passage, stems: stemmed(passage) }));
 }
 
 interface OwnPage {

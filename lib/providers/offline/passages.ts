@@ -15,6 +15,17 @@ export interface Passage {
   readonly isRow: boolean;
   /** Tells whether the passage comes from Postern's own documentation. */
   readonly isOwn: boolean;
+  /** Kept for passages that many questions are asked about. Default: they are made for each question */
+  readonly stems?: StemmedTexts;
+}
+
+/** Texts of a passage as the stems of their words, each between two spaces of its own. */
+export interface StemmedTexts {
+  readonly text: string;
+  readonly heading: string;
+  readonly headings: string;
+  /** Stems of the text */
+  readonly length: number;
 }
 
 /** Place that passages come from. */

@@ -1,4 +1,4 @@
-import type { Passage } from "./passages.ts";
+import type { Passage, StemmedTexts } from "./passages.ts";
 import { stemsOf } from "./words.ts";
 
 /** A passage with how well it fits a question. */
@@ -27,7 +27,7 @@ const LEAST_LENGTH = 12;
  */
 export function rankPassages(stems: readonly string[], passages: readonly Passage[]): readonly RankedPassage[] {
   if (stems.length === 0 || passages.length === 0) return [];
-  const counted = passages.map((passage) => ({ passage, ...countIn(passage) }));
+  const counted = passages.map((passage) => ({ passage, ...countIn(passage, stems) }));
   const sections = sectionsOf(counted);
   const weights = weightsOf(stems, counted);
   const total = [...weights.values()].reduce((sum, weight) => sum + weight, 0);
@@ -83,15 +83,27 @@ function scorer(weights: ReadonlyMap<string, number>, all: readonly Counted[]): 
   };
 }
 
-function countIn(passage: Passage): Counted {
+function countIn(passage: Passage, stems: readonly string[]): Counted {
+  const { text, heading, headings, length } = passage.stems ?? stemmed(passage);
   const counts = new Map<string, number>();
-  const add = (text: string, weight: number) => {
-    const stems = stemsOf(text);
-    for (const stem of stems) counts.set(stem, (counts.get(stem) ?? 0) + weight);
-    return stems.length;
-  };
-  const length = add(passage.text, 1);
-  add(passage.heading, HEADING_WEIGHT);
-  add(passage.headings, OUTER_WEIGHT);
+  for (const stem of stems) {
+    const word = ` ${stem} `;
+    const count = occurrences(word, text) + HEADING_WEIGHT * occurrences(word, heading) +
+      OUTER_WEIGHT * occurrences(word, headings);
+    if (count > 0) counts.set(stem, count);
+  }
   return { counts, length: Math.max(length, LEAST_LENGTH) };
+}
+
+/** Returns the stems of a passage, for one that is ranked for many questions: most of the work of a question. */
+export function stemmed(passage: Passage): StemmedTexts {
+  const [text = [], heading = [], headings = []] = [passage.text, passage.heading, passage.headings].map(stemsOf);
+  const spaced = (stems: readonly string[]) => stems.map((stem) => ` ${stem} `).join("");
+  return { text: spaced(text), heading: spaced(heading), headings: spaced(headings), length: text.length };
+}
+
+function occurrences(word: string, text: string): number {
+  let count = 0;
+  for (let at = text.indexOf(word); at >= 0; at = text.indexOf(word, at + word.length)) count++;
+  return count;
 }

@@ -3,6 +3,7 @@ import { describe, test } from "node:test";
 import type { AgentEvent } from "../../../lib/base/records/agent_event.ts";
 import { SILENT } from "../../../lib/base/telemetry/log.ts";
 import { createMetrics } from "../../../lib/base/telemetry/metrics.ts";
+import { APPROVALS, OPEN_APPROVALS } from "../../../lib/guard/approval_records.ts";
 import { APPROVAL_LIMITS, type Approvals } from "../../../lib/guard/approvals.ts";
 import { createApprovals } from "../../../lib/guard/create_approvals.ts";
 import { createApprover } from "../../../lib/runs/supervisor/create_approver.ts";
@@ -43,7 +44,7 @@ function setUp(more: SupervisedOptions = {}) {
     },
   );
   const pending = async () => (await approvals.list({ status: "pending", limit: 100 })).approvals;
-  return { runs, approvals, clock, ran, pending };
+  return { runs, store, approvals, clock, ran, pending };
 }
 
 /** Reads a run and answers its question. */
@@ -149,17 +150,27 @@ describe("an attached run", () => {
   });
 
   test("is denied when as many approvals wait as may", async () => {
-    const { runs, approvals, clock } = setUp();
+    const { runs, approvals, clock, store } = setUp();
     const reading = readAll(await runs.start(ask("write", FOLLOWED)));
     await clock.advance(1);
     const { approvals: [first] } = await approvals.list({ limit: 1 });
     assert.ok(first !== undefined);
+    const body = (await store.get(APPROVALS, first.id))?.body as object;
+    // No token may fill the room alone. Each question reads those that wait, so all but the last stand in the store at once
+    await store.batch(
+      Array.from({ length: APPROVAL_LIMITS.pending - 2 }, (_, index) => {
+        const id = `apr_filled${index}`;
+        const filled = { ...body, id, requested_by: `tok_${index % 2}` };
+        return [
+          { op: "insert", collection: APPROVALS, key: id, body: filled },
+          { op: "insert", collection: OPEN_APPROVALS, key: id, body: { v: 1 } },
+        ] as const;
+      }).flat(),
+    );
     const { run_id: runId, call_id: callId, ...rest } = first;
     const question = { ...rest, runId, callId, inputDigest: "", timeoutMs: DURABLE_MS };
-    // No token may fill the room alone
-    for (let i = 1; i < APPROVAL_LIMITS.pending; i++) {
-      await approvals.ask({ ...question, requestedBy: { via: "http", tokenId: `tok_${i % 2}` } });
-    }
+    const last = await approvals.ask({ ...question, requestedBy: { via: "http", tokenId: "tok_2" } });
+    assert.ok(last !== undefined, "there is room for one");
     const events = await readAll(await runs.start(ask("write", FOLLOWED)));
     assert.match(
       only(events, "tool_end").output,
