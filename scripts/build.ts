@@ -61,7 +61,7 @@ const TOGETHER: Readonly<Record<string, readonly string[]>> = {
 
 /** Files of TOGETHER that a start does not load. */
 const LATER: readonly string[] = ["work"];
-/** Names of functions that a start calls, by their first word, which means the same everywhere: docs/design/style.md */
+/** First words of names of functions that a start calls. A first word means the same everywhere */
 const CALLED_AT_START = /^(?:create|define|guard|lazy|load|open|prepare|run|serve|start|watch)(?:[A-Z]|$)/;
 
 interface Bundle {
