@@ -57,6 +57,19 @@ test("the package finds its dashboard and the modules of its threads", () =>
     });
   }));
 
+test("what a start calls is compiled together with its file", () => {
+  const textOf = (name: string) =>
+    globSync(`chunks/${name}-*.js`, { cwd: built }).map((file) => readFileSync(join(built, file), "utf8")).join();
+  const services = textOf("services");
+  // Has a name for it; is called as the file loads; is called by one of the first kind
+  assert.match(services, /^var createServices = \(async function createServices\(/m);
+  assert.match(services, /^var limitField = \(function limitField\(/m);
+  assert.match(textOf("gateway"), /^var publishAddress = \(async function publishAddress\(/m);
+  // A start would read the code of every function so compiled
+  assert.match(services, /^function \w+\(/m);
+  assert.doesNotMatch(textOf("work"), /^var \w+ = \((?:async )?function/m);
+});
+
 /** Compiles a strict project that has the package and none of its optional packages. @returns what the compiler printed, with the files it read */
 function compileProject(folder: string, resolution: { readonly module: string; readonly moduleResolution: string }) {
   const strict = {
