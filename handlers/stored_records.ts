@@ -15,13 +15,12 @@ import { parseRecordedTrust, RECORDED_TRUST } from "../lib/guard/audit/record_tr
 import { parseTaintedFile, TAINT_CHANGES, TAINTED_FILES } from "../lib/guard/tainted_files.ts";
 import { parseTrustedDocument, TRUSTED_DOCUMENTS } from "../lib/guard/trusted_documents.ts";
 import { MCP_CREDENTIALS } from "../lib/extensions/mcp/oauth/mcp_credential.ts";
-import { BROWSER_LOGINS, parseBrowserLogin } from "../lib/base/records/browser_login.ts";
-import { COOKIE_JARS, parseCookieJar } from "../lib/base/records/cookie_jar.ts";
-import { MAILBOXES, parseMailbox } from "../lib/memory/mailbox.ts";
-import { MEMORY, parseMemoryRecord } from "../lib/memory/memory.ts";
-import { COMMAND_FOLDERS, parseCommandFolder } from "../lib/memory/command_folders.ts";
-import { parsePlan, PLANS } from "../lib/memory/plans.ts";
-import { parseProviders, PROVIDERS } from "../lib/providers/discovery/provider_memory.ts";
+import { BROWSER_LOGINS, COOKIE_JARS } from "../lib/memory/browser_records.ts";
+import { MAILBOXES } from "../lib/memory/mailbox.ts";
+import { MEMORY } from "../lib/memory/memory.ts";
+import { COMMAND_FOLDERS } from "../lib/memory/command_folders.ts";
+import { PLANS } from "../lib/memory/plans.ts";
+import { PROVIDERS } from "../lib/providers/discovery/provider_memory.ts";
 import { CONVERSATIONS, parseConversationEntry } from "../lib/runs/conversations/conversation_records.ts";
 import { BUDGET_DAYS } from "../lib/runs/supervisor/day_budget.ts";
 import { OPEN_RUNS, parseJournalRecord, RUN_INPUTS, RUNS } from "../lib/runs/journal/run_records.ts";
@@ -47,8 +46,8 @@ import {
 } from "../lib/cluster/cluster_records.ts";
 import { SUB_AGENT_TASKS, SUB_AGENTS } from "../lib/runs/sub_agents/sub_agent_records.ts";
 import { PARKED_CALLS } from "../lib/runs/conversations/parked_records.ts";
-import { DOCUMENTS, parseDocument } from "../lib/storage/documents.ts";
-import { parseStorageKey, STORAGE_KEYS } from "../lib/storage/record_keys.ts";
+import { DOCUMENTS } from "../lib/storage/documents.ts";
+import { STORAGE_KEYS } from "../lib/storage/record_keys.ts";
 import { Collection, parseMark, type ParseRecord, readable, scanAll } from "../lib/storage/read_records.ts";
 import type { Store } from "../lib/storage/store.ts";
 import { parseMarker, PROCESSES } from "../lib/system/process/leftover_processes.ts";
@@ -63,6 +62,7 @@ const DECLARED: readonly Collection<unknown>[] = [
   ...[CLUSTER_DRAINS, CLUSTER_DUTIES, CONVERSATION_HOLDS, FILE_LOCKS, GATEWAY_FENCES, GATEWAY_LEASES],
   ...[RUN_CLAIMS, RUN_SIGNALS, WORKSPACE_MEMBERS, WORKSPACES],
   ...[BUDGET_DAYS, CONVERSATIONS, OPEN_RUNS, PARKED_CALLS, RUN_INPUTS, RUNS, SUB_AGENT_TASKS, SUB_AGENTS],
+  ...[BROWSER_LOGINS, COMMAND_FOLDERS, COOKIE_JARS, DOCUMENTS, MAILBOXES, MEMORY, PLANS, PROVIDERS, STORAGE_KEYS],
   // Marks of open work: their form is that of the cluster, which a gateway alone does not load
   new Collection(OPEN_DELIVERIES, parseWorkMark, { onDamage: { becomes: { v: 1 } } }),
   new Collection(OPEN_SOPS, parseWorkMark, { onDamage: { becomes: { v: 1 } } }),
@@ -72,19 +72,10 @@ const DECLARED: readonly Collection<unknown>[] = [
   new Collection(AUDIT_CHAINS, parseChainHead),
   new Collection(AUDIT_HEAD, readAuditHead, { replaced: "written by a gateway alone, from what it has added" }),
   new Collection(AUDIT_RECORDS, readAuditRecord, { replaced: "never changed, and digested as it is" }),
-  new Collection(BROWSER_LOGINS, parseBrowserLogin),
-  new Collection(COOKIE_JARS, parseCookieJar),
-  new Collection(DOCUMENTS, parseDocument, { replaced: "values of a cache" }),
   new Collection(IDEMPOTENT_REPLIES, parseReply),
-  new Collection(MAILBOXES, parseMailbox),
-  new Collection(MEMORY, parseMemoryRecord),
   new Collection(OPEN_APPROVALS, parseMark, { replaced: "never changed", onDamage: { becomes: { v: 1 } } }),
-  new Collection(COMMAND_FOLDERS, parseCommandFolder),
-  new Collection(PLANS, parsePlan),
   new Collection(PROCESSES, parseMarker, { replaced: "never changed" }),
-  new Collection(PROVIDERS, parseProviders),
   new Collection(RECORDED_TRUST, parseRecordedTrust, { replaced: "says which content of a file the audit has" }),
-  new Collection(STORAGE_KEYS, parseStorageKey),
   new Collection(TAINT_CHANGES, parseMark, { replaced: "its version is what it says" }),
   new Collection(TAINTED_FILES, parseTaintedFile),
   new Collection(TRUSTED_DOCUMENTS, parseTrustedDocument, { replaced: "a decision about one content of a document" }),

@@ -2,14 +2,13 @@ import type { Clock } from "../base/clock.ts";
 import { lazyService } from "../base/lazily.ts";
 import type { Random } from "../base/random.ts";
 import type { Logger } from "../base/telemetry/log.ts";
-import { readable } from "../storage/read_records.ts";
 import type { RecordCipher } from "../storage/record_cipher.ts";
 import type { RecordKeyName } from "../storage/record_keys.ts";
 import type { Store } from "../storage/store.ts";
 import type { BrowserLogins, BrowserLoginsOptions } from "./browser_logins.ts";
 import type { CookieJars } from "./cookie_jars.ts";
 import type { Mailbox } from "./mailbox.ts";
-import { createMemory, MEMORY, type Memory, memoryText, parseMemoryRecord } from "./memory.ts";
+import { createMemory, MEMORY, type Memory, memoryText } from "./memory.ts";
 import { createMemoryVectors, type MemoryVectors } from "./memory_vectors.ts";
 import { type CommandFolders, createCommandFolders } from "./command_folders.ts";
 import { createPlans, type Plans } from "./plans.ts";
@@ -57,9 +56,9 @@ export function createMemoryServices(options: MemoryServicesOptions): MemoryServ
     clock,
     log,
     redact,
-    collection: MEMORY,
+    collection: MEMORY.name,
     alone: alone && ((work) => alone("memory_vectors", work)),
-    textOf: (record) => readable(store, MEMORY, [record], parseMemoryRecord).map(({ value }) => memoryText(value))[0],
+    textOf: (record) => MEMORY.readable(store, [record]).map(({ value }) => memoryText(value))[0],
   });
   return {
     memory: createMemory({ store, clock, vectors }),

@@ -16,7 +16,7 @@ import { createFakeAudit } from "../../support/fake_audit.ts";
 import { createFakeClock, type FakeClock } from "../../support/fake_clock.ts";
 import { parseApproval, parseRule, toApprovalBody, toRuleBody } from "../../../lib/guard/approval_records.ts";
 import { toStoredJson } from "../../../lib/base/records/stored_object.ts";
-import { parseMailbox, toMailboxBody } from "../../../lib/memory/mailbox.ts";
+import { MAILBOXES, toMailboxBody } from "../../../lib/memory/mailbox.ts";
 
 const TIME = "2026-01-01T00:00:00.000Z";
 const DIGEST = "0123456789abcdef".repeat(4);
@@ -167,7 +167,7 @@ function* objectsOf(value: unknown, path: string): Generator<readonly [string, R
 /** Returns what a gateway writes back of a body that it has read. */
 function rewritten(collection: string, body: unknown): unknown {
   if (collection === "approvals") return toApprovalBody(parseApproval(body));
-  if (collection === "mailboxes") return toMailboxBody(parseMailbox(body));
+  if (collection === "mailboxes") return toMailboxBody(MAILBOXES.parse(body));
   if (collection === "approval_rules") return toRuleBody(parseRule(body));
   return COLLECTIONS[collection]?.parse(body) ?? assert.fail(`no parser of ${collection}`);
 }
