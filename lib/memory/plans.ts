@@ -165,7 +165,7 @@ class StoredPlans implements Plans {
   async #makeRoom(): Promise<Write[]> {
     if ((await this.#store.count(PLANS.name)) < PLAN_LIMITS.plans) return [];
     const oldest = await this.#store.scan(PLANS.name, { order: "created", limit: 1 });
-    return oldest.map(({ key }) => (PLANS.remove(key)));
+    return oldest.map(({ key }) => PLANS.remove(key));
   }
 }
 
