@@ -293,7 +293,7 @@ async function told<T>(work: () => Promise<T>): Promise<T> {
   try {
     return await work();
   } catch (cause) {
-    const isRefusal = cause instanceof Error && (cause.name === "PluginError" || cause.name === "ToolError");
+    const isRefusal = cause instanceof Error && (cause.name === "ExtensionError" || cause.name === "ToolError");
     throw isRefusal ? new CommandError(cause.message, { cause }) : cause;
   }
 }

@@ -5,7 +5,7 @@ import { messageOf } from "../../base/errors.ts";
 import { Poller } from "../../base/poller.ts";
 import { listPlainFolder } from "../package_folder.ts";
 import { MANIFEST_NAME, type PluginManifest } from "./manifest.ts";
-import { PluginError } from "./plugin_error.ts";
+import { ExtensionError } from "../extension_error.ts";
 import { type FolderBounds, MAX_ENTRIES, readPluginFolder, realPlaceOf, stampOfFolder } from "./plugin_files.ts";
 import { MAX_PACKAGE_BYTES, MAX_PACKAGE_FILES } from "./plugin_package.ts";
 
@@ -77,7 +77,7 @@ async function findPlugin(
     const { manifest, digest } = await readPluginFolder(folder, { most, onRead, isFound: true });
     return { id: manifest.id, layer, folder, content: { manifest, digest }, fault: undefined };
   } catch (error) {
-    const fault = error instanceof PluginError ? error.message : `Cannot read "${folder}": ${messageOf(error)}`;
+    const fault = error instanceof ExtensionError ? error.message : `Cannot read "${folder}": ${messageOf(error)}`;
     const isFull = most.bytes < MAX_PACKAGE_BYTES || most.files < MAX_PACKAGE_FILES;
     const more = isFull
       ? `; the plugins before it have most of ${MAX_FILES} files and ${MAX_BYTES} bytes, the bound`

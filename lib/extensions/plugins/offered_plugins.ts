@@ -6,7 +6,7 @@ import type { Tool } from "../../tools/runtime/tool.ts";
 import type { FoundPlugin } from "./found_plugins.ts";
 import { isEnabled, type KnownPlugin } from "./known_plugins.ts";
 import { isTakenToolName, mainFile } from "./manifest.ts";
-import { PluginError } from "./plugin_error.ts";
+import { ExtensionError } from "../extension_error.ts";
 import { type PluginFiles, readPluginFolder } from "./plugin_files.ts";
 import { type PluginFailure, wayOn } from "./plugin_info.ts";
 import type { PluginAnswer, PluginCall } from "./plugin_host.ts";
@@ -79,11 +79,11 @@ export class OfferedPlugins {
     this.#tools = this.#makeTools();
   }
 
-  /** Calls a tool of an enabled plugin. @throws {PluginError} `plugin_not_found`; what the host throws */
+  /** Calls a tool of an enabled plugin. @throws {ExtensionError} `plugin_not_found`; what the host throws */
   async call(id: string, call: PluginCall, signal: AbortSignal): Promise<PluginAnswer> {
     const plugin = this.#effective.find((one) => one.id === id && isEnabled(one));
     if (plugin?.content === undefined) {
-      throw new PluginError("plugin_not_found", `Cannot call "${id}": it is not enabled`);
+      throw new ExtensionError("plugin_not_found", `Cannot call "${id}": it is not enabled`);
     }
     return await this.#call(plugin, { content: plugin.content, call, signal });
   }
@@ -130,7 +130,7 @@ export class OfferedPlugins {
         const isCurrent = this.#effective.some((one) => isEnabled(one) && one.content?.digest === digest);
         if (!isCurrent) {
           const reason = "its plugin has changed since; look at it again";
-          throw new PluginError("plugin_changed", `Cannot call "${call.tool}": ${reason}`);
+          throw new ExtensionError("plugin_changed", `Cannot call "${call.tool}": ${reason}`);
         }
         return await this.#call(plugin, { content, call, signal });
       },
