@@ -1,18 +1,8 @@
-import * as v from "valibot";
+import { mcpRecordSchema } from "../../lib/extensions/extension_views.ts";
 import { callerOf } from "../door.ts";
 import type { Route } from "../route.ts";
 import { listSchema, placedListReply } from "../wire/lists.ts";
 import { strictRoute } from "../wire/read_json.ts";
-
-const recordSchema = v.object({
-  /** Name that the server had in `[mcp.servers.<name>]` */
-  name: v.string(),
-  object: v.literal("mcp_record"),
-  /** Number of its tools that were accepted */
-  accepted_tools: v.number(),
-  /** true: a sign-in is kept */
-  sign_in: v.boolean(),
-});
 
 /** GET /v1/mcp-records: servers that left the configuration, and what is kept of them. */
 export const mcpRecordsRoute: Route = strictRoute({
@@ -20,7 +10,7 @@ export const mcpRecordsRoute: Route = strictRoute({
   path: "/v1/mcp-records",
   access: "admin",
   summary: "MCP servers that left the configuration, and of which something is kept",
-  reply: { status: 200, type: "application/json", schema: listSchema(recordSchema) },
+  reply: { status: 200, type: "application/json", schema: listSchema(mcpRecordSchema) },
   async handler(_request, context) {
     const kept = await (await context.services.mcpServers()).kept();
     return placedListReply(context, kept, { hasMore: false, lastId: kept.at(-1)?.name ?? null });

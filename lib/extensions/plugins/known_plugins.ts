@@ -1,4 +1,5 @@
-import { type FoundPlugin, PLUGIN_LAYERS, type PluginLayer } from "./found_plugins.ts";
+import { PLUGIN_LAYERS, type PluginLayer } from "../extension_views.ts";
+import type { FoundPlugin } from "./found_plugins.ts";
 import type { PluginManifest } from "./manifest.ts";
 import { ExtensionError } from "../extension_error.ts";
 import type { PluginRecord } from "./plugin_record.ts";

@@ -6,6 +6,7 @@ import { VERSION } from "../../base/version.ts";
 import { BUILTIN_TOOLS } from "../../tools/builtin.ts";
 import { compileSchema, SchemaError } from "../../tools/runtime/json_schema.ts";
 import { ExtensionError } from "../extension_error.ts";
+import { PLUGIN_KINDS } from "../extension_views.ts";
 
 /** Name of the manifest in a plugin's folder and package. */
 export const MANIFEST_NAME = "plugin.json";
@@ -128,8 +129,6 @@ const SCHEMAS = {
 
 /** Way in which a plugin runs. */
 export type PluginKind = keyof typeof SCHEMAS;
-/** Kinds of plugins. */
-export const PLUGIN_KINDS: readonly PluginKind[] = ["wasm", "process", "ffi"];
 /** Checked content of a `plugin.json`, with its defaults. */
 export type PluginManifest = { readonly [K in PluginKind]: v.InferOutput<typeof SCHEMAS[K]> }[PluginKind];
 /** Manifest of a plugin of one kind. */

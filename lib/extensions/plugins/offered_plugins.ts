@@ -8,7 +8,8 @@ import { isEnabled, type KnownPlugin } from "./known_plugins.ts";
 import { isTakenToolName, mainFile } from "./manifest.ts";
 import { ExtensionError } from "../extension_error.ts";
 import { type PluginFiles, readPluginFolder } from "./plugin_files.ts";
-import { type PluginFailure, wayOn } from "./plugin_info.ts";
+import type { PluginInfo } from "../extension_views.ts";
+import { wayOn } from "./plugin_info.ts";
 import type { PluginAnswer, PluginCall } from "./plugin_host.ts";
 import { openPlugin, type PluginOpeners } from "./plugin_openers.ts";
 import type { PluginPackage } from "./plugin_package.ts";
@@ -41,7 +42,7 @@ export class OfferedPlugins {
   /** Digests of plugins that were taken away and do their last calls, with their number */
   readonly #retiring = new Map<string, number>();
   /** Last error of a call, by digest */
-  readonly #errors = new Map<string, PluginFailure>();
+  readonly #errors = new Map<string, PluginInfo["last_error"]>();
   #effective: readonly KnownPlugin[] = [];
   #tools: readonly Tool[] = [];
 
@@ -55,7 +56,7 @@ export class OfferedPlugins {
   }
 
   /** Returns the last error of a call of this content since the start. */
-  lastError(digest: string | undefined): PluginFailure | undefined {
+  lastError(digest: string | undefined): PluginInfo["last_error"] | undefined {
     return digest === undefined ? undefined : this.#errors.get(digest);
   }
 

@@ -9,7 +9,7 @@ import { Collection } from "../../storage/read_records.ts";
 import type { Store } from "../../storage/store.ts";
 import type { GuardedFetch } from "../../system/net/guarded_fetch.ts";
 import { ExtensionError } from "../extension_error.ts";
-import type { PluginInfo } from "./plugin_info.ts";
+import type { RegistryEntry, RegistryInstall } from "../extension_views.ts";
 import { readPackage } from "./plugin_package.ts";
 import type { Plugins } from "./plugins.ts";
 import {
@@ -19,7 +19,6 @@ import {
   isPublisherKey,
   type PinnedKey,
   readIndex,
-  type RegistryEntry,
   type RegistryOptions,
   searchIndex,
 } from "./registry.ts";
@@ -34,15 +33,6 @@ const keySchema = storedObject({
 
 /** Collection of the publishers' keys. The key is the id of the plugin. */
 export const PLUGIN_KEYS = new Collection("plugin_keys", keySchema);
-
-/** Outcome of an installation from the registry. */
-export interface RegistryInstall {
-  readonly plugin: PluginInfo;
-  /** `pinned`: the first signed version, whose key counts from now on; `signed`: by the pinned key; `unsigned` */
-  readonly signature: "pinned" | "signed" | "unsigned";
-  /** False for a plugin that has this version already */
-  readonly changed: boolean;
-}
 
 /** The registry of `[plugins] registry_url`, with the keys that were pinned. */
 export interface PluginRegistry {

@@ -19,7 +19,8 @@ import { extensionChanged, ExtensionError, extensionNotFound } from "../extensio
 import { createPluginFiles, type PluginFiles, readPluginFolder } from "./plugin_files.ts";
 import { FOLDER_LAYERS, type FolderLayer, PluginFolders } from "./plugin_folders.ts";
 import type { PluginAnswer, PluginCall } from "./plugin_host.ts";
-import { type PluginInfo, toPluginInfo } from "./plugin_info.ts";
+import type { PluginInfo } from "../extension_views.ts";
+import { toPluginInfo } from "./plugin_info.ts";
 import type { PluginOpeners } from "./plugin_openers.ts";
 import { type PluginPackage, readPackage, sha256Of } from "./plugin_package.ts";
 import type { PluginRecord } from "./plugin_record.ts";

@@ -8,7 +8,8 @@ import { messageOf, ToolError } from "../../base/errors.ts";
 import { exactText } from "../../base/text.ts";
 import type { UrlRules } from "../../system/net/url_rules.ts";
 import type { GuardedFetch } from "../../system/net/guarded_fetch.ts";
-import { PLUGIN_KINDS, type PluginCapabilities, type PluginManifest } from "./manifest.ts";
+import { PLUGIN_KINDS, type RegistryEntry } from "../extension_views.ts";
+import type { PluginCapabilities, PluginManifest } from "./manifest.ts";
 import { ExtensionError } from "../extension_error.ts";
 import { MAX_PACKAGE_BYTES, sha256Of } from "./plugin_package.ts";
 
@@ -72,19 +73,6 @@ const indexSchema = v.strictObject({
 export type RegistryIndex = v.InferOutput<typeof indexSchema>;
 /** Version of a plugin in an index. */
 export type RegistryVersion = v.InferOutput<typeof versionSchema>;
-
-/** Plugin of a registry, as a search shows it. */
-export interface RegistryEntry {
-  readonly id: string;
-  readonly description: string;
-  /** The newest version */
-  readonly version: string;
-  readonly kind: PluginManifest["kind"];
-  readonly size: number;
-  readonly capabilities: PluginCapabilities;
-  /** Key of the publisher in base64; null: the newest version is not signed */
-  readonly key: string | null;
-}
 
 /** Key of a publisher that was pinned, and the newest edition of an index that it signed. */
 export interface PinnedKey {

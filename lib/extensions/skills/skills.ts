@@ -20,10 +20,11 @@ import { type KnownSkill, SkillCatalogue } from "./skill_catalogue.ts";
 import { extensionChanged, ExtensionError, extensionNotFound } from "../extension_error.ts";
 import type { FetchSkillServices } from "./fetch_skill.ts";
 import { createSkillIndex } from "./skill_index.ts";
-import { reasonOff, type SkillDetail, type SkillInfo, textOfSkill, toSkillDetail, toSkillInfo } from "./skill_info.ts";
+import type { SkillDetail, SkillInfo, SkillTest } from "../extension_views.ts";
+import { reasonOff, textOfSkill, toSkillDetail, toSkillInfo } from "./skill_info.ts";
 import { type InstallSource, SkillInstaller } from "./skill_installer.ts";
 import { SkillRecords } from "./skill_record.ts";
-import { type SkillTest, testSkill } from "./test_skill.ts";
+import { testSkill } from "./test_skill.ts";
 import { toToolPatterns } from "./tool_patterns.ts";
 
 /** Places that decide where skills are looked for. */
