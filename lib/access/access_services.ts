@@ -1,7 +1,6 @@
-import type { Clock } from "../base/clock.ts";
-import type { OpenedList } from "../base/opened_list.ts";
-import type { Random } from "../base/random.ts";
-import type { Logger } from "../base/telemetry/log.ts";
+import type { Kit } from "../base/kit.ts";
+import { defineWing, type OpenedList } from "../base/opened_list.ts";
+import type { Config } from "../config/config.ts";
 import type { Store } from "../storage/store.ts";
 import type { RecordAccess } from "./identity.ts";
 import { createPairing, type Pairing } from "./pairing.ts";
@@ -9,24 +8,17 @@ import { createTickets, type Tickets } from "./tickets.ts";
 import type { AccessCluster } from "./token_sharing.ts";
 import { Tokens } from "./tokens.ts";
 
-/** Options of `createAccessServices`. */
-export interface AccessServicesOptions {
-  readonly store: Store;
-  /** In a cluster the clock of the database */
-  readonly clock: Clock;
-  readonly random: Random;
-  readonly log: Logger;
+/** Needs of `accessWing`. */
+export interface AccessNeeds {
+  readonly kit: Kit;
+  readonly config: () => Pick<Config, "gateway">;
+  readonly storage: { readonly store: Store };
   /** Writes a change of who may call, together with its audit event. */
-  readonly record: RecordAccess;
-  /** Token of POSTERN_TOKEN. Undefined or empty: none */
-  readonly envToken: string | undefined;
+  readonly guard: { readonly recordAccess: RecordAccess };
   /** Token of the control file. Default: none */
-  readonly controlToken?: string | undefined;
-  /** Seconds that a new pairing code is valid. */
-  readonly pairingTtlSeconds: () => number;
-  /** The other gateways that use the store. Default: the gateway is alone */
-  readonly cluster?: AccessCluster | undefined;
-  readonly opened: OpenedList;
+  readonly program: { readonly controlToken?: string | undefined };
+  /** The other gateways that use the store. Undefined: the gateway is alone */
+  readonly cluster: { readonly access: AccessCluster } | undefined;
 }
 
 /** Everything that decides who may call. */
@@ -36,15 +28,28 @@ export interface AccessServices {
   readonly tickets: Tickets;
 }
 
+/** Everything that decides who may call. */
+export const accessWing = defineWing({ name: "access", start: startAccess });
+
 /** Loads the tokens, and creates pairing and tickets over them. */
-export async function createAccessServices(options: AccessServicesOptions): Promise<AccessServices> {
-  const { store, clock, random, record, pairingTtlSeconds, cluster } = options;
-  const tokens = options.opened.own(await Tokens.open(options), (open) => open.close());
+async function startAccess(needs: AccessNeeds, opened: OpenedList): Promise<AccessServices> {
+  const { kit: { clock, random, log, environment }, config, storage: { store }, guard, program } = needs;
+  const cluster = needs.cluster?.access;
+  const record = guard.recordAccess;
+  const fixed = { envToken: environment("POSTERN_TOKEN"), controlToken: program.controlToken };
+  const tokens = opened.own(
+    await Tokens.open({ store, clock, random, log, record, cluster, ...fixed }),
+    (open) => open.close(),
+  );
+  const ttlSeconds = () => config().gateway.pairing_code_ttl_secs;
   return {
     tokens,
-    pairing: createPairing({ store, clock, random, tokens, record, ttlSeconds: pairingTtlSeconds }),
+    pairing: createPairing({ store, clock, random, tokens, record, ttlSeconds }),
     tickets: cluster === undefined
       ? createTickets({ clock, random, tokens })
-      : (await import("./shared_tickets.ts")).createSharedTickets({ ...options, tokens, gateway: cluster.gateway }),
+      : (await import("./shared_tickets.ts")).createSharedTickets({
+        ...{ store, clock, random, tokens },
+        gateway: cluster.gateway,
+      }),
   };
 }
