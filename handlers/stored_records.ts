@@ -7,21 +7,20 @@ import { TOKENS } from "../lib/access/stored_token.ts";
 import { DELIVERIES, OPEN_DELIVERIES } from "../lib/automation/channels/delivery_record.ts";
 import { DONE_SCHEDULES, FIRINGS, SCHEDULE_CHANGES, SCHEDULES } from "../lib/automation/cron/schedule_record.ts";
 import { OPEN_SOPS, SOP_EXECUTIONS, SOP_PLANS, SOP_RESULTS } from "../lib/automation/sops/execution_record.ts";
-import { APPROVAL_RULES, APPROVALS, OPEN_APPROVALS, parseApproval, parseRule } from "../lib/guard/approval_records.ts";
+import { APPROVAL_RULES, APPROVALS, OPEN_APPROVALS } from "../lib/guard/approval_records.ts";
 import { RATE_WINDOWS } from "../lib/access/rate_records.ts";
-import { AUDIT_CHAINS, parseChainHead } from "../lib/guard/audit/chain_records.ts";
-import { AUDIT_HEAD, AUDIT_RECORDS, readAuditHead, readAuditRecord } from "../lib/guard/audit/audit_chain.ts";
-import { parseRecordedTrust, RECORDED_TRUST } from "../lib/guard/audit/record_trust.ts";
-import { parseTaintedFile, TAINT_CHANGES, TAINTED_FILES } from "../lib/guard/tainted_files.ts";
-import { parseTrustedDocument, TRUSTED_DOCUMENTS } from "../lib/guard/trusted_documents.ts";
+import { AUDIT_CHAINS } from "../lib/guard/audit/chain_records.ts";
+import { AUDIT_HEAD, AUDIT_RECORDS } from "../lib/guard/audit/audit_chain.ts";
+import { RECORDED_TRUST } from "../lib/guard/audit/record_trust.ts";
+import { TAINT_CHANGES, TAINTED_FILES } from "../lib/guard/tainted_files.ts";
+import { TRUSTED_DOCUMENTS } from "../lib/guard/trusted_documents.ts";
 import { MCP_CREDENTIALS } from "../lib/extensions/mcp/oauth/mcp_credential.ts";
-import { BROWSER_LOGINS, parseBrowserLogin } from "../lib/base/records/browser_login.ts";
-import { COOKIE_JARS, parseCookieJar } from "../lib/base/records/cookie_jar.ts";
-import { MAILBOXES, parseMailbox } from "../lib/memory/mailbox.ts";
-import { MEMORY, parseMemoryRecord } from "../lib/memory/memory.ts";
-import { COMMAND_FOLDERS, parseCommandFolder } from "../lib/memory/command_folders.ts";
-import { parsePlan, PLANS } from "../lib/memory/plans.ts";
-import { parseProviders, PROVIDERS } from "../lib/providers/discovery/provider_memory.ts";
+import { BROWSER_LOGINS, COOKIE_JARS } from "../lib/memory/browser_records.ts";
+import { MAILBOXES } from "../lib/memory/mailbox.ts";
+import { MEMORY } from "../lib/memory/memory.ts";
+import { COMMAND_FOLDERS } from "../lib/memory/command_folders.ts";
+import { PLANS } from "../lib/memory/plans.ts";
+import { PROVIDERS } from "../lib/providers/discovery/provider_memory.ts";
 import { CONVERSATIONS, parseConversationEntry } from "../lib/runs/conversations/conversation_records.ts";
 import { BUDGET_DAYS } from "../lib/runs/supervisor/day_budget.ts";
 import { OPEN_RUNS, parseJournalRecord, RUN_INPUTS, RUNS } from "../lib/runs/journal/run_records.ts";
@@ -47,13 +46,12 @@ import {
 } from "../lib/cluster/cluster_records.ts";
 import { SUB_AGENT_TASKS, SUB_AGENTS } from "../lib/runs/sub_agents/sub_agent_records.ts";
 import { PARKED_CALLS } from "../lib/runs/conversations/parked_records.ts";
-import { DOCUMENTS, parseDocument } from "../lib/storage/documents.ts";
-import { parseStorageKey, STORAGE_KEYS } from "../lib/storage/record_keys.ts";
-import { Collection, parseMark, type ParseRecord, readable, scanAll } from "../lib/storage/read_records.ts";
+import { DOCUMENTS } from "../lib/storage/documents.ts";
+import { STORAGE_KEYS } from "../lib/storage/record_keys.ts";
+import { Collection, type ParseRecord, readable, scanAll } from "../lib/storage/read_records.ts";
 import type { Store } from "../lib/storage/store.ts";
 import { parseMarker, PROCESSES } from "../lib/system/process/leftover_processes.ts";
-import { IDEMPOTENT_REPLIES, parseReply } from "./middleware/reply_store.ts";
-import { parseAccepted, parseDated } from "./wire/accept_once.ts";
+import { IDEMPOTENT_REPLIES } from "./middleware/reply_store.ts";
 import { WEBHOOK_MESSAGES, WEBHOOK_SIGNATURES } from "./routes/webhook.ts";
 
 const DECLARED: readonly Collection<unknown>[] = [
@@ -63,33 +61,15 @@ const DECLARED: readonly Collection<unknown>[] = [
   ...[CLUSTER_DRAINS, CLUSTER_DUTIES, CONVERSATION_HOLDS, FILE_LOCKS, GATEWAY_FENCES, GATEWAY_LEASES],
   ...[RUN_CLAIMS, RUN_SIGNALS, WORKSPACE_MEMBERS, WORKSPACES],
   ...[BUDGET_DAYS, CONVERSATIONS, OPEN_RUNS, PARKED_CALLS, RUN_INPUTS, RUNS, SUB_AGENT_TASKS, SUB_AGENTS],
+  ...[BROWSER_LOGINS, COMMAND_FOLDERS, COOKIE_JARS, DOCUMENTS, MAILBOXES, MEMORY, PLANS, PROVIDERS, STORAGE_KEYS],
+  ...[APPROVAL_RULES, APPROVALS, AUDIT_CHAINS, AUDIT_HEAD, AUDIT_RECORDS, OPEN_APPROVALS, RECORDED_TRUST],
+  ...[TAINT_CHANGES, TAINTED_FILES, TRUSTED_DOCUMENTS],
+  ...[IDEMPOTENT_REPLIES, WEBHOOK_MESSAGES, WEBHOOK_SIGNATURES],
   // Marks of open work: their form is that of the cluster, which a gateway alone does not load
   new Collection(OPEN_DELIVERIES, parseWorkMark, { onDamage: { becomes: { v: 1 } } }),
   new Collection(OPEN_SOPS, parseWorkMark, { onDamage: { becomes: { v: 1 } } }),
-  // Records whose files name the collection and its parser apart
-  new Collection(APPROVALS, parseApproval, { onDamage: { removes: [APPROVALS, OPEN_APPROVALS] } }),
-  new Collection(APPROVAL_RULES, parseRule),
-  new Collection(AUDIT_CHAINS, parseChainHead),
-  new Collection(AUDIT_HEAD, readAuditHead, { replaced: "written by a gateway alone, from what it has added" }),
-  new Collection(AUDIT_RECORDS, readAuditRecord, { replaced: "never changed, and digested as it is" }),
-  new Collection(BROWSER_LOGINS, parseBrowserLogin),
-  new Collection(COOKIE_JARS, parseCookieJar),
-  new Collection(DOCUMENTS, parseDocument, { replaced: "values of a cache" }),
-  new Collection(IDEMPOTENT_REPLIES, parseReply),
-  new Collection(MAILBOXES, parseMailbox),
-  new Collection(MEMORY, parseMemoryRecord),
-  new Collection(OPEN_APPROVALS, parseMark, { replaced: "never changed", onDamage: { becomes: { v: 1 } } }),
-  new Collection(COMMAND_FOLDERS, parseCommandFolder),
-  new Collection(PLANS, parsePlan),
+  // Processes stand on the floor of records, and do not import them
   new Collection(PROCESSES, parseMarker, { replaced: "never changed" }),
-  new Collection(PROVIDERS, parseProviders),
-  new Collection(RECORDED_TRUST, parseRecordedTrust, { replaced: "says which content of a file the audit has" }),
-  new Collection(STORAGE_KEYS, parseStorageKey),
-  new Collection(TAINT_CHANGES, parseMark, { replaced: "its version is what it says" }),
-  new Collection(TAINTED_FILES, parseTaintedFile),
-  new Collection(TRUSTED_DOCUMENTS, parseTrustedDocument, { replaced: "a decision about one content of a document" }),
-  new Collection(WEBHOOK_MESSAGES, parseAccepted, { replaced: "never changed" }),
-  new Collection(WEBHOOK_SIGNATURES, parseDated, { replaced: "never changed" }),
 ];
 
 /** Declarations of every collection that Postern writes, by name. */

@@ -119,6 +119,40 @@ test("a journey imports at most five files of the project: its world starts what
   assert.deepEqual(laden(sample), ["six imports 6"]);
 });
 
+/**
+ * Returns the files of test/support that one file elsewhere needs, or none. A part of another support file stands beside it, so it counts as
+ * shared. A file is needed where it is imported, and where a text has its path, as for a program that is started.
+ */
+function ownSupport(files: readonly SourceFile[]): readonly string[] {
+  const users = new Map<string, Set<string>>();
+  for (const { path, text } of files) {
+    const named = [...text.matchAll(/"((?:\.{1,2}|test)\/[^"\n]*\.ts)"/g)].map(([, name = ""]) => name);
+    for (const name of named) {
+      const place = name.startsWith(".") ? targetOf(path, name) : name;
+      users.set(place, (users.get(place) ?? new Set()).add(path));
+    }
+  }
+  const support = files.filter(({ path }) => path.startsWith("test/support/") && !path.endsWith(".test.ts"));
+  return support.flatMap(({ path }) => {
+    const [one, ...more] = users.get(path) ?? [];
+    return more.length > 0 || one?.startsWith("test/support/") === true ? [] : [`${path}: ${one ?? "nobody"}`];
+  });
+}
+
+test("a file of test/support has more than one user: what one test needs stands beside it", () => {
+  assert.deepEqual(ownSupport(sourceFiles(["test", "scripts"])), []);
+  const sample = [
+    { path: "test/support/own.ts", text: 'import "./part.ts";' },
+    { path: "test/support/part.ts", text: "" },
+    { path: "test/support/shared.ts", text: 'const PROGRAM = join(ROOT, "test/support/program.ts");' },
+    { path: "test/support/program.ts", text: "" },
+    { path: "test/support/left.ts", text: "" },
+    { path: "test/a.test.ts", text: 'import { a } from "./support/own.ts";\nimport { b } from "./support/shared.ts";' },
+    { path: "test/b.test.ts", text: 'const { b } = await import("./support/shared.ts");' },
+  ];
+  assert.deepEqual(ownSupport(sample), ["test/support/own.ts: test/a.test.ts", "test/support/left.ts: nobody"]);
+});
+
 interface Rule {
   readonly name: string;
   /** Path prefixes where it is allowed */

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { patternsIn, slowText } from "./support/slow_pattern.ts";
+import { patternsIn, slowText } from "./slow_pattern.ts";
 import { codeOnly, sourceFiles } from "./support/source_files.ts";
 
 /**

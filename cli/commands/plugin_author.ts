@@ -5,7 +5,7 @@ import { CancelError } from "../../lib/base/cancel.ts";
 import { systemClock } from "../../lib/base/clock.ts";
 import { exactLine, exactText } from "../../lib/base/text.ts";
 import type { JsonObject } from "../../lib/base/json.ts";
-import type { PluginInfo } from "../../lib/extensions/plugins/plugin_info.ts";
+import type { PluginInfo } from "../../lib/extensions/extension_views.ts";
 import type { PluginPackage } from "../../lib/extensions/plugins/plugin_package.ts";
 import { type CommandContext, CommandError, defineCliCommand, EXIT, UsageError } from "../command.ts";
 import { reachGateway } from "../reach_gateway.ts";
@@ -204,9 +204,10 @@ interface CheckedModule {
 
 /** Checks a plugin as a gateway does that installs it. @throws {CommandError} why it is refused */
 async function checkModule(context: CommandContext, plugin: PluginPackage): Promise<CheckedModule | undefined> {
-  const [{ checkPlugin }, { inspectJob }, { PLUGIN_KINDS, mainFile }] = await Promise.all([
+  const [{ checkPlugin }, { inspectJob }, { PLUGIN_KINDS }, { mainFile }] = await Promise.all([
     import("../../lib/extensions/plugins/check_plugin.ts"),
     import("../../lib/extensions/plugins/wasm/inspect_module.ts"),
+    import("../../lib/extensions/extension_views.ts"),
     import("../../lib/extensions/plugins/manifest.ts"),
   ]);
   const { config } = await context.loadConfig();
@@ -293,7 +294,7 @@ async function told<T>(work: () => Promise<T>): Promise<T> {
   try {
     return await work();
   } catch (cause) {
-    const isRefusal = cause instanceof Error && (cause.name === "PluginError" || cause.name === "ToolError");
+    const isRefusal = cause instanceof Error && (cause.name === "ExtensionError" || cause.name === "ToolError");
     throw isRefusal ? new CommandError(cause.message, { cause }) : cause;
   }
 }

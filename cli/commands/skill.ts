@@ -3,8 +3,7 @@ import { readFile, realpath, stat } from "node:fs/promises";
 import { resolve } from "node:path";
 import { messageOf } from "../../lib/base/errors.ts";
 import { exactLine, exactText } from "../../lib/base/text.ts";
-import type { SkillDetail, SkillInfo, SkillProblem } from "../../lib/extensions/skills/skill_info.ts";
-import type { SkillTest } from "../../lib/extensions/skills/test_skill.ts";
+import type { SkillDetail, SkillInfo, SkillProblem, SkillTest } from "../../lib/extensions/extension_views.ts";
 import { type CommandContext, CommandError, defineCliCommand } from "../command.ts";
 import { type ReachedGateway, withGateway } from "../reach_gateway.ts";
 import { requireYes } from "../terminal/require_yes.ts";
@@ -177,7 +176,7 @@ function isAddress(source: string, path: string): boolean {
 /** Packs a folder under the name of the skill, which its own folder may not have. */
 async function packFolder(path: string, name: string): Promise<Uint8Array> {
   const { readSkill } = await import("../../lib/extensions/skills/read_skill.ts");
-  const { writeTar } = await import("../../lib/extensions/plugins/tar.ts");
+  const { packSkill } = await import("../../lib/extensions/skills/skill_sources.ts");
   const real = await realpath(path);
   const nowhere = { workspace: "/nonexistent", dataDir: "/nonexistent" };
   try {
@@ -186,12 +185,7 @@ async function packFolder(path: string, name: string): Promise<Uint8Array> {
     const { contents, links, executables } = whole;
     const [link] = links.keys();
     if (link !== undefined) throw new Error(`its file "${exactLine(link)}" is a link`);
-    const files = [...contents].map(([file, bytes]) => ({
-      path: `${name}/${file}`,
-      bytes,
-      executable: executables.has(file),
-    }));
-    return writeTar(files, { writesExtended: true });
+    return packSkill(name, { contents, executables });
   } catch (cause) {
     const reason = messageOf(cause);
     throw new CommandError(`Cannot pack the skill "${real}": ${reason}`, { cause });

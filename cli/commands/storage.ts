@@ -4,7 +4,7 @@ import { type Clock, systemClock } from "../../lib/base/clock.ts";
 import { ConfigError } from "../../lib/base/errors.ts";
 import { createSystemRandom } from "../../lib/base/random.ts";
 import type { LoadedConfig } from "../../lib/config/load_config.ts";
-import { MEMORY, memoryText, parseMemoryRecord } from "../../lib/memory/memory.ts";
+import { MEMORY, memoryText } from "../../lib/memory/memory.ts";
 import { DATABASE_NAME } from "../../lib/storage/back_up.ts";
 import { takeGatewayLock } from "../../lib/storage/gateway_lock.ts";
 import type { CopyDigests, Moved, MoveOptions, MoveProgress } from "../../lib/storage/moving/move_records.ts";
@@ -148,9 +148,9 @@ async function withMove(
 
 /** Returns the text that a record is found by: memories alone have one. */
 function textOf(collection: string, body: string): string | undefined {
-  if (collection !== MEMORY) return undefined;
+  if (collection !== MEMORY.name) return undefined;
   try {
-    return memoryText(parseMemoryRecord(JSON.parse(body)));
+    return memoryText(MEMORY.parse(JSON.parse(body)));
   } catch {
     return undefined;
   }

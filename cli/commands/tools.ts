@@ -2,7 +2,7 @@ import { readFile } from "node:fs/promises";
 import { resolve } from "node:path";
 import type { Approval } from "../../lib/base/records/approval.ts";
 import { nearest } from "../../lib/config/nearest.ts";
-import type { McpServerInfo } from "../../lib/extensions/mcp/server_info.ts";
+import type { McpServerInfo } from "../../lib/extensions/extension_views.ts";
 import type { ToolInfo } from "../../lib/tools/runtime/tool_executor.ts";
 import { type CliIo, type CommandContext, CommandError, defineCliCommand, EXIT, UsageError } from "../command.ts";
 import { learnTools, type ReachedGateway, reachGateway } from "../reach_gateway.ts";

@@ -1,4 +1,4 @@
-import type { PluginInfo } from "../../lib/extensions/plugins/plugin_info.ts";
+import type { PluginInfo } from "../../lib/extensions/extension_views.ts";
 import { createCommandLookup } from "../../lib/system/process/command_lookup.ts";
 import { clientOf } from "./ask_gateway.ts";
 import { type Check, type Finding, fine, type Installation, warning } from "./finding.ts";

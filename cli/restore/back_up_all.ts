@@ -1,9 +1,6 @@
 import { createSystemRandom } from "../../lib/base/random.ts";
+import { ExtensionBackup, PLUGIN_FILES, SKILL_FILES } from "../../lib/extensions/extension_backup.ts";
 import { packagesForBackup } from "../../lib/extensions/mcp/install/package_backup.ts";
-import { packagesOf } from "../../lib/extensions/plugins/plugin_backup.ts";
-import { PLUGINS } from "../../lib/extensions/plugins/plugin_record.ts";
-import { skillsForBackup } from "../../lib/extensions/skills/skill_backup.ts";
-import { SKILLS } from "../../lib/extensions/skills/skill_record.ts";
 import { backUp, type BackupFacts, type BackupPart } from "../../lib/storage/back_up.ts";
 
 /** Facts about a backup that was made. */
@@ -33,15 +30,9 @@ export async function backUpAll(
   const missing: string[] = [];
   const missingSkills: string[] = [];
   async function* partsOf(bodiesOf: (collection: string) => readonly unknown[]): AsyncIterable<BackupPart> {
-    yield* packagesOf(dataDir, {
-      bodies: bodiesOf(PLUGINS.name),
-      random: createSystemRandom(),
-      onMissing: (id) => void missing.push(id),
-    });
-    yield* skillsForBackup(dataDir, {
-      bodies: bodiesOf(SKILLS.name),
-      onMissing: (name) => void missingSkills.push(name),
-    });
+    const options = { dataDir, random: createSystemRandom(), bodiesOf };
+    yield* new ExtensionBackup(PLUGIN_FILES, options).parts(({ id }) => void missing.push(id));
+    yield* new ExtensionBackup(SKILL_FILES, options).parts(({ name }) => void missingSkills.push(name));
     yield* packagesForBackup(dataDir);
   }
   const { parts, ...facts } = await backUp(dataDir, to, { isInUse, parts: partsOf });

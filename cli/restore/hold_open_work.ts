@@ -8,7 +8,7 @@ import type { Clock } from "../../lib/base/clock.ts";
 import { createSystemRandom } from "../../lib/base/random.ts";
 import { SILENT } from "../../lib/base/telemetry/log.ts";
 import { createMetrics } from "../../lib/base/telemetry/metrics.ts";
-import { APPROVALS, OPEN_APPROVALS, parseApproval, toApprovalBody } from "../../lib/guard/approval_records.ts";
+import { APPROVALS, OPEN_APPROVALS, toApprovalBody } from "../../lib/guard/approval_records.ts";
 import { accessEvent } from "../../lib/guard/audit/audit_event.ts";
 import { createAudit } from "../../lib/guard/audit/audit.ts";
 import { createApprovals } from "../../lib/guard/create_approvals.ts";
@@ -16,7 +16,7 @@ import { appendEvents } from "../../lib/runs/journal/run_recorder.ts";
 import { recallRun } from "../../lib/runs/recovery/recall_run.ts";
 import { journalOf, OPEN_RUNS } from "../../lib/runs/journal/run_records.ts";
 import { RunStore } from "../../lib/runs/journal/run_store.ts";
-import { isUnreadable, readRecords, scanAll } from "../../lib/storage/read_records.ts";
+import { isUnreadable, scanAll } from "../../lib/storage/read_records.ts";
 import type { Store } from "../../lib/storage/store.ts";
 
 /** Counts of the work that a restore holds until a person decides, or ends. */
@@ -147,18 +147,18 @@ async function endApprovals({ store, clock }: HoldOptions, audit: Append): Promi
   });
   const expires_at = new Date(clock.now()).toISOString();
   let ended = 0;
-  for (const { key } of await Array.fromAsync(scanAll(store, OPEN_APPROVALS))) {
+  for (const { key } of await Array.fromAsync(scanAll(store, OPEN_APPROVALS.name))) {
     await approvals.cancel(key).catch((error: unknown) => {
       if (!isUnreadable(error)) throw error;
     });
     ended++;
   }
-  for await (const { key, version, value } of readRecords(store, APPROVALS, parseApproval)) {
+  for await (const { key, version, value } of APPROVALS.all(store)) {
     const { approval } = value;
     const isUsable = approval.kind !== "elicitation" && approval.status === "approved" && approval.used_at === null;
     if (!isUsable || approval.expires_at <= expires_at) continue;
     const body = toApprovalBody({ ...value, approval: { ...approval, expires_at } });
-    await store.batch([{ op: "putIf", collection: APPROVALS, key, version, body }]);
+    await store.batch([APPROVALS.putOver(key, version, body)]);
     ended++;
   }
   return ended;

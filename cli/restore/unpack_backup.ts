@@ -2,10 +2,10 @@ import { chmodSync, copyFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { createSystemRandom } from "../../lib/base/random.ts";
+import { ExtensionBackup, PLUGIN_FILES, SKILL_FILES } from "../../lib/extensions/extension_backup.ts";
 import { type NamedPackage, readNamedPackage } from "../../lib/extensions/mcp/install/package_backup.ts";
-import { putPackage } from "../../lib/extensions/plugins/plugin_backup.ts";
-import { installedSkills, putSkill } from "../../lib/extensions/skills/skill_backup.ts";
-import { SKILLS } from "../../lib/extensions/skills/skill_record.ts";
+import type { PluginRecord } from "../../lib/extensions/plugins/plugin_record.ts";
+import type { SkillRecord } from "../../lib/extensions/skills/skill_record.ts";
 import { type BackupPart, bodiesIn, DATABASE_NAME, KEPT_FILES } from "../../lib/storage/back_up.ts";
 
 /** Skill that has a record in the backup, and no files. */
@@ -34,7 +34,7 @@ export async function unpackBackup(file: string, folder: string): Promise<Unpack
   chmodSync(path, 0o600);
   const database = new DatabaseSync(path);
   try {
-    const unpacking = new Unpacking(folder, bodiesIn(database, SKILLS.name));
+    const unpacking = new Unpacking(folder, (collection) => bodiesIn(database, collection));
     const select = database.prepare("SELECT content FROM backup_files WHERE name = ?");
     // Reads one file at a time, since packages may be large
     for (const { name } of database.prepare("SELECT name FROM backup_files").all()) {
@@ -50,14 +50,17 @@ export async function unpackBackup(file: string, folder: string): Promise<Unpack
 
 class Unpacking {
   readonly #folder: string;
-  readonly #skillBodies: readonly unknown[];
-  readonly #skills = new Set<string>();
+  readonly #plugins: ExtensionBackup<PluginRecord>;
+  readonly #skills: ExtensionBackup<SkillRecord>;
+  /** Names of the parts that were written */
+  readonly #written = { plugins: new Set<string>(), skills: new Set<string>() };
   readonly #mcpPackages: NamedPackage[] = [];
-  #plugins = 0;
 
-  constructor(folder: string, skillBodies: readonly unknown[]) {
+  constructor(folder: string, bodiesOf: (collection: string) => readonly unknown[]) {
+    const options = { dataDir: folder, random: createSystemRandom(), bodiesOf };
     this.#folder = folder;
-    this.#skillBodies = skillBodies;
+    this.#plugins = new ExtensionBackup(PLUGIN_FILES, options);
+    this.#skills = new ExtensionBackup(SKILL_FILES, options);
   }
 
   /** Writes a part, if it is one that a data directory has. */
@@ -67,18 +70,17 @@ class Unpacking {
       writeFileSync(join(this.#folder, part.name), part.content, { mode: 0o600, flush: true });
       return;
     }
-    const random = createSystemRandom();
-    if (await putPackage(this.#folder, part, random)) this.#plugins++;
-    const skill = await putSkill(this.#folder, part, { bodies: this.#skillBodies, random });
-    if (skill !== undefined) this.#skills.add(skill);
+    if (await this.#plugins.put(part)) this.#written.plugins.add(part.name);
+    if (await this.#skills.put(part)) this.#written.skills.add(part.name);
     const named = readNamedPackage(part);
     if (named !== undefined) this.#mcpPackages.push(named);
   }
 
   parts(): UnpackedParts {
-    const lostSkills = [...installedSkills(this.#skillBodies).values()]
-      .filter(({ name }) => !this.#skills.has(name))
+    const { plugins, skills } = this.#written;
+    const lostSkills = this.#skills.records
+      .filter((record) => !skills.has(this.#skills.partOf(record)))
       .map(({ name, source: { from } }) => ({ name, from }));
-    return { plugins: this.#plugins, skills: this.#skills.size, lostSkills, mcpPackages: this.#mcpPackages };
+    return { plugins: plugins.size, skills: skills.size, lostSkills, mcpPackages: this.#mcpPackages };
   }
 }

@@ -2,7 +2,7 @@ import * as v from "valibot";
 import type { Clock } from "../../lib/base/clock.ts";
 import { refuse } from "../../lib/base/errors.ts";
 import type { JoinedGateway } from "../../lib/cluster/leases.ts";
-import { readable, readRecord } from "../../lib/storage/read_records.ts";
+import { Collection } from "../../lib/storage/read_records.ts";
 import type { Store, Write } from "../../lib/storage/store.ts";
 import type { RequestContext } from "../route.ts";
 import { sendText } from "../wire/reply.ts";
@@ -200,8 +200,6 @@ interface ClusterMember {
   own(): JoinedGateway | undefined;
 }
 
-/** Collection of claims and replies. The key is the scope of an idempotency key. */
-export const IDEMPOTENT_REPLIES = "idempotent_replies";
 const KEPT_MS = 24 * 60 * 60 * 1000;
 /** Time for which expired records of a cluster stay, since a gateway may just be claiming the key of one anew. Milliseconds */
 const LEFT_MS = 60 * 60 * 1000;
@@ -235,12 +233,11 @@ const recordSchema = v.variant("record_version", [
   }),
 ]);
 
+type ReplyBody = v.InferInput<typeof recordSchema>;
 type ClaimRecord = Extract<v.InferOutput<typeof recordSchema>, { record_version: 2 }>;
 
-/** Parses a stored claim or reply. @throws {v.ValiError} for a body that no version wrote */
-export function parseReply(body: unknown): v.InferOutput<typeof recordSchema> {
-  return v.parse(recordSchema, body);
-}
+/** Collection of claims and replies. The key is the scope of an idempotency key. */
+export const IDEMPOTENT_REPLIES = new Collection("idempotent_replies", recordSchema);
 
 /** Creates the store of claims and replies, which are kept for 24 hours. New replies sweep out the oldest expired ones. */
 export function createReplyStore({ store, clock, member }: {
@@ -257,15 +254,15 @@ export function createReplyStore({ store, clock, member }: {
 
   /** @returns how many expired records were the oldest ones, and are gone */
   async function sweepPage(): Promise<number> {
-    const oldest = await store.scan(IDEMPOTENT_REPLIES, { order: "created", limit: SWEEP_PAGE });
-    const found = readable(store, IDEMPOTENT_REPLIES, oldest, parseReply);
+    const oldest = await store.scan(IDEMPOTENT_REPLIES.name, { order: "created", limit: SWEEP_PAGE });
+    const found = IDEMPOTENT_REPLIES.readable(store, oldest);
     const over = clock.now() - (member === undefined ? 0 : LEFT_MS);
     const expired = found.filter(({ value }) => value.expires_at <= over);
     if (expired.length === 0) return 0;
     const deletes = expired.flatMap(({ key, version }): readonly Write[] => [
       // Another gateway may have claimed the key anew
-      ...(member === undefined ? [] : [checkOf(key, version)]),
-      { op: "delete", collection: IDEMPOTENT_REPLIES, key },
+      ...(member === undefined ? [] : [IDEMPOTENT_REPLIES.check(key, version)]),
+      IDEMPOTENT_REPLIES.remove(key),
     ]);
     return await store.batch(deletes) ? expired.length : 0;
   }
@@ -276,23 +273,21 @@ export function createReplyStore({ store, clock, member }: {
    */
   const replaced = new Map<string, number>();
   const place = (scope: string) => {
-    const version = replaced.get(scope);
+    const version = replaced.get(scope) ?? 0;
     replaced.delete(scope);
-    const at = { collection: IDEMPOTENT_REPLIES, key: scope };
-    return (body: unknown): Write =>
-      version === undefined ? { op: "insert", ...at, body } : { op: "putIf", ...at, version, body };
+    return (body: ReplyBody) => IDEMPOTENT_REPLIES.putOver(scope, version, body);
   };
 
   const toBody = ({ fingerprint, runId, told, gateway }: Omit<StoredClaim, "kind">) => ({
-    record_version: 2,
+    record_version: 2 as const,
     fingerprint,
     run_id: runId,
     told: [...told],
-    ...(gateway === undefined ? {} : { gateway }),
+    ...(gateway === undefined ? {} : { gateway: { ...gateway } }),
     expires_at: clock.now() + KEPT_MS,
   });
   const drop = async (scope: string) => {
-    await store.batch([{ op: "delete", collection: IDEMPOTENT_REPLIES, key: scope }]);
+    await store.batch([IDEMPOTENT_REPLIES.remove(scope)]);
   };
 
   /** Changes a claim that other gateways may change too. Does nothing where there is no claim any more, or nothing to write. */
@@ -301,17 +296,19 @@ export function createReplyStore({ store, clock, member }: {
     write: (claim: StoredClaim, record: ClaimRecord) => Write | undefined,
   ): Promise<void> {
     for (;;) {
-      const stored = await readRecord(store, IDEMPOTENT_REPLIES, scope, parseReply);
+      const stored = await IDEMPOTENT_REPLIES.read(store, scope);
       if (stored === undefined || stored.value.record_version === 1) return;
       const changed = write(toClaim(stored.value), stored.value);
-      if (changed === undefined || await store.batch([checkOf(scope, stored.version), changed])) return;
+      if (changed === undefined || await store.batch([IDEMPOTENT_REPLIES.check(scope, stored.version), changed])) {
+        return;
+      }
     }
   }
 
   return {
     async find(scope) {
       replaced.delete(scope);
-      const stored = await readRecord(store, IDEMPOTENT_REPLIES, scope, parseReply);
+      const stored = await IDEMPOTENT_REPLIES.read(store, scope);
       if (stored === undefined) return undefined;
       const record = stored.value;
       if (record.expires_at <= clock.now()) {
@@ -339,16 +336,24 @@ export function createReplyStore({ store, clock, member }: {
       ]),
     async reclaim(scope, claim) {
       if (member !== undefined) {
-        return await change(scope, (now, { gateway: _gateway, ...record }) => ({
-          ...{ op: "put", collection: IDEMPOTENT_REPLIES, key: scope },
-          body: { ...record, ...toBody({ ...claim, told: [...new Set([...now.told, ...claim.told])] }) },
-        }));
+        return await change(scope, (now, { gateway: _gateway, ...record }) =>
+          IDEMPOTENT_REPLIES.put(scope, {
+            ...record,
+            ...toBody({ ...claim, told: [...new Set([...now.told, ...claim.told])] }),
+          }));
       }
-      await store.batch([{ op: "put", collection: IDEMPOTENT_REPLIES, key: scope, body: toBody(claim) }]);
+      await store.batch([IDEMPOTENT_REPLIES.put(scope, toBody(claim))]);
     },
     async keep(scope, { fingerprint, status, headers, body }, runId) {
-      const record = { record_version: 1, fingerprint, status, headers, body, expires_at: clock.now() + KEPT_MS };
-      const put: Write = { op: "put", collection: IDEMPOTENT_REPLIES, key: scope, body: record };
+      const record: ReplyBody = {
+        record_version: 1,
+        fingerprint,
+        status,
+        headers,
+        body,
+        expires_at: clock.now() + KEPT_MS,
+      };
+      const put = IDEMPOTENT_REPLIES.put(scope, record);
       if (member === undefined) await store.batch([put]);
       // A harmless request has made no claim
       else if (!await store.batch([place(scope)(record)])) {
@@ -363,14 +368,10 @@ export function createReplyStore({ store, clock, member }: {
           const isOurs = runId === undefined
             ? now.runId === null && now.gateway?.id === member.id
             : now.runId === runId;
-          return isOurs ? { op: "delete", collection: IDEMPOTENT_REPLIES, key: scope } : undefined;
+          return isOurs ? IDEMPOTENT_REPLIES.remove(scope) : undefined;
         },
       ),
   };
-}
-
-function checkOf(key: string, version: number): Write {
-  return { op: "check", collection: IDEMPOTENT_REPLIES, key, version };
 }
 
 function toClaim(record: ClaimRecord): StoredClaim {

@@ -1,17 +1,7 @@
-import * as v from "valibot";
+import { mcpRecordSchema } from "../../lib/extensions/extension_views.ts";
 import { defineRoute } from "../define_route.ts";
 import { listSchema, placedListReply } from "../wire/lists.ts";
 import { emptyReply } from "../wire/reply.ts";
-
-const recordSchema = v.object({
-  /** Name that the server had in `[mcp.servers.<name>]` */
-  name: v.string(),
-  object: v.literal("mcp_record"),
-  /** Number of its tools that were accepted */
-  accepted_tools: v.number(),
-  /** true: a sign-in is kept */
-  sign_in: v.boolean(),
-});
 
 /** GET /v1/mcp-records: servers that left the configuration, and what is kept of them. */
 export const mcpRecordsRoute = defineRoute({
@@ -21,7 +11,7 @@ export const mcpRecordsRoute = defineRoute({
   strict: true,
   needs: ["mcpServers"],
   summary: "MCP servers that left the configuration, and of which something is kept",
-  reply: { status: 200, type: "application/json", schema: listSchema(recordSchema) },
+  reply: { status: 200, type: "application/json", schema: listSchema(mcpRecordSchema) },
   async handle(parts) {
     const kept = await (await parts.mcpServers()).kept();
     return placedListReply(kept, { hasMore: false, lastId: kept.at(-1)?.name ?? null });

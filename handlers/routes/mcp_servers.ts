@@ -1,73 +1,12 @@
 import * as v from "valibot";
 import { storedActor } from "../../lib/base/records/caller.ts";
+import { mcpServerInfoSchema } from "../../lib/extensions/extension_views.ts";
 import { defineRoute } from "../define_route.ts";
 import { listSchema, placedListReply } from "../wire/lists.ts";
 import { emptyReply, jsonReply } from "../wire/reply.ts";
 
 /** Characters of a server's log that a list has: the end of it. */
 const MAX_LISTED_LOG = 2_000;
-
-const serverSchema = v.object({
-  name: v.string(),
-  object: v.literal("mcp_server"),
-  transport: v.picklist(["stdio", "http"]),
-  state: v.picklist(["disabled", "idle", "starting", "ready", "failed"]),
-  /** Why it is off, with what turns it on; null while it may run */
-  reason: v.nullable(v.string()),
-  /** Era of the protocol of its newest session; null before the first one */
-  era: v.nullable(v.picklist(["legacy", "modern"])),
-  protocol_version: v.nullable(v.string()),
-  /** Name and version that the server gives itself */
-  server: v.nullable(v.object({ name: v.string(), version: v.string() })),
-  /** Sign-in of a person at a server by `url`, without its tokens */
-  sign_in: v.object({
-    /** `none`: it wants none as far as is known; `needed`: postern mcp login */
-    state: v.picklist(["none", "needed", "signed_in"]),
-    /** Authorization server; null: nobody is signed in */
-    issuer: v.nullable(v.string()),
-    scopes: v.array(v.string()),
-    /** End of the present token; null: none is known */
-    expires_at: v.nullable(v.string()),
-    /** true: the token is renewed by itself */
-    renewed: v.boolean(),
-  }),
-  /** The server's advice to models */
-  instructions: v.nullable(v.string()),
-  tools: v.array(v.object({
-    name: v.string(),
-    /** Name that the agent calls it by */
-    tool: v.string(),
-    /** Words of the server */
-    description: v.string(),
-    /** Claims of the server, which decide nothing */
-    claims: v.object({ read_only: v.boolean(), destructive: v.boolean(), idempotent: v.boolean() }),
-  })),
-  /** Sentences about tools that the server lists and that are not offered, each with the reason */
-  left_out: v.array(v.string()),
-  /** Tools that are not offered until somebody accepts them */
-  changes: v.array(v.object({
-    /** Name that the server gives the tool */
-    tool: v.string(),
-    /** `changed`: another definition was accepted; `new`: the server had no such tool then */
-    state: v.picklist(["changed", "new"]),
-    /** Digest of the definition, for `accept` */
-    digest: v.string(),
-    /** Lines that differ from the accepted definition, the whole definition of a new tool; empty in a list */
-    difference: v.string(),
-  })),
-  last_error: v.nullable(v.object({
-    code: v.picklist(["mcp_unavailable", "mcp_timeout", "mcp_lost", "mcp_refused", "mcp_invalid"]),
-    message: v.string(),
-    at: v.string(),
-  })),
-  sandbox: v.nullable(v.picklist(["off", "auto", "require"])),
-  /** Sentence about the rights that its program runs with */
-  rights: v.string(),
-  since: v.nullable(v.string()),
-  listed_at: v.nullable(v.string()),
-  /** End of what it wrote to its error output and its log; in a list the last 2,000 characters */
-  log_tail: v.string(),
-});
 
 /** Tools that one answer may accept: as many as a server may have. */
 const MAX_ACCEPTED = 1_000;
@@ -89,7 +28,7 @@ export const mcpServersRoute = defineRoute({
   strict: true,
   needs: ["mcpServers"],
   summary: "MCP servers of the configuration, with state, tools, last error and log, and why each is off",
-  reply: { status: 200, type: "application/json", schema: listSchema(serverSchema) },
+  reply: { status: 200, type: "application/json", schema: listSchema(mcpServerInfoSchema) },
   async handle(parts) {
     const servers = await (await parts.mcpServers()).list();
     const shown = servers.map((server) => ({
@@ -109,7 +48,7 @@ export const mcpServerRoute = defineRoute({
   strict: true,
   needs: ["mcpServers"],
   summary: "One MCP server",
-  reply: { status: 200, type: "application/json", schema: serverSchema },
+  reply: { status: 200, type: "application/json", schema: mcpServerInfoSchema },
   handle: async ({ mcpServers }, { params }) => jsonReply(200, await (await mcpServers()).get(params.name)),
 });
 
@@ -117,7 +56,7 @@ export const mcpServerRoute = defineRoute({
 const COMMAND = {
   method: "POST",
   access: "admin",
-  reply: { status: 200, type: "application/json", schema: serverSchema },
+  reply: { status: 200, type: "application/json", schema: mcpServerInfoSchema },
   idempotency: "harmless",
 } as const;
 

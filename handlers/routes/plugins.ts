@@ -1,5 +1,6 @@
 import * as v from "valibot";
 import { refuse } from "../../lib/base/errors.ts";
+import { pluginSchema, registryEntrySchema, registryInstallSchema } from "../../lib/extensions/extension_views.ts";
 import { defineRoute } from "../define_route.ts";
 import { refusing } from "../wire/http_errors.ts";
 import { listReply, listSchema, textQuery } from "../wire/lists.ts";
@@ -8,47 +9,6 @@ import { emptyReply, jsonReply, type Reply } from "../wire/reply.ts";
 /** Bytes of a package, in place of `max_request_bytes`. Source: docs/design/plugins.md "Packages" */
 const MAX_PACKAGE_BYTES = 67_108_864;
 const TAR = "application/x-tar";
-/** Places of plugins. Source: docs/design/plugins.md "Discovery" */
-const LAYERS = ["package", "user_dir", "project", "workspace", "dev"] as const;
-const KINDS = ["wasm", "process", "ffi"] as const;
-
-const capabilitiesSchema = v.object({
-  workspace: v.picklist(["none", "read", "write"]),
-  hosts: v.array(v.string()),
-  host_functions: v.array(v.string()),
-});
-
-const pluginSchema = v.object({
-  id: v.string(),
-  object: v.literal("plugin"),
-  version: v.nullable(v.string()),
-  description: v.nullable(v.string()),
-  kind: v.nullable(v.picklist(KINDS)),
-  state: v.picklist(["installed", "enabled", "disabled"]),
-  /** True when its tools can be called */
-  on: v.boolean(),
-  /** Why its tools are off, with what turns them on; null while they are on */
-  reason: v.nullable(v.string()),
-  source: v.picklist(LAYERS),
-  folder: v.nullable(v.string()),
-  registry: v.nullable(v.string()),
-  /** SHA-256 over the whole content, which enabling binds */
-  digest: v.nullable(v.string()),
-  package_sha256: v.nullable(v.string()),
-  capabilities: capabilitiesSchema,
-  fuel: v.nullable(v.number()),
-  /** Capabilities in words */
-  asks: v.array(v.string()),
-  /** Capabilities beyond those that were granted before, in words */
-  asks_more: v.array(v.string()),
-  rights: v.nullable(v.string()),
-  tools: v.array(v.object({ name: v.string(), description: v.string() })),
-  overrides: v.array(v.picklist(LAYERS)),
-  changed_at: v.nullable(v.string()),
-  /** Last call of this content that failed since the start of the gateway */
-  last_error: v.nullable(v.object({ at: v.string(), message: v.string() })),
-});
-
 const enableSchema = v.strictObject({
   /** Digest of the content that was looked at */
   digest: v.pipe(v.string(), v.regex(/^[0-9a-f]{64}$/)),
@@ -170,18 +130,7 @@ export const removePluginRoute = defineRoute({
   },
 });
 
-const entrySchema = v.object({
-  id: v.string(),
-  description: v.string(),
-  version: v.string(),
-  kind: v.picklist(KINDS),
-  size: v.number(),
-  capabilities: capabilitiesSchema,
-  /** Key of the publisher in base64; null: the version is not signed */
-  key: v.nullable(v.string()),
-});
-
-const registryInstallSchema = v.strictObject({
+const installChoiceSchema = v.strictObject({
   id: v.pipe(v.string(), v.maxLength(64)),
   /** Default: the newest one */
   version: v.optional(v.pipe(v.string(), v.maxLength(64))),
@@ -202,7 +151,7 @@ export const searchPluginsRoute = defineRoute({
   needs: ["plugins"],
   summary: "Plugins of the registry whose id or description has all words of a query",
   query: { query: textQuery("Words; none: all plugins") },
-  reply: { status: 200, type: "application/json", schema: listSchema(entrySchema) },
+  reply: { status: 200, type: "application/json", schema: listSchema(registryEntrySchema) },
   errors: ["conflict", "provider_error"],
   async handle(parts, { query, signal }) {
     const { registry } = await parts.plugins();
@@ -218,16 +167,11 @@ export const installFromRegistryRoute = defineRoute({
   strict: true,
   needs: ["plugins"],
   summary: "Install or update a plugin from the registry",
-  body: registryInstallSchema,
+  body: installChoiceSchema,
   reply: {
     status: 200,
     type: "application/json",
-    schema: v.object({
-      plugin: pluginSchema,
-      /** `pinned`: signed by a key that counts for this plugin from now on */
-      signature: v.picklist(["pinned", "signed", "unsigned"]),
-      changed: v.boolean(),
-    }),
+    schema: registryInstallSchema,
   },
   errors: ["conflict", "not_found", "provider_error"],
   idempotency: "harmless",

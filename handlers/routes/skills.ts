@@ -1,5 +1,6 @@
 import * as v from "valibot";
 import { refuse } from "../../lib/base/errors.ts";
+import { skillDetailSchema, skillSchema, skillTestSchema } from "../../lib/extensions/extension_views.ts";
 import { defineRoute } from "../define_route.ts";
 import { refusing } from "../wire/http_errors.ts";
 import { listSchema, textQuery } from "../wire/lists.ts";
@@ -10,65 +11,6 @@ const MAX_ARCHIVE_BYTES = 67_108_864;
 const BYTES = "application/octet-stream";
 const NAME_CHARACTERS = 256;
 const SOURCE_CHARACTERS = 2_048;
-
-const problemSchema = v.object({
-  file: v.string(),
-  line: v.number(),
-  key: v.nullable(v.string()),
-  reason: v.string(),
-});
-
-const skillEntries = {
-  name: v.string(),
-  object: v.literal("skill"),
-  description: v.nullable(v.string()),
-  state: v.picklist(["on", "untrusted", "changed", "unusable"]),
-  /** True when the agent can read it */
-  on: v.boolean(),
-  /** Why it is off, with what turns it on; null while it is on */
-  reason: v.nullable(v.string()),
-  source: v.picklist(["own", "user", "workspace"]),
-  folder: v.string(),
-  /** SHA-256 over all files, which trust binds */
-  digest: v.string(),
-  /** Source that it was installed from; null for others */
-  installed: v.nullable(v.object({
-    kind: v.picklist(["folder", "archive", "git"]),
-    from: v.string(),
-    commit: v.nullable(v.string()),
-    at: v.string(),
-  })),
-  /** False for `disable-model-invocation: true` */
-  offered: v.boolean(),
-  license: v.nullable(v.string()),
-  compatibility: v.nullable(v.string()),
-  metadata: v.record(v.string(), v.string()),
-  allowed_tools: v.array(v.string()),
-  disallowed_tools: v.array(v.string()),
-  files: v.array(v.object({ path: v.string(), size: v.number() })),
-  warnings: v.array(problemSchema),
-  /** Folders of skills with the same name that it hides */
-  hides: v.array(v.string()),
-};
-
-const skillSchema = v.object(skillEntries);
-
-const detailSchema = v.object({
-  ...skillEntries,
-  /** Text of all files */
-  text: v.string(),
-  /** Digest that is trusted now; null: none is */
-  trusted_digest: v.nullable(v.string()),
-  /** Lines that changed since it was trusted; null: none was, or nothing changed */
-  difference: v.nullable(v.string()),
-});
-
-const testSchema = v.object({
-  name: v.string(),
-  object: v.literal("skill_test"),
-  ok: v.boolean(),
-  errors: v.array(problemSchema),
-});
 
 const digest = v.pipe(v.string(), v.regex(/^[0-9a-f]{64}$/));
 
@@ -113,7 +55,7 @@ export const skillRoute = defineRoute({
   strict: true,
   needs: ["skills"],
   summary: "One skill, with the text of its files and what changed since it was trusted",
-  reply: { status: 200, type: "application/json", schema: detailSchema },
+  reply: { status: 200, type: "application/json", schema: skillDetailSchema },
   errors: ["conflict"],
   handle: (parts, { params }) => answer(async () => await (await parts.skills()).show(params.name)),
 });
@@ -126,7 +68,7 @@ export const testSkillRoute = defineRoute({
   strict: true,
   needs: ["tools", "skills"],
   summary: "Check a skill strictly: every deviation from the format, and links to files that are not there",
-  reply: { status: 200, type: "application/json", schema: testSchema },
+  reply: { status: 200, type: "application/json", schema: skillTestSchema },
   errors: ["conflict"],
   handle: (parts, { params }) =>
     answer(async () => {

@@ -8,9 +8,10 @@ import type { Run } from "../../lib/base/records/run.ts";
 import type { Config } from "../../lib/config/config.ts";
 import { UNTAINTED } from "../../lib/base/taint.ts";
 import type { RunHandle, RunRequest } from "../../lib/runs/run_request.ts";
+import { Collection } from "../../lib/storage/read_records.ts";
 import type { Write } from "../../lib/storage/store.ts";
 import type { RequestContext, Route } from "../route.ts";
-import { acceptOnce, forgetBefore } from "../wire/accept_once.ts";
+import { acceptedSchema, acceptOnce, forgetBefore } from "../wire/accept_once.ts";
 import { callerOf } from "../door.ts";
 import { collectReply, spokenText } from "../wire/collect_reply.ts";
 import { runFailure } from "../wire/http_errors.ts";
@@ -76,9 +77,13 @@ export const webhookRoute: Route = {
 };
 
 /** Collection of messages that were taken. The key is channel, token (where the channel has no secret) and message id. */
-export const WEBHOOK_MESSAGES = "webhook_messages";
+export const WEBHOOK_MESSAGES = new Collection("webhook_messages", acceptedSchema, { replaced: "never changed" });
 /** Collection of signed requests that were taken. The key is channel and signature. */
-export const WEBHOOK_SIGNATURES = "webhook_signatures";
+export const WEBHOOK_SIGNATURES = new Collection(
+  "webhook_signatures",
+  v.object({ v: v.literal(1), at: v.number() }),
+  { replaced: "never changed" },
+);
 /** How long a `message_id` is remembered, in milliseconds. */
 const MESSAGE_MS = 24 * 3600 * 1000;
 
@@ -172,12 +177,12 @@ async function checkSigned(
   }
   const header = request.headers.get("x-postern-signature");
   const signature = checkWebhookSignature({ header, body: await context.body(), secret, now: clock.now() });
-  const at = { collection: WEBHOOK_SIGNATURES, key: `${options.name}:${signature}` };
-  const isUsed = async () => await store.get(at.collection, at.key) !== undefined;
+  const key = `${options.name}:${signature}`;
+  const isUsed = async () => await store.get(WEBHOOK_SIGNATURES.name, key) !== undefined;
   if (await isUsed()) throw refused(USED);
   // The sender's time may be ahead by a whole window, so a signature may count for two windows
   await forgetBefore(store, WEBHOOK_SIGNATURES, clock.now() - 2 * SIGNATURE_WINDOW_SECONDS * 1000);
-  return { isUsed, use: () => ({ op: "insert", ...at, body: { v: 1, at: clock.now() } }) };
+  return { isUsed, use: () => WEBHOOK_SIGNATURES.insert(key, { v: 1, at: clock.now() }) };
 }
 
 /** Returns the conversation of a message. A sender whose name cannot be part of an id is named by its digest. */

@@ -1,35 +1,25 @@
 import * as v from "valibot";
 import { HttpError } from "../../lib/base/errors.ts";
 import type { RunHandle, RunRequest } from "../../lib/runs/run_request.ts";
-import { readable, readRecord } from "../../lib/storage/read_records.ts";
+import type { Collection } from "../../lib/storage/read_records.ts";
 import type { Store } from "../../lib/storage/store.ts";
 
-const acceptedSchema = v.object({
+/** Schema of the record of a delivery. */
+export const acceptedSchema = v.object({
   v: v.literal(1),
   run_id: v.string(),
   /** Milliseconds since the epoch */
   at: v.number(),
 });
 
-/** The fields that `forgetBefore` reads of a record. */
-const datedSchema = v.object({ v: v.literal(1), at: v.number() });
-
-/** Parses the record of a delivery. @throws {v.ValiError} for a body that no version wrote */
-export function parseAccepted(body: unknown): v.InferOutput<typeof acceptedSchema> {
-  return v.parse(acceptedSchema, body);
-}
-
-/** Parses a record with the time that it was made. @throws {v.ValiError} for a body that no version wrote */
-export function parseDated(body: unknown): v.InferOutput<typeof datedSchema> {
-  return v.parse(datedSchema, body);
-}
+type AcceptedRecord = v.InferOutput<typeof acceptedSchema>;
 
 /** Options of `acceptOnce`. */
 export interface AcceptOnceOptions {
   readonly store: Store;
   /** Milliseconds since the epoch */
   readonly now: number;
-  readonly collection: string;
+  readonly collection: Collection<AcceptedRecord, AcceptedRecord>;
   readonly key: string;
   /** Starts the run with this claim */
   readonly start: (claim: NonNullable<RunRequest["claim"]>) => Promise<RunHandle>;
@@ -48,11 +38,11 @@ export type Accepted =
  * nothing behind, and may be tried again.
  */
 export async function acceptOnce({ store, now, collection, key, start }: AcceptOnceOptions): Promise<Accepted> {
-  const find = async () => (await readRecord(store, collection, key, parseAccepted))?.value.run_id;
+  const find = async () => (await collection.read(store, key))?.value.run_id;
   const earlier = await find();
   if (earlier !== undefined) return { first: false, runId: earlier };
   try {
-    const run = await start((runId) => ({ op: "insert", collection, key, body: { v: 1, run_id: runId, at: now } }));
+    const run = await start((runId) => collection.insert(key, { v: 1, run_id: runId, at: now }));
     return { first: true, run };
   } catch (error) {
     const winner = error instanceof HttpError && error.code === "conflict" ? await find() : undefined;
@@ -67,8 +57,12 @@ const SWEEP = 20;
  * Deletes the oldest records of a collection whose `at` is before `before`: called at each insert it keeps the collection as
  * small as its retention, without a timer.
  */
-export async function forgetBefore(store: Store, collection: string, before: number): Promise<void> {
-  const oldest = await store.scan(collection, { order: "created", limit: SWEEP });
-  const old = readable(store, collection, oldest, parseDated).filter(({ value }) => value.at < before);
-  if (old.length > 0) await store.batch(old.map(({ key }) => ({ op: "delete", collection, key })));
+export async function forgetBefore(
+  store: Store,
+  collection: Collection<{ readonly at: number }>,
+  before: number,
+): Promise<void> {
+  const oldest = await store.scan(collection.name, { order: "created", limit: SWEEP });
+  const old = collection.readable(store, oldest).filter(({ value }) => value.at < before);
+  if (old.length > 0) await store.batch(old.map(({ key }) => collection.remove(key)));
 }

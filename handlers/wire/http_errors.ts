@@ -13,8 +13,7 @@ import {
 import { withProgramName } from "../../lib/base/program_name.ts";
 import type { Logger } from "../../lib/base/telemetry/log.ts";
 import type { AgentEvent } from "../../lib/base/records/agent_event.ts";
-import type { PluginErrorCode } from "../../lib/extensions/plugins/plugin_error.ts";
-import type { SkillErrorCode } from "../../lib/extensions/skills/skill_error.ts";
+import type { ExtensionError } from "../../lib/extensions/extension_error.ts";
 
 /** Circumstances that decide what a client is told about an error. */
 export interface ErrorMapping {
@@ -60,32 +59,11 @@ export async function refusing<T>(work: () => Promise<T>): Promise<T> {
   try {
     return await work();
   } catch (error) {
-    // The classes are known by their names, because their modules are not loaded at the start
-    const isKnown = error instanceof CodedError && (error.name === "PluginError" || error.name === "SkillError");
-    if (!isKnown) throw error;
-    // The two classes have these codes alone
-    throw refuse(TOLD_AS[error.code as PluginErrorCode | SkillErrorCode], error.message, { cause: error });
+    // The class is known by its name, because its module is not loaded at the start
+    if (!(error instanceof CodedError && error.name === "ExtensionError")) throw error;
+    throw refuse((error as ExtensionError).toldAs, error.message, { cause: error });
   }
 }
-
-const TOLD_AS: Readonly<Record<PluginErrorCode | SkillErrorCode, ErrorCode>> = {
-  manifest_invalid: "invalid_request",
-  tool_name_taken: "invalid_request",
-  package_invalid: "invalid_request",
-  package_too_large: "payload_too_large",
-  hash_mismatch: "invalid_request",
-  signature_invalid: "invalid_request",
-  registry_failed: "provider_error",
-  plugin_not_found: "not_found",
-  plugin_conflict: "conflict",
-  plugin_changed: "conflict",
-  skill_invalid: "invalid_request",
-  skill_too_large: "payload_too_large",
-  skill_not_found: "not_found",
-  skill_conflict: "conflict",
-  skill_changed: "conflict",
-  skill_source_failed: "provider_error",
-};
 
 /** Returns whether an error is a provider's: the gateway has spent its own retries on it. */
 export function isProviderFailure(error: unknown): boolean {

@@ -114,7 +114,8 @@ export const configSchema = v.strictObject({
   conversations: about("How long conversations are kept", v.optional(conversationsSchema, {})),
 });
 
-type DeepReadonly<T> = T extends readonly (infer Item)[] ? readonly DeepReadonly<Item>[]
+/** Type whose parts cannot be changed, however deep. */
+export type DeepReadonly<T> = T extends readonly (infer Item)[] ? readonly DeepReadonly<Item>[]
   : T extends object ? { readonly [Key in keyof T]: DeepReadonly<T[Key]> }
   : T;
 

@@ -17,11 +17,9 @@ import { type Actor, storedActor } from "../base/records/caller.ts";
 import type { Logger } from "../base/telemetry/log.ts";
 import type { Metrics } from "../base/telemetry/metrics.ts";
 import {
+  Collection,
   parseMark,
   type Patience,
-  readable,
-  readRecord,
-  readRecords,
   type ScanAllOptions,
   unlessUnreadable,
 } from "../storage/read_records.ts";
@@ -36,13 +34,6 @@ import type { RuleMatch } from "./rule_match.ts";
  * Records of approvals and rules in the store. Every body carries its version `v`. This file alone parses them, and brings an older
  * version up to the newest.
  */
-
-/** Collection of the approvals, by approval id. */
-export const APPROVALS = "approvals";
-/** Collection of the ids of pending approvals, so that they are found without reading all approvals. */
-export const OPEN_APPROVALS = "open_approvals";
-/** Collection of the rules, by rule id. The id is made from the match, so each match has one rule at most. */
-export const APPROVAL_RULES = "approval_rules";
 
 const access = approvalSchema.entries.access;
 const approvalBodySchema = storedObject({
@@ -68,11 +59,22 @@ export interface KeptApproval {
   readonly reachesNetwork: boolean;
 }
 
-/** @throws {v.ValiError} for a body that no version wrote */
-export function parseApproval(body: unknown): KeptApproval {
-  const { v: _version, wider, reaches_network: reaches = false, ...approval } = v.parse(approvalBodySchema, body);
-  return { approval, wider, reachesNetwork: reaches };
-}
+/** Collection of the approvals, by approval id. */
+export const APPROVALS = new Collection(
+  "approvals",
+  v.pipe(
+    approvalBodySchema,
+    v.transform(({ v: _version, wider, reaches_network: reaches = false, ...approval }): KeptApproval => (
+      { approval, wider, reachesNetwork: reaches }
+    )),
+  ),
+  { onDamage: { removes: ["approvals", "open_approvals"] } },
+);
+/** Collection of the ids of pending approvals, so that they are found without reading all approvals. */
+export const OPEN_APPROVALS = new Collection("open_approvals", parseMark, {
+  replaced: "never changed",
+  onDamage: { becomes: { v: 1 } },
+});
 
 /** Returns an approval as the store keeps it. */
 export function toApprovalBody(
@@ -86,11 +88,11 @@ export function toApprovalBody(
   };
 }
 
-/** @throws {v.ValiError} for a body that no version wrote */
-export function parseRule(body: unknown): ApprovalRule {
-  const { v: _version, ...rule } = v.parse(ruleBodySchema, body);
-  return rule;
-}
+/** Collection of the rules, by rule id. The id is made from the match, so each match has one rule at most. */
+export const APPROVAL_RULES = new Collection(
+  "approval_rules",
+  v.pipe(ruleBodySchema, v.transform(({ v: _version, ...rule }): ApprovalRule => rule)),
+);
 
 /** Returns a rule as the store keeps it. */
 export function toRuleBody(rule: ApprovalRule): v.InferOutput<typeof ruleBodySchema> {
@@ -188,7 +190,7 @@ export class ApprovalRecords {
       ["decision"],
       APPROVAL_STATUSES.filter((status) => status !== "pending").map((status) => [status]),
     );
-    this.#news = new ApprovalNews({ ...options, collection: OPEN_APPROVALS });
+    this.#news = new ApprovalNews({ ...options, collection: OPEN_APPROVALS.name });
   }
 
   /** Listens for the settlement of an approval, whichever caller settles it. */
@@ -199,7 +201,7 @@ export class ApprovalRecords {
   /** Reads an approval as it is stored: it may be `pending` although its time is over. @returns undefined for an unknown id */
   async find(id: string): Promise<FoundApproval | undefined> {
     if (!APPROVAL_ID.test(id)) return undefined;
-    const found = await readRecord(this.#options.store, APPROVALS, id, parseApproval);
+    const found = await APPROVALS.read(this.#options.store, id);
     return found === undefined ? undefined : { ...found.value, version: found.version };
   }
 
@@ -261,8 +263,8 @@ export class ApprovalRecords {
     const key = kept.approval.id;
     const event = approvalEvent(kept.approval, by);
     const writes: readonly Write[] = [
-      { op: "insert", collection: APPROVALS, key, body: toApprovalBody(kept) },
-      { op: "insert", collection: OPEN_APPROVALS, key, body: { v: 1 } },
+      APPROVALS.insert(key, toApprovalBody(kept)),
+      OPEN_APPROVALS.insert(key, { v: 1 }),
       ...(claim === undefined ? [] : [claim].flat()),
     ];
     return await patience(() => this.#options.audit(event, writes));
@@ -279,8 +281,8 @@ export class ApprovalRecords {
     const settles = found.approval.status === "pending";
     const event = approvalEvent(next, by, { fields });
     const all: readonly Write[] = [
-      { op: "putIf", collection: APPROVALS, key: next.id, version, body },
-      ...(settles ? [{ op: "delete", collection: OPEN_APPROVALS, key: next.id } as const] : []),
+      APPROVALS.putOver(next.id, version, body),
+      ...(settles ? [OPEN_APPROVALS.remove(next.id)] : []),
       ...writes,
     ];
     const write = () => this.#options.audit(event, all, more);
@@ -292,7 +294,7 @@ export class ApprovalRecords {
   /** Gives every approval as it is stored, the newest first. None that was given may be deleted before the end. */
   async *all({ after, where }: Pick<ScanAllOptions, "after" | "where"> = {}): AsyncGenerator<Approval> {
     const options = { order: "created", reverse: true, after, where } as const;
-    for await (const { value } of readRecords(this.#options.store, APPROVALS, parseApproval, options)) {
+    for await (const { value } of APPROVALS.all(this.#options.store, options)) {
       yield value.approval;
     }
   }
@@ -301,13 +303,13 @@ export class ApprovalRecords {
   async ofRuns(runIds: ReadonlySet<string>, status: ApprovalStatus | undefined): Promise<readonly Approval[]> {
     const { store } = this.#options;
     const where = status === undefined ? undefined : { field: "status", value: status };
-    const newest = await store.scan(APPROVALS, {
+    const newest = await store.scan(APPROVALS.name, {
       order: "created",
       reverse: true,
       where,
       limit: APPROVAL_LIMITS.pending,
     });
-    const stored = readable(store, APPROVALS, newest.filter(({ body }) => isOfRun(body, runIds)), parseApproval);
+    const stored = APPROVALS.readable(store, newest.filter(({ body }) => isOfRun(body, runIds)));
     const found: Approval[] = [];
     for (const { value } of stored) {
       const approval = await this.#settled(value.approval);
@@ -318,15 +320,15 @@ export class ApprovalRecords {
 
   /** Counts the approvals that are pending, also those whose time is over. */
   async countPending(): Promise<number> {
-    return await this.#options.store.count(OPEN_APPROVALS);
+    return await this.#options.store.count(OPEN_APPROVALS.name);
   }
 
   /** Counts the approvals that are pending, and those that calls of a token asked for. */
   async pendingOf(tokenId: string | null): Promise<Taken> {
     const { store } = this.#options;
     const where = { field: "status", value: "pending" } as const;
-    const stored = await store.scan(APPROVALS, { order: "created", where, limit: APPROVAL_LIMITS.pending });
-    const own = readable(store, APPROVALS, stored, parseApproval)
+    const stored = await store.scan(APPROVALS.name, { order: "created", where, limit: APPROVAL_LIMITS.pending });
+    const own = APPROVALS.readable(store, stored)
       .filter(({ value }) => value.approval.requested_by === tokenId);
     return { all: await this.countPending(), own: own.length };
   }
@@ -337,29 +339,29 @@ export class ApprovalRecords {
     const where = { field: "status", value: "pending" } as const;
     const limit = APPROVAL_LIMITS.pending;
     const [open, pending] = await Promise.all([
-      store.scan(OPEN_APPROVALS, { limit }),
+      store.scan(OPEN_APPROVALS.name, { limit }),
       // The oldest first: gateways that file at the same moment may exceed the limit by some
-      store.scan(APPROVALS, { order: "created", where, limit }),
+      store.scan(APPROVALS.name, { order: "created", where, limit }),
     ]);
     // A damaged mark is set aside, and its approval is settled all the same
-    readable(store, OPEN_APPROVALS, open, parseMark);
-    for (const { value } of readable(store, APPROVALS, pending, parseApproval)) await this.#settled(value.approval);
+    OPEN_APPROVALS.readable(store, open);
+    for (const { value } of APPROVALS.readable(store, pending)) await this.#settled(value.approval);
   }
 
   /** Deletes the oldest settled approvals when there are as many records as may be. */
   async makeRoom(): Promise<void> {
     const { store } = this.#options;
-    if (await store.count(APPROVALS) < APPROVAL_LIMITS.records) return;
-    const oldest = await store.scan(APPROVALS, { order: "created", limit: PAGE });
-    const settled = readable(store, APPROVALS, oldest, parseApproval)
+    if (await store.count(APPROVALS.name) < APPROVAL_LIMITS.records) return;
+    const oldest = await store.scan(APPROVALS.name, { order: "created", limit: PAGE });
+    const settled = APPROVALS.readable(store, oldest)
       .filter(({ value }) => value.approval.status !== "pending");
     if (settled.length > 0) {
-      await store.batch(settled.map(({ key }) => ({ op: "delete", collection: APPROVALS, key })));
+      await store.batch(settled.map(({ key }) => APPROVALS.remove(key)));
     }
   }
 
   async delete(id: string): Promise<void> {
-    await this.#options.store.takeOnce(APPROVALS, id);
+    await this.#options.store.takeOnce(APPROVALS.name, id);
   }
 
   #tellSettled({ id, run_id, call_id, tool, status, answered_by }: Approval): void {

@@ -1,9 +1,8 @@
 import { type ApprovalRule, RULE_ID, type RuleOffer } from "../base/records/approval.ts";
 import { type Actor, storedActor } from "../base/records/caller.ts";
 import type { Logger } from "../base/telemetry/log.ts";
-import { readable, readRecord, readRecords } from "../storage/read_records.ts";
 import type { Store, Write } from "../storage/store.ts";
-import { APPROVAL_RULES, type KeptApproval, matchOfRule, parseRule, toRuleBody } from "./approval_records.ts";
+import { APPROVAL_RULES, type KeptApproval, matchOfRule, toRuleBody } from "./approval_records.ts";
 import { APPROVAL_LIMITS, type ApprovalReply, type Approvals } from "./approvals.ts";
 import type { AuditAppend } from "./audit/audit_chain.ts";
 import type { RuleEvent } from "./audit/audit_event.ts";
@@ -30,10 +29,10 @@ export class ApprovalRules implements Pick<Approvals, "remembered" | "rules" | "
    * @returns undefined when there is no room
    */
   async store(rule: ApprovalRule): Promise<readonly Write[] | undefined> {
-    const put = { op: "put", collection: APPROVAL_RULES, key: rule.id, body: toRuleBody(rule) } as const;
-    if (await this.#options.store.count(APPROVAL_RULES) < APPROVAL_LIMITS.rules) return [put];
+    const put = APPROVAL_RULES.put(rule.id, toRuleBody(rule));
+    if (await this.#options.store.count(APPROVAL_RULES.name) < APPROVAL_LIMITS.rules) return [put];
     const oldest = (await this.rules()).findLast(({ scope }) => scope === "run");
-    return oldest === undefined ? undefined : [{ op: "delete", collection: APPROVAL_RULES, key: oldest.id }, put];
+    return oldest === undefined ? undefined : [APPROVAL_RULES.remove(oldest.id), put];
   }
 
   async remembered(subject: RuleSubject, runId: string): Promise<ApprovalRule | undefined> {
@@ -47,26 +46,26 @@ export class ApprovalRules implements Pick<Approvals, "remembered" | "rules" | "
 
   async rules(): Promise<readonly ApprovalRule[]> {
     const { store } = this.#options;
-    const stored = await store.scan(APPROVAL_RULES, {
+    const stored = await store.scan(APPROVAL_RULES.name, {
       order: "created",
       reverse: true,
       limit: APPROVAL_LIMITS.rules,
     });
-    return readable(store, APPROVAL_RULES, stored, parseRule).map(({ value }) => value);
+    return APPROVAL_RULES.readable(store, stored).map(({ value }) => value);
   }
 
   async revoke(ruleId: string, by: Actor): Promise<boolean> {
     if (!RULE_ID.test(ruleId)) return false;
     const { store, log, audit } = this.#options;
-    const stored = await readRecord(store, APPROVAL_RULES, ruleId, parseRule);
+    const stored = await APPROVAL_RULES.read(store, ruleId);
     if (stored === undefined) return false;
     const { value, version } = stored;
     const taken = await audit(
       ruleEvent("revoked", { ...value, id: ruleId }, by),
       // The first one lets exactly one of several revoke it
       [
-        { op: "putIf", collection: APPROVAL_RULES, key: ruleId, version, body: toRuleBody(value) },
-        { op: "delete", collection: APPROVAL_RULES, key: ruleId },
+        APPROVAL_RULES.putOver(ruleId, version, toRuleBody(value)),
+        APPROVAL_RULES.remove(ruleId),
       ],
     );
     if (taken) log.info("Approval rule was revoked", { rule_id: ruleId, token_id: by.tokenId });
@@ -76,7 +75,7 @@ export class ApprovalRules implements Pick<Approvals, "remembered" | "rules" | "
   /** Forgets rules of runs from before that time, in ISO 8601. */
   async forgetRuns(before: string): Promise<void> {
     for (const { id, scope, created_at } of await this.rules()) {
-      if (scope === "run" && created_at < before) await this.#options.store.takeOnce(APPROVAL_RULES, id);
+      if (scope === "run" && created_at < before) await this.#options.store.takeOnce(APPROVAL_RULES.name, id);
     }
   }
 
@@ -84,7 +83,7 @@ export class ApprovalRules implements Pick<Approvals, "remembered" | "rules" | "
   async #kept(): Promise<readonly { readonly rule: ApprovalRule; readonly match: RuleMatch }[]> {
     const { store, log } = this.#options;
     const kept: { rule: ApprovalRule; match: RuleMatch }[] = [];
-    for await (const { key, value: rule } of readRecords(store, APPROVAL_RULES, parseRule)) {
+    for await (const { key, value: rule } of APPROVAL_RULES.all(store)) {
       const match = matchOfRule(rule);
       if (rule.id === key && match !== undefined && ruleIdOf(rule, match, rule.run_id) === key) {
         kept.push({ rule, match });

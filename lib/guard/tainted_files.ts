@@ -7,16 +7,14 @@ import { lazily } from "../base/lazily.ts";
 import { type Actor, storedActor } from "../base/records/caller.ts";
 import { storedObject } from "../base/records/stored_object.ts";
 import { joinTaints, type Taint, UNTAINTED } from "../base/taint.ts";
-import { createPatience, isStorageAway, readable, scanAll } from "../storage/read_records.ts";
+import { Collection, createPatience, isStorageAway, parseMark, scanAll } from "../storage/read_records.ts";
 import type { Store, Write } from "../storage/store.ts";
 import { isWithin } from "../system/files/forbidden_paths.ts";
 import type { AuditAppend } from "./audit/audit_chain.ts";
 import { contentOf, type FilePlace, filePlaceOf, foldedPaths, isPlain, newPlaceOf } from "./tainted_places.ts";
 
-/** Collection of the tainted files. The key is the digest of the real path, in a cluster together with the workspace. */
-export const TAINTED_FILES = "tainted_files";
 /** Collection of a cluster with one record, whose version counts the changes of all tainted files. */
-export const TAINT_CHANGES = "taint_changes";
+export const TAINT_CHANGES = new Collection("taint_changes", parseMark, { replaced: "its version is what it says" });
 const ALL = "all";
 const NEVER = new AbortController().signal;
 const CHANGE_BODY = { v: 1 } as const;
@@ -50,10 +48,8 @@ const recordSchema = storedObject({
 });
 type TaintRecord = v.InferOutput<typeof recordSchema>;
 
-/** Parses the record of a tainted file. @throws {v.ValiError} for a body that no version wrote */
-export function parseTaintedFile(body: unknown): TaintRecord {
-  return v.parse(recordSchema, body);
-}
+/** Collection of the tainted files. The key is the digest of the real path, in a cluster together with the workspace. */
+export const TAINTED_FILES = new Collection("tainted_files", recordSchema);
 
 /** A file that was made from outside content. `marked_at` is ISO 8601. */
 export type TaintedFile = Pick<TaintRecord, "path" | "taint" | "marked_at">;
@@ -289,7 +285,7 @@ class StoredTaintedFiles implements TaintedFiles {
         given_at: new Date(clock.now()).toISOString(),
         by: storedActor(by),
       }, [
-        ...this.#keysOf(path).map((key): Write => ({ op: "delete", collection: TAINTED_FILES, key })),
+        ...this.#keysOf(path).map((key) => TAINTED_FILES.remove(key)),
         ...this.#changed(),
       ]);
       records.delete(path);
@@ -359,7 +355,7 @@ class StoredTaintedFiles implements TaintedFiles {
   async #records(): Promise<Map<string, TaintRecord>> {
     const { store, workspace } = this.#options;
     if (workspace === undefined) return await this.#readOnce();
-    const version = (await store.get(TAINT_CHANGES, ALL))?.version ?? 0;
+    const version = (await store.get(TAINT_CHANGES.name, ALL))?.version ?? 0;
     if (this.#shared?.version !== version) {
       this.#shared = { version, records: await loadRecords(store, workspace.id) };
     }
@@ -380,8 +376,8 @@ class StoredTaintedFiles implements TaintedFiles {
       const { puts, deletes = [] } = await decide(records);
       if (puts.length + deletes.length === 0) return;
       const isWritten = await this.#options.store.batch([
-        ...puts.map((body): Write => ({ op: "put", collection: TAINTED_FILES, key: this.#keyOf(body.path), body })),
-        ...deletes.map((path): Write => ({ op: "delete", collection: TAINTED_FILES, key: this.#keyOf(path) })),
+        ...puts.map((body) => TAINTED_FILES.put(this.#keyOf(body.path), body)),
+        ...deletes.map((path) => TAINTED_FILES.remove(this.#keyOf(path))),
         ...this.#changed(version),
       ]);
       if (!isWritten) continue;
@@ -397,9 +393,7 @@ class StoredTaintedFiles implements TaintedFiles {
   #changed(over?: number): readonly Write[] {
     const { workspace } = this.#options;
     if (workspace === undefined) return [];
-    const place = { collection: TAINT_CHANGES, key: ALL, body: CHANGE_BODY };
-    if (over === undefined) return [{ op: "put", ...place }];
-    return [over === 0 ? { op: "insert", ...place } : { op: "putIf", ...place, version: over }];
+    return [over === undefined ? TAINT_CHANGES.put(ALL, CHANGE_BODY) : TAINT_CHANGES.putOver(ALL, over, CHANGE_BODY)];
   }
 
   #keyOf(path: string): string {
@@ -426,8 +420,8 @@ const ANY_FILE: TaintRecord = {
 /** @param workspace in a cluster: the workspace whose marks count. A mark without one counts everywhere */
 async function loadRecords(store: Store, workspace?: string): Promise<Map<string, TaintRecord>> {
   const records = new Map<string, TaintRecord>();
-  for await (const stored of scanAll(store, TAINTED_FILES)) {
-    const [found] = readable(store, TAINTED_FILES, [stored], parseTaintedFile);
+  for await (const stored of scanAll(store, TAINTED_FILES.name)) {
+    const found = TAINTED_FILES.parsed(store, stored);
     if (found === undefined) {
       // Nobody knows which file it names, so it may be any
       records.set(ANY_FILE.path, ANY_FILE);

@@ -6,12 +6,9 @@ import { canonicalDigest } from "../base/json.ts";
 import { lineDifference } from "../base/line_difference.ts";
 import { type Actor, storedActor } from "../base/records/caller.ts";
 import { firstBytes } from "../base/text.ts";
-import { readable, scanAll } from "../storage/read_records.ts";
+import { Collection } from "../storage/read_records.ts";
 import type { Store, Write } from "../storage/store.ts";
 import type { AuditAppend } from "./audit/audit_chain.ts";
-
-/** Collection of the trusted documents. The key is the digest of the real path. */
-export const TRUSTED_DOCUMENTS = "trusted_documents";
 
 /** Bytes of UTF-8 of a trusted text that are kept, to show a later change */
 export const MAX_TRUSTED_TEXT = 262_144;
@@ -31,10 +28,10 @@ const recordSchema = v.object({
 });
 type TrustRecord = v.InferOutput<typeof recordSchema>;
 
-/** Parses the record of a trusted document. @throws {v.ValiError} for a body that no version wrote */
-export function parseTrustedDocument(body: unknown): TrustRecord {
-  return v.parse(recordSchema, body);
-}
+/** Collection of the trusted documents. The key is the digest of the real path. */
+export const TRUSTED_DOCUMENTS = new Collection("trusted_documents", recordSchema, {
+  replaced: "a decision about one content of a document",
+});
 
 /** Document that a person trusts with one content. `trusted_at` is ISO 8601. */
 export type TrustedDocument = Pick<TrustRecord, "kind" | "path" | "digest" | "text" | "trusted_at" | "by">;
@@ -130,8 +127,7 @@ class StoredTrustedDocuments implements TrustedDocuments {
     for (let tries = 0; tries < MAX_TRIES; tries++) {
       const { record, version } = await this.#find(real);
       if (before !== undefined && (record?.digest ?? null) !== before) break;
-      const place = { collection: TRUSTED_DOCUMENTS, key: keyOf(real), body } as const;
-      const write: Write = version === 0 ? { op: "insert", ...place } : { op: "putIf", ...place, version };
+      const write = TRUSTED_DOCUMENTS.putOver(keyOf(real), version, body);
       if (await this.#commit(body, { action: "given", by, write })) return body;
     }
     throw changedMeanwhile(real);
@@ -143,27 +139,23 @@ class StoredTrustedDocuments implements TrustedDocuments {
     if (version === 0) return false;
     // A damaged record does not tell what kind of document it was about
     const subject = record ?? { kind: "unknown" as const, path: real, digest: null };
-    const write: Write = { op: "delete", collection: TRUSTED_DOCUMENTS, key: keyOf(real) };
+    const write = TRUSTED_DOCUMENTS.remove(keyOf(real));
     return await this.#commit(subject, { action: "withdrawn", by, write });
   }
 
   async list(): Promise<readonly TrustedDocument[]> {
     const { store } = this.#options;
     const records: TrustRecord[] = [];
-    for await (const stored of scanAll(store, TRUSTED_DOCUMENTS)) {
-      records.push(
-        ...readable(store, TRUSTED_DOCUMENTS, [stored], parseTrustedDocument).map(({ value }) => value),
-      );
-    }
+    for await (const { value } of TRUSTED_DOCUMENTS.all(store)) records.push(value);
     return records.sort((one, other) => one.path < other.path ? -1 : 1);
   }
 
   /** Returns the record of a path with the version of what is stored. 0: nothing is. A damaged record has a version alone. */
   async #find(path: string): Promise<{ readonly record: TrustRecord | undefined; readonly version: number }> {
     const { store } = this.#options;
-    const stored = await store.get(TRUSTED_DOCUMENTS, keyOf(path));
+    const stored = await store.get(TRUSTED_DOCUMENTS.name, keyOf(path));
     if (stored === undefined) return { record: undefined, version: 0 };
-    const [found] = readable(store, TRUSTED_DOCUMENTS, [stored], parseTrustedDocument);
+    const found = TRUSTED_DOCUMENTS.parsed(store, stored);
     // A path may not have been the one that the record is about
     const record = found?.value.path === path ? found.value : undefined;
     return { record, version: stored.version };

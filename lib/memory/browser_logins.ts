@@ -1,21 +1,15 @@
 import type { Clock } from "../base/clock.ts";
 import { ConfigError, type HttpError, refuse, ToolError } from "../base/errors.ts";
 import { lazily } from "../base/lazily.ts";
-import {
-  BROWSER_LOGINS,
-  type BrowserLogin,
-  type KeptLogin,
-  type LoginState,
-  parseBrowserLogin,
-  parseKeptLogin,
-} from "../base/records/browser_login.ts";
+import { type BrowserLogin, type KeptLogin, type LoginState, parseKeptLogin } from "../base/records/browser_login.ts";
 import type { KeptCookie } from "../base/records/cookie_jar.ts";
 import type { Actor } from "../base/records/caller.ts";
-import { readable, scanAll } from "../storage/read_records.ts";
+import { scanAll } from "../storage/read_records.ts";
 import { OtherKeyError, type RecordCipher, SealError, writeSealed } from "../storage/record_cipher.ts";
 import type { SealedCollection } from "../storage/rekey_records.ts";
 import type { Store, Stored, Write } from "../storage/store.ts";
 import { bindToHosts, isLoginHost } from "../system/browser/login_hosts.ts";
+import { BROWSER_LOGINS } from "./browser_records.ts";
 
 /** Logins of all sites. */
 export const MAX_LOGINS = 100;
@@ -73,10 +67,10 @@ export interface BrowserLoginsOptions {
 
 /** Logins, for a change of their key. */
 export const SEALED_LOGINS: SealedCollection = {
-  collection: BROWSER_LOGINS,
+  collection: BROWSER_LOGINS.name,
   key: "browser_cookies.key",
   rewrite({ key, body }, reseal) {
-    const login = parseBrowserLogin(body);
+    const login = BROWSER_LOGINS.parse(body);
     return { ...login, sealed: { ...login.sealed, ...reseal(login.sealed, boundTo(key)) } };
   },
 };
@@ -90,7 +84,7 @@ export function createBrowserLogins(options: BrowserLoginsOptions): BrowserLogin
   return {
     async list() {
       const logins: BrowserLogin[] = [];
-      for await (const stored of scanAll(store, BROWSER_LOGINS)) {
+      for await (const stored of scanAll(store, BROWSER_LOGINS.name)) {
         logins.push(shown(stored.key, await read(stored)));
       }
       return logins;
@@ -101,7 +95,9 @@ export function createBrowserLogins(options: BrowserLoginsOptions): BrowserLogin
       if (Buffer.byteLength(text) > MAX_LOGIN_BYTES) {
         throw invalid(site, `it has ${Buffer.byteLength(text)} bytes, and a login has at most ${MAX_LOGIN_BYTES}`);
       }
-      if (await store.get(BROWSER_LOGINS, site) === undefined && await store.count(BROWSER_LOGINS) >= MAX_LOGINS) {
+      if (
+        await store.get(BROWSER_LOGINS.name, site) === undefined && await store.count(BROWSER_LOGINS.name) >= MAX_LOGINS
+      ) {
         throw refuse(
           "conflict",
           `Cannot keep the login of "${site}": there are ${MAX_LOGINS} logins; remove one with "postern browser logout"`,
@@ -110,22 +106,22 @@ export function createBrowserLogins(options: BrowserLoginsOptions): BrowserLogin
       await writeSealed(await cipher(), async (writer) => {
         const body = { v: 1 as const, sealed: { ...writer.seal(text, boundTo(site)) } };
         return await record({ action: "stored", site, hosts: login.hosts, by }, [
-          { op: "put", collection: BROWSER_LOGINS, key: site, body },
+          BROWSER_LOGINS.put(site, body),
           ...writer.also,
         ]);
       });
       return shown(site, login);
     },
     async remove(site, by) {
-      const stored = await store.get(BROWSER_LOGINS, site);
+      const stored = await store.get(BROWSER_LOGINS.name, site);
       if (stored === undefined) return false;
       const login = await read(stored);
       const hosts = typeof login === "string" ? [] : login.hosts;
-      await record({ action: "removed", site, hosts, by }, [{ op: "delete", collection: BROWSER_LOGINS, key: site }]);
+      await record({ action: "removed", site, hosts, by }, [BROWSER_LOGINS.remove(site)]);
       return true;
     },
     async open(site, use) {
-      const stored = await store.get(BROWSER_LOGINS, site);
+      const stored = await store.get(BROWSER_LOGINS.name, site);
       if (stored === undefined) throw cannotOpen("login_missing", site, "there is no login of this site");
       const login = await read(stored);
       if (typeof login === "string") throw cannotOpen("login_unreadable", site, login);
@@ -142,7 +138,7 @@ async function readLogin(
   stored: Stored,
   { store, cipher }: Pick<BrowserLoginsOptions, "store" | "cipher">,
 ): Promise<KeptLogin | string> {
-  const [found] = readable(store, BROWSER_LOGINS, [stored], parseBrowserLogin);
+  const found = BROWSER_LOGINS.parsed(store, stored);
   if (found === undefined) return "its record is damaged";
   try {
     return parseKeptLogin((await cipher()).open(found.value.sealed, boundTo(stored.key)));
@@ -222,5 +218,5 @@ function invalid(site: string, reason: string): HttpError {
 
 /** Binds the text to its record: a login never opens under the name of another site. */
 function boundTo(site: string): string {
-  return JSON.stringify([BROWSER_LOGINS, site]);
+  return JSON.stringify([BROWSER_LOGINS.name, site]);
 }

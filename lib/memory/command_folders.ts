@@ -1,18 +1,13 @@
 import * as v from "valibot";
 import { createKeyedMutex } from "../base/keyed_queues.ts";
 import { storedObject } from "../base/records/stored_object.ts";
-import { readRecord } from "../storage/read_records.ts";
+import { Collection } from "../storage/read_records.ts";
 import type { Store } from "../storage/store.ts";
-
-/** Collection of the folders that conversations run their commands in, by conversation. */
-export const COMMAND_FOLDERS = "command_folders";
 
 const bodySchema = storedObject({ v: v.literal(1), folder: v.string() });
 
-/** Parses a stored body. @throws {v.ValiError} for a body that no version wrote */
-export function parseCommandFolder(body: unknown): v.InferOutput<typeof bodySchema> {
-  return v.parse(bodySchema, body);
-}
+/** Collection of the folders that conversations run their commands in, by conversation. */
+export const COMMAND_FOLDERS = new Collection("command_folders", bodySchema);
 
 /** Folders that the next commands of conversations begin in: relative to the workspace, with `/`. Empty: the workspace itself. */
 export interface CommandFolders {
@@ -24,17 +19,19 @@ export interface CommandFolders {
 /** Creates the folders over a store. A record goes with its conversation. */
 export function createCommandFolders({ store }: { readonly store: Store }): CommandFolders {
   const mutex = createKeyedMutex();
-  const get = async (conversationId: string) =>
-    (await readRecord(store, COMMAND_FOLDERS, conversationId, parseCommandFolder))?.value.folder ?? "";
+  const get = async (conversationId: string) => (await COMMAND_FOLDERS.read(store, conversationId))?.value.folder ?? "";
   return {
     get,
     change: (conversationId, next) =>
       mutex(conversationId, async () => {
         const before = await get(conversationId);
         const folder = await next(before);
-        const at = { collection: COMMAND_FOLDERS, key: conversationId };
         if (folder === before) return folder;
-        await store.batch([folder === "" ? { op: "delete", ...at } : { op: "put", ...at, body: { v: 1, folder } }]);
+        await store.batch([
+          folder === ""
+            ? COMMAND_FOLDERS.remove(conversationId)
+            : COMMAND_FOLDERS.put(conversationId, { v: 1, folder }),
+        ]);
         return folder;
       }),
   };

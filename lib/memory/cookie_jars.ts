@@ -1,10 +1,10 @@
 import { ConfigError, ToolError } from "../base/errors.ts";
 import { lazily } from "../base/lazily.ts";
-import { COOKIE_JARS, type KeptCookie, parseCookieJar, parseCookies } from "../base/records/cookie_jar.ts";
-import { readRecord } from "../storage/read_records.ts";
+import { type KeptCookie, parseCookies } from "../base/records/cookie_jar.ts";
 import { OtherKeyError, type RecordCipher, SealError, writeSealed } from "../storage/record_cipher.ts";
 import type { SealedCollection } from "../storage/rekey_records.ts";
 import type { Store } from "../storage/store.ts";
+import { COOKIE_JARS } from "./browser_records.ts";
 
 /** Bytes of the cookies of one conversation, as JSON. */
 export const MAX_JAR_BYTES = 262_144;
@@ -39,7 +39,7 @@ export function createCookieJars(
   };
   return {
     async get(conversationId) {
-      const found = await readRecord(store, COOKIE_JARS, conversationId, parseCookieJar);
+      const found = await COOKIE_JARS.read(store, conversationId);
       if (found === undefined) return [];
       const { open } = await opened();
       try {
@@ -55,7 +55,7 @@ export function createCookieJars(
     },
     async set(conversationId, cookies) {
       if (cookies.length === 0) {
-        await store.batch([{ op: "delete", collection: COOKIE_JARS, key: conversationId }]);
+        await store.batch([COOKIE_JARS.remove(conversationId)]);
         return true;
       }
       const text = JSON.stringify(cookies);
@@ -63,7 +63,7 @@ export function createCookieJars(
       const cipher = await opened();
       await writeSealed(cipher, (writer) => {
         const body = { v: 1 as const, sealed: { ...writer.seal(text, boundTo(conversationId)) } };
-        return store.batch([{ op: "put", collection: COOKIE_JARS, key: conversationId, body }, ...writer.also]);
+        return store.batch([COOKIE_JARS.put(conversationId, body), ...writer.also]);
       });
       return true;
     },
@@ -72,15 +72,15 @@ export function createCookieJars(
 
 /** Cookies of conversations, for a change of their key. */
 export const SEALED_COOKIES: SealedCollection = {
-  collection: COOKIE_JARS,
+  collection: COOKIE_JARS.name,
   key: "browser_cookies.key",
   rewrite({ key, body }, reseal) {
-    const jar = parseCookieJar(body);
+    const jar = COOKIE_JARS.parse(body);
     return { ...jar, sealed: { ...jar.sealed, ...reseal(jar.sealed, boundTo(key)) } };
   },
 };
 
 /** Binds the text to its record: cookies never open in another conversation. */
 function boundTo(conversationId: string): string {
-  return JSON.stringify([COOKIE_JARS, conversationId]);
+  return JSON.stringify([COOKIE_JARS.name, conversationId]);
 }

@@ -6,7 +6,7 @@ import { ConfigError, ToolError } from "../base/errors.ts";
 import { lazily } from "../base/lazily.ts";
 import type { Random } from "../base/random.ts";
 import { taintField } from "../base/taint.ts";
-import { readable, scanAll } from "../storage/read_records.ts";
+import { Collection, scanAll } from "../storage/read_records.ts";
 import { OtherKeyError, type RecordCipher, SealError } from "../storage/record_cipher.ts";
 import type { SealedCollection } from "../storage/rekey_records.ts";
 import type { Store, Stored, Write } from "../storage/store.ts";
@@ -38,13 +38,11 @@ const contentSchema = v.object({
 /** The sealed part of a message. `timestamp` is ISO 8601. */
 export type MailboxContent = v.InferOutput<typeof contentSchema>;
 
-/**
- * Parses a stored body into the newest form of a mailbox. Older versions are upcast here and nowhere else.
- * @throws {v.ValiError} for a body that no version wrote
- */
-export function parseMailbox(body: unknown): readonly MailboxEntry[] {
-  return v.parse(bodySchema, body).entries;
-}
+/** Collection of the mailboxes. The key is the receiver's name. Older versions are upcast here and nowhere else. */
+export const MAILBOXES = new Collection(
+  "mailboxes",
+  v.pipe(bodySchema, v.transform(({ entries }): readonly MailboxEntry[] => entries)),
+);
 
 /** Returns the body to store, in the newest version. */
 export function toMailboxBody(entries: readonly MailboxEntry[]): v.InferOutput<typeof bodySchema> {
@@ -97,17 +95,15 @@ export interface MailboxOptions {
   readonly cipher: () => Promise<RecordCipher>;
 }
 
-/** Collection of the mailboxes. The key is the receiver's name. */
-export const MAILBOXES = "mailboxes";
 const DEFAULT_LIST = 100;
 const MAX_ATTEMPTS = 50;
 
 /** Mailboxes, for a change of their key. */
 export const SEALED_MAILBOXES: SealedCollection = {
-  collection: MAILBOXES,
+  collection: MAILBOXES.name,
   key: "agents_ipc.key",
   rewrite({ key, body }, reseal) {
-    const entries = parseMailbox(body);
+    const entries = MAILBOXES.parse(body);
     return toMailboxBody(
       entries.map((entry) => ({ ...entry, sealed: { ...reseal(entry.sealed, boundTo(key, entry)) } })),
     );
@@ -184,7 +180,7 @@ export class Mailbox {
     // When nothing opens, the key is wrong and the mailboxes are undamaged: nobody may remove them as damaged
     if (messages.length === 0 && otherKey !== undefined) throw otherKey;
     for (const key of closed) {
-      store.unreadable.add({ collection: MAILBOXES, key, reason: "a message in it was altered" });
+      store.unreadable.add({ collection: MAILBOXES.name, key, reason: "a message in it was altered" });
     }
     return messages;
   }
@@ -195,7 +191,7 @@ export class Mailbox {
     let cleared = 0;
     for await (const { key } of this.#mailboxes(filter)) {
       if (filter.from === undefined) {
-        const taken = await this.#options.store.takeOnce(MAILBOXES, key);
+        const taken = await this.#options.store.takeOnce(MAILBOXES.name, key);
         cleared += taken === undefined ? 0 : countOf(taken.body);
         continue;
       }
@@ -223,7 +219,7 @@ export class Mailbox {
   ): Promise<T> {
     const { store } = this.#options;
     for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
-      const stored = await store.get(MAILBOXES, to);
+      const stored = await store.get(MAILBOXES.name, to);
       const before = entriesOf(store, stored);
       const { entries, value, also = [] } = await apply(before);
       if (entries.length === before.length) return value;
@@ -234,7 +230,7 @@ export class Mailbox {
   }
 
   async #requireRoom(to: string): Promise<void> {
-    if (await this.#options.store.count(MAILBOXES) < MAILBOX_LIMITS.mailboxes) return;
+    if (await this.#options.store.count(MAILBOXES.name) < MAILBOX_LIMITS.mailboxes) return;
     const most = `${MAILBOX_LIMITS.mailboxes} mailboxes hold messages already`;
     throw new ToolError("mailbox_full", `Cannot send to "${to}": ${most}; receive or clear some first`);
   }
@@ -242,13 +238,13 @@ export class Mailbox {
   async *#mailboxes({ to }: MailboxFilter): AsyncGenerator<Stored> {
     const { store } = this.#options;
     if (to !== undefined) {
-      const stored = await store.get(MAILBOXES, checkName("to", to));
+      const stored = await store.get(MAILBOXES.name, checkName("to", to));
       if (stored !== undefined) yield stored;
       return;
     }
     // A mailbox that was altered, and so cannot be read, holds up no other
-    for await (const stored of scanAll(store, MAILBOXES)) {
-      if (readable(store, MAILBOXES, [stored], parseMailbox).length > 0) yield stored;
+    for await (const stored of scanAll(store, MAILBOXES.name)) {
+      if (MAILBOXES.parsed(store, stored) !== undefined) yield stored;
     }
   }
 }
@@ -264,11 +260,10 @@ function writesOf(
   to: string,
   { stored, entries }: { readonly stored: Stored | undefined; readonly entries: readonly MailboxEntry[] },
 ): readonly Write[] {
-  const content = { collection: MAILBOXES, key: to, body: toMailboxBody(entries) };
-  if (stored === undefined) return [{ op: "insert", ...content }];
-  const changed: Write = { op: "putIf", version: stored.version, ...content };
+  const changed = MAILBOXES.putOver(to, stored?.version ?? 0, toMailboxBody(entries));
+  if (stored === undefined) return [changed];
   // A removal has no precondition of its own: the write before it in the same transaction is its condition
-  return entries.length > 0 ? [changed] : [changed, { op: "delete", collection: MAILBOXES, key: to }];
+  return entries.length > 0 ? [changed] : [changed, MAILBOXES.remove(to)];
 }
 
 /** Returns the text that a message is bound to. A message that was moved to another receiver, sender or place does not open. */
@@ -278,7 +273,7 @@ function boundTo(to: string, { id, seq, from, bytes }: Omit<MailboxEntry, "seale
 
 function entriesOf(store: Store, stored: Stored | undefined): readonly MailboxEntry[] {
   if (stored === undefined) return [];
-  const [found] = readable(store, MAILBOXES, [stored], parseMailbox);
+  const found = MAILBOXES.parsed(store, stored);
   if (found !== undefined) return found.value;
   throw new ToolError(
     "mailbox_altered",
@@ -289,7 +284,7 @@ function entriesOf(store: Store, stored: Stored | undefined): readonly MailboxEn
 /** Counts the messages of a record. A damaged record counts as one message. */
 function countOf(body: unknown): number {
   try {
-    return parseMailbox(body).length;
+    return MAILBOXES.parse(body).length;
   } catch {
     return 1;
   }

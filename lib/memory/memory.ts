@@ -4,7 +4,7 @@ import { storedObject, unknownFieldsOf } from "../base/records/stored_object.ts"
 import type { Clock } from "../base/clock.ts";
 import { ToolError } from "../base/errors.ts";
 import { type Taint, taintField, UNTAINTED } from "../base/taint.ts";
-import { readable, readRecord, readRecords, scanAll } from "../storage/read_records.ts";
+import { Collection, scanAll } from "../storage/read_records.ts";
 import type { Store, Stored, TextSearch, Write } from "../storage/store.ts";
 import type { MemoryVectors } from "./memory_vectors.ts";
 
@@ -31,14 +31,11 @@ const bodySchema = storedObject({
   taint: v.optional(v.array(v.string())),
 });
 
-/**
- * Parses a stored body into the newest form of a memory. Older versions are upcast here and nowhere else.
- * @throws {v.ValiError} for a body that no version wrote
- */
-export function parseMemoryRecord(body: unknown): MemoryRecord {
-  const { v: _version, ...record } = v.parse(bodySchema, body);
-  return record;
-}
+/** Collection of the memories. The key is `namespace/key`. Older versions are upcast here and nowhere else. */
+export const MEMORY = new Collection(
+  "memory",
+  v.pipe(bodySchema, v.transform(({ v: _version, ...record }): MemoryRecord => record)),
+);
 
 /** Returns the body to store, in the newest version. */
 export function toMemoryBody(record: MemoryRecord): v.InferOutput<typeof bodySchema> {
@@ -98,8 +95,6 @@ export interface MemoryListInput {
   readonly limit: number;
 }
 
-/** Collection of the memories. The key is `namespace/key`. */
-export const MEMORY = "memory";
 const DEFAULT_RECALL = 10;
 const MAX_ATTEMPTS = 20;
 
@@ -131,7 +126,7 @@ export class Memory {
     this.#store = store;
     this.#clock = clock;
     this.#vectors = vectors;
-    this.#room = createRoom(() => store.count(MEMORY));
+    this.#room = createRoom(() => store.count(MEMORY.name));
   }
 
   /** Keeps a value under its key, in place of an earlier one. @throws {ToolError} `memory_full` */
@@ -142,7 +137,7 @@ export class Memory {
     const tags = checkTags(input.tags ?? []);
     const at = storeKey(namespace, key);
     for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
-      const earlier = await this.#store.get(MEMORY, at);
+      const earlier = await this.#store.get(MEMORY.name, at);
       if (earlier === undefined && !await this.#room.take()) {
         throw new ToolError(
           "memory_full",
@@ -155,7 +150,7 @@ export class Memory {
       const times = { created_at: before?.created_at ?? now, updated_at: now };
       const record = { namespace, key, value, tags, ...times, ...taintField(input.taint ?? UNTAINTED) };
       const body = { ...unknownFieldsOf(before), ...toMemoryBody(record) };
-      const content = { collection: MEMORY, key: at, body, text: memoryText(record) };
+      const content = { collection: MEMORY.name, key: at, body, text: memoryText(record) };
       const write: Write = earlier === undefined
         ? { op: "insert", ...content }
         : { op: "putIf", version: earlier.version, ...content };
@@ -173,12 +168,12 @@ export class Memory {
     const limit = checkLimit(input.limit ?? DEFAULT_RECALL);
     if (input.key !== undefined) {
       const at = storeKey(namespace, checkKey(input.key));
-      const found = await readRecord(this.#store, MEMORY, at, parseMemoryRecord);
+      const found = await MEMORY.read(this.#store, at);
       return found === undefined ? [] : [found.value];
     }
     const prefix = storeKey(namespace, "");
     const found = input.query === undefined || input.query.trim() === ""
-      ? await this.#store.scan(MEMORY, { prefix, order: "created", reverse: true, limit })
+      ? await this.#store.scan(MEMORY.name, { prefix, order: "created", reverse: true, limit })
       : await this.#search({ query: input.query, prefix, limit });
     return this.#readable(found);
   }
@@ -195,7 +190,7 @@ export class Memory {
     const options = { order: "created", reverse: true, after, ...prefix } as const;
     const records: MemoryRecord[] = [];
     let last: string | undefined;
-    for await (const { key, value } of readRecords(this.#store, MEMORY, parseMemoryRecord, options)) {
+    for await (const { key, value } of MEMORY.all(this.#store, options)) {
       if (records.length === limit) return { records, hasMore: true, last };
       records.push(value);
       last = key;
@@ -206,8 +201,8 @@ export class Memory {
   /** Forgets all memories, or all memories of a namespace. @returns how many there were */
   async forgetAll({ namespace }: { readonly namespace?: string | undefined }): Promise<number> {
     let forgotten = 0;
-    for await (const { key } of scanAll(this.#store, MEMORY, prefixOf(namespace))) {
-      if (await this.#store.takeOnce(MEMORY, key) !== undefined) forgotten++;
+    for await (const { key } of scanAll(this.#store, MEMORY.name, prefixOf(namespace))) {
+      if (await this.#store.takeOnce(MEMORY.name, key) !== undefined) forgotten++;
     }
     return forgotten;
   }
@@ -215,14 +210,14 @@ export class Memory {
   /** Forgets a memory. @returns false when there is no such key */
   async forget(input: { readonly key: string; readonly namespace?: string | undefined }): Promise<boolean> {
     const at = storeKey(checkNamespace(input.namespace), checkKey(input.key));
-    return (await this.#store.takeOnce(MEMORY, at)) !== undefined;
+    return (await this.#store.takeOnce(MEMORY.name, at)) !== undefined;
   }
 
   /** Searches by words, and by meaning where an embedding model is in use. */
   async #search({ query, limit, ...prefix }: TextSearch): Promise<readonly Stored[]> {
     const near = this.#vectors?.nearest(query, { ...prefix, limit: FUSED });
-    if (near === undefined) return await this.#store.search(MEMORY, { query, limit, ...prefix });
-    const byWords = await this.#store.search(MEMORY, { query, limit: Math.max(limit, FUSED), ...prefix });
+    if (near === undefined) return await this.#store.search(MEMORY.name, { query, limit, ...prefix });
+    const byWords = await this.#store.search(MEMORY.name, { query, limit: Math.max(limit, FUSED), ...prefix });
     const byMeaning = await near;
     return [
       ...new Map([...fuse([byWords.slice(0, FUSED), byMeaning]), ...byWords].map((one) => [one.key, one])).values(),
@@ -232,7 +227,7 @@ export class Memory {
 
   /** Returns the memories of a page that can be read. The others are set aside. */
   #readable(page: readonly Stored[]): readonly MemoryRecord[] {
-    return readable(this.#store, MEMORY, page, parseMemoryRecord).map(({ value }) => value);
+    return MEMORY.readable(this.#store, page).map(({ value }) => value);
   }
 }
 

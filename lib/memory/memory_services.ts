@@ -3,14 +3,13 @@ import { lazily } from "../base/lazily.ts";
 import { defineWing } from "../base/opened_list.ts";
 import type { Redactor } from "../base/redact.ts";
 import type { Config } from "../config/config.ts";
-import { readable } from "../storage/read_records.ts";
 import type { RecordCipher } from "../storage/record_cipher.ts";
 import type { RecordKeyName } from "../storage/record_keys.ts";
 import type { Store } from "../storage/store.ts";
 import type { BrowserLogins, BrowserLoginsOptions } from "./browser_logins.ts";
 import type { CookieJars } from "./cookie_jars.ts";
 import type { Mailbox } from "./mailbox.ts";
-import { MEMORY, Memory, memoryText, parseMemoryRecord } from "./memory.ts";
+import { MEMORY, Memory, memoryText } from "./memory.ts";
 import { MemoryVectors } from "./memory_vectors.ts";
 import { type CommandFolders, createCommandFolders } from "./command_folders.ts";
 import { createPlans, type Plans } from "./plans.ts";
@@ -60,9 +59,9 @@ function createMemoryServices(needs: MemoryNeeds): MemoryServices {
     clock,
     log,
     redact: needs.telemetry.redactor.redact,
-    collection: MEMORY,
+    collection: MEMORY.name,
     alone: cluster && ((work) => cluster.alone("memory_vectors", work)),
-    textOf: (record) => readable(store, MEMORY, [record], parseMemoryRecord).map(({ value }) => memoryText(value))[0],
+    textOf: (record) => MEMORY.readable(store, [record]).map(({ value }) => memoryText(value))[0],
   });
   const mailbox = lazily(async () => {
     const { Mailbox } = await import("./mailbox.ts");

@@ -4,7 +4,7 @@ import type { Clock } from "../base/clock.ts";
 import { ToolError } from "../base/errors.ts";
 import { joinTaints, type Taint, taintField, UNTAINTED } from "../base/taint.ts";
 import { listSome } from "../base/text.ts";
-import { readRecord } from "../storage/read_records.ts";
+import { Collection } from "../storage/read_records.ts";
 import type { Store, Write } from "../storage/store.ts";
 
 /** States of a planned task. */
@@ -42,14 +42,14 @@ const bodySchema = storedObject({
   taint: v.optional(v.array(v.string())),
 });
 
-/**
- * Parses a stored body into the newest form of a plan. Older versions are upcast here and nowhere else.
- * @throws {v.ValiError} for a body that no version wrote
- */
-export function parsePlan(body: unknown): Plan {
-  const { tasks, taint = [], ...plan } = v.parse(bodySchema, body);
-  return { ...unknownFieldsOf(plan), tasks, taint };
-}
+/** Collection of the plans. The key is the scope. Older versions are upcast here and nowhere else. */
+export const PLANS = new Collection(
+  "plans",
+  v.pipe(
+    bodySchema,
+    v.transform(({ tasks, taint = [], ...plan }): Plan => ({ ...unknownFieldsOf(plan), tasks, taint })),
+  ),
+);
 
 /** Returns the body to store, in the newest version. */
 export function toPlanBody(plan: Plan): v.InferOutput<typeof bodySchema> {
@@ -65,8 +65,6 @@ export const PLAN_LIMITS = {
   plans: 1_000,
 } as const;
 
-/** Collection of the plans. The key is the scope. */
-export const PLANS = "plans";
 const MAX_ATTEMPTS = 20;
 const SHOWN_IDS = 20;
 const NO_PLAN: Plan = { tasks: [], taint: UNTAINTED };
@@ -130,12 +128,12 @@ export class Plans {
 
   /** Returns the plan. Without tasks when there is none */
   async list(scope: string): Promise<Plan> {
-    return (await readRecord(this.#store, PLANS, checkScope(scope), parsePlan))?.value ?? NO_PLAN;
+    return (await PLANS.read(this.#store, checkScope(scope)))?.value ?? NO_PLAN;
   }
 
   /** Removes the plan. @returns false when there was none */
   async delete(scope: string): Promise<boolean> {
-    return (await this.#store.takeOnce(PLANS, checkScope(scope))) !== undefined;
+    return (await this.#store.takeOnce(PLANS.name, checkScope(scope))) !== undefined;
   }
 
   #now(): string {
@@ -146,23 +144,20 @@ export class Plans {
   async #change(scope: string, apply: (plan: Plan) => Plan): Promise<Plan> {
     checkScope(scope);
     for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
-      const earlier = await readRecord(this.#store, PLANS, scope, parsePlan);
+      const earlier = await PLANS.read(this.#store, scope);
       const plan = apply(earlier?.value ?? NO_PLAN);
       const body = { ...unknownFieldsOf(earlier?.value), ...toPlanBody(plan) };
-      const content = { collection: PLANS, key: scope, body };
-      const writes: Write[] = earlier === undefined
-        ? [...(await this.#makeRoom()), { op: "insert", ...content }]
-        : [{ op: "putIf", version: earlier.version, ...content }];
-      if (await this.#store.batch(writes)) return plan;
+      const room = earlier === undefined ? await this.#makeRoom() : [];
+      if (await this.#store.batch([...room, PLANS.putOver(scope, earlier?.version ?? 0, body)])) return plan;
     }
     throw new ToolError("plan_busy", "Cannot change the plan: it is being changed by others; try again");
   }
 
   /** Returns the writes that remove the oldest plan when there are too many. */
   async #makeRoom(): Promise<Write[]> {
-    if ((await this.#store.count(PLANS)) < PLAN_LIMITS.plans) return [];
-    const oldest = await this.#store.scan(PLANS, { order: "created", limit: 1 });
-    return oldest.map(({ key }) => ({ op: "delete", collection: PLANS, key }));
+    if ((await this.#store.count(PLANS.name)) < PLAN_LIMITS.plans) return [];
+    const oldest = await this.#store.scan(PLANS.name, { order: "created", limit: 1 });
+    return oldest.map(({ key }) => PLANS.remove(key));
   }
 }
 

@@ -2,7 +2,7 @@ import { Buffer } from "node:buffer";
 import type { Driver } from "unstorage";
 import * as v from "valibot";
 import { lazily } from "../base/lazily.ts";
-import { readable } from "./read_records.ts";
+import { Collection } from "./read_records.ts";
 import type { Store } from "./store.ts";
 
 /** Cached values: the last writer wins, and losing one costs time only. */
@@ -20,13 +20,9 @@ const FAMILIES = ["models", "pages", "robots", "skills", "zones"] as const;
 export type DocumentKey = `${typeof FAMILIES[number]}/${string}`;
 
 /** Collection of the documents, by key in base64url. */
-export const DOCUMENTS = "documents";
-const bodySchema = v.object({ v: v.literal(1), text: v.string() });
-
-/** @throws {v.ValiError} for a body that no version wrote */
-export function parseDocument(body: unknown): v.InferOutput<typeof bodySchema> {
-  return v.parse(bodySchema, body);
-}
+export const DOCUMENTS = new Collection("documents", v.object({ v: v.literal(1), text: v.string() }), {
+  replaced: "values of a cache",
+});
 
 /** Creates the documents over a store. unstorage is loaded with the first one: a gateway that keeps none starts without it. */
 export function createDocuments({ store }: { readonly store: Store }): Documents {
@@ -56,12 +52,12 @@ function storeDriver(store: Store): Driver {
   const driver: Pick<Driver, "name" | "getItem" | "setItem"> = {
     name: "postern",
     async getItem(key) {
-      const found = await store.get(DOCUMENTS, key);
+      const found = await store.get(DOCUMENTS.name, key);
       // A damaged document counts as absent, so its user fetches it again
-      return readable(store, DOCUMENTS, found === undefined ? [] : [found], parseDocument)[0]?.value.text ?? null;
+      return DOCUMENTS.parsed(store, found)?.value.text ?? null;
     },
     async setItem(key, text) {
-      await store.batch([{ op: "put", collection: DOCUMENTS, key, body: { v: 1, text } }]);
+      await store.batch([DOCUMENTS.put(key, { v: 1, text })]);
     },
   };
   // `Documents` calls getItem and setItem alone, and unstorage passes these two on

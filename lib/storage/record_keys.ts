@@ -7,7 +7,7 @@ import { ConfigError } from "../base/errors.ts";
 import type { Random } from "../base/random.ts";
 import { storedObject } from "../base/records/stored_object.ts";
 import { KEY_BYTES, loadKeyFile, NEXT_KEY } from "./key_file.ts";
-import { readRecord } from "./read_records.ts";
+import { Collection } from "./read_records.ts";
 import { createRecordCipher, type KeyCipher, OtherKeyError, type RecordCipher } from "./record_cipher.ts";
 import type { Store, Write } from "./store.ts";
 
@@ -49,11 +49,6 @@ export interface RecordKeys {
   endRekey(): Promise<void>;
 }
 
-/**
- * Collection of the records that say which key is written with: `current` for the key of the environment, and the name of a key file once
- * that file's key was changed. They hold no key.
- */
-export const STORAGE_KEYS = "storage_keys";
 const CURRENT = "current";
 
 const keySchema = storedObject({
@@ -62,10 +57,11 @@ const keySchema = storedObject({
   check: v.string(),
 });
 
-/** Parses the record of a key. @throws {v.ValiError} for a body that no version wrote */
-export function parseStorageKey(body: unknown): v.InferOutput<typeof keySchema> {
-  return v.parse(keySchema, body);
-}
+/**
+ * Collection of the records that say which key is written with: `current` for the key of the environment, and the name of a key file once
+ * that file's key was changed. They hold no key.
+ */
+export const STORAGE_KEYS = new Collection("storage_keys", keySchema);
 
 const NAMES: readonly RecordKeyName[] = ["agents_ipc.key", "browser_cookies.key", "mcp_credentials.key"];
 const HOW_TO = "`openssl rand -base64 32` prints a new key";
@@ -126,7 +122,7 @@ function readKeys(
 
 /** Tells whether the database has a key, which must be one of the given ones. @throws {ConfigError} `storage_key`: it is another */
 async function hasKey(store: Pick<Store, "get" | "unreadable">, given: GivenKeys): Promise<boolean> {
-  const stored = await readRecord(store, STORAGE_KEYS, CURRENT, parseStorageKey);
+  const stored = await STORAGE_KEYS.read(store, CURRENT);
   if (stored !== undefined) keyFor(stored.value.check, given);
   return stored !== undefined;
 }
@@ -196,17 +192,17 @@ class FileKeys implements RecordKeys {
     const ring = await this.cipher(name);
     if (!ring.isChanging()) return;
     const keyId = ring.keyId();
-    const stored = await readRecord(store, STORAGE_KEYS, name, parseStorageKey);
+    const stored = await STORAGE_KEYS.read(store, name);
     if (stored?.value.check === keyId) return;
     const body = { ...stored?.value, v: 1 as const, check: keyId };
-    await store.batch([{ op: "put", collection: STORAGE_KEYS, key: name, body }]);
+    await store.batch([STORAGE_KEYS.put(name, body)]);
   }
 
   async #open(name: RecordKeyName): Promise<KeyRing> {
     const { random, isKept, store } = this.#options;
     const chosen = async (): Promise<Write> => {
-      const version = (await store.get(STORAGE_KEYS, name))?.version ?? 0;
-      return { op: "check", collection: STORAGE_KEYS, key: name, version };
+      const version = (await store.get(STORAGE_KEYS.name, name))?.version ?? 0;
+      return STORAGE_KEYS.check(name, version);
     };
     if (!isKept) return new KeyRing(createRecordCipher(random.bytes(KEY_BYTES), random), chosen);
     const ring = new KeyRing(createRecordCipher(await loadKeyFile(this.#path(name), random), random), chosen);
@@ -242,7 +238,7 @@ class EnvironmentKeys implements RecordKeys {
   async check(): Promise<void> {
     const { store } = this.#options;
     while (!await hasKey(store, this.#given)) {
-      if (await store.insertOnce(STORAGE_KEYS, CURRENT, { v: 1, check: checkOf(this.#given.key) })) return;
+      if (await store.insertOnce(STORAGE_KEYS.name, CURRENT, { v: 1, check: checkOf(this.#given.key) })) return;
     }
   }
 
@@ -259,12 +255,12 @@ class EnvironmentKeys implements RecordKeys {
       open: (sealed, bound) => openWith(known, sealed, bound),
       writer: async () => {
         await this.check();
-        const stored = await readRecord(store, STORAGE_KEYS, CURRENT, parseStorageKey);
+        const stored = await STORAGE_KEYS.read(store, CURRENT);
         if (stored === undefined) {
           throw unusable("key_env", "the record of the database's key is gone; restart the gateway");
         }
         const writing = keyFor(stored.value.check, this.#given) === key ? current : derived(before ?? key);
-        const check: Write = { op: "check", collection: STORAGE_KEYS, key: CURRENT, version: stored.version };
+        const check: Write = STORAGE_KEYS.check(CURRENT, stored.version);
         return { keyId: writing.keyId, seal: writing.seal, also: [check] };
       },
     };
@@ -274,11 +270,11 @@ class EnvironmentKeys implements RecordKeys {
     const { store } = this.#options;
     for (;;) {
       await this.check();
-      const stored = await readRecord(store, STORAGE_KEYS, CURRENT, parseStorageKey);
+      const stored = await STORAGE_KEYS.read(store, CURRENT);
       const check = checkOf(this.#given.key);
       if (stored === undefined || stored.value.check === check) return;
       const body = { ...stored.value, check };
-      if (await store.putIfVersion(STORAGE_KEYS, CURRENT, stored.version, body)) return;
+      if (await store.putIfVersion(STORAGE_KEYS.name, CURRENT, stored.version, body)) return;
     }
   }
 
@@ -296,7 +292,7 @@ class MissingKeys implements RecordKeys {
   }
 
   async check(): Promise<void> {
-    if (await this.#store.get(STORAGE_KEYS, CURRENT) === undefined) return;
+    if (await this.#store.get(STORAGE_KEYS.name, CURRENT) === undefined) return;
     // A new key would be refused next: that of the others is wanted
     throw missing("the records of this database are encrypted with a key that other gateways have");
   }

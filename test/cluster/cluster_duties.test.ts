@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { vectorOf } from "../../fixtures/upstream/embeddings_upstream.ts";
 import { CLUSTER_DUTIES } from "../../lib/cluster/cluster_records.ts";
-import { MEMORY, Memory, memoryText, parseMemoryRecord } from "../../lib/memory/memory.ts";
+import { MEMORY, Memory, memoryText } from "../../lib/memory/memory.ts";
 import { MemoryVectors } from "../../lib/memory/memory_vectors.ts";
 import { createSharedDatabase, joinLink, LEASE_MS, type SharedDatabase } from "../support/clustered.ts";
 
@@ -12,9 +12,9 @@ async function join(database: SharedDatabase, { name, seed, asked }: { name: str
   const { clock } = database;
   const vectors = new MemoryVectors({
     ...{ store: link.store, clock, log },
-    collection: MEMORY,
+    collection: MEMORY.name,
     redact: (text) => text,
-    textOf: ({ body }) => memoryText(parseMemoryRecord(body)),
+    textOf: ({ body }) => memoryText(MEMORY.parse(body)),
     alone: (work) => cluster.alone("memory_vectors", work),
   });
   const memory = new Memory({ store: link.store, clock, vectors });
@@ -39,7 +39,7 @@ async function join(database: SharedDatabase, { name, seed, asked }: { name: str
 }
 
 const missing = async ({ store }: SharedDatabase) =>
-  (await store.vectorless(MEMORY, { model: "fake/one", limit: 100 })).records.length;
+  (await store.vectorless(MEMORY.name, { model: "fake/one", limit: 100 })).records.length;
 
 test("of two gateways one looks through the memories, and each embeds what it stores itself", async () => {
   const database = createSharedDatabase();

@@ -65,7 +65,7 @@ describe("runs that wait for a person", () => {
     const ids = await startAll(a);
     let reads = 0;
     database.onResult = (operation, collection, link) => {
-      if (operation === "get" && collection === APPROVALS && link === b.link) reads++;
+      if (operation === "get" && collection === APPROVALS.name && link === b.link) reads++;
       return Promise.resolve();
     };
     a.link.isCut = true;

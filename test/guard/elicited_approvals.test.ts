@@ -5,12 +5,7 @@ import type { HttpError } from "../../lib/base/errors.ts";
 import { SILENT } from "../../lib/base/telemetry/log.ts";
 import { createMetrics } from "../../lib/base/telemetry/metrics.ts";
 import type { Approval } from "../../lib/base/records/approval.ts";
-import {
-  type ApprovalRecordsOptions,
-  APPROVALS,
-  parseApproval,
-  toApprovalBody,
-} from "../../lib/guard/approval_records.ts";
+import { type ApprovalRecordsOptions, APPROVALS, toApprovalBody } from "../../lib/guard/approval_records.ts";
 import { createApprovals } from "../../lib/guard/create_approvals.ts";
 import type { Elicitation } from "../../lib/guard/elicitation.ts";
 import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
@@ -78,7 +73,7 @@ test("the content of an answer reaches whoever waits, and neither a record nor t
     "name",
     "age",
   ]]);
-  const written = JSON.stringify([audit.events, (await store.get(APPROVALS, asked.id))?.body]);
+  const written = JSON.stringify([audit.events, (await store.get(APPROVALS.name, asked.id))?.body]);
   assert.doesNotMatch(written, /Ada Secret|36/);
 });
 
@@ -162,8 +157,8 @@ test("a question that nobody answers expires without content", async () => {
 test("a record of an earlier version, without a kind, is read as one of a call", async () => {
   const { approvals, store } = setUp();
   const { id, digest } = await approvals.ask(newApproval()) ?? assert.fail("not asked");
-  const { kind: _kind, ...old } = toApprovalBody(parseApproval((await store.get(APPROVALS, id))?.body));
-  await store.batch([{ op: "put", collection: APPROVALS, key: id, body: old }]);
+  const { kind: _kind, ...old } = toApprovalBody(APPROVALS.parse((await store.get(APPROVALS.name, id))?.body));
+  await store.batch([APPROVALS.put(id, old)]);
   await approvals.answer(id, { decision: "approve", by: BY });
   assert.equal((await approvals.get(id))?.kind, undefined);
   assert.ok((await approvals.use(id, digest)).ok);

@@ -171,10 +171,10 @@ test("a mark whose write has not come yet stays for an hour, and makes room then
 test("with more files than are kept the whole folder is marked", () =>
   withTemporaryFolder(async (root) => {
     const store = createMemoryStore();
-    const body = { v: 1, taint: TAINT, identity: null, marked_at: "2026-01-01T00:00:00.000Z" };
+    const body = { v: 1 as const, taint: [...TAINT], identity: null, marked_at: "2026-01-01T00:00:00.000Z" };
     const puts = Array.from({ length: MAX_TAINTED_FILES }, (_, at) => {
       const record = { ...body, path: join(root, "gone", `${at}`) };
-      return { op: "put", collection: TAINTED_FILES, key: `${at}`, body: record } as const;
+      return TAINTED_FILES.put(`${at}`, record);
     });
     await store.batch(puts);
     const { of, write, at } = setUp(root, store);
@@ -216,7 +216,7 @@ test("a name that is no plain word counts in a listing, also where a folder stan
 test("a damaged record stands for every file", () =>
   withTemporaryFolder(async (root) => {
     const store = createMemoryStore();
-    await store.batch([{ op: "put", collection: TAINTED_FILES, key: "x", body: { v: 1, path: 5 } }]);
+    await store.batch([{ op: "put", collection: TAINTED_FILES.name, key: "x", body: { v: 1, path: 5 } }]);
     const { of, at } = setUp(root, store);
     writeFileSync(at("any"), "text");
     assert.deepEqual(await of("any"), ["a damaged record"]);
@@ -228,10 +228,17 @@ test("marks of files that are gone hold up no call, however many a run has left"
     const digests = Array.from({ length: 8 }, (_, index) => String(index).repeat(64));
     const now = new Date(clock.now()).toISOString();
     const gone = Array.from({ length: 6_000 }, (_, index) => ({
-      ...{ v: 1, path: join(root, `gone_${index}`), taint: TAINT, identity: "1:2:3", marked_at: now, gone_at: now },
+      ...{
+        v: 1 as const,
+        path: join(root, `gone_${index}`),
+        taint: [...TAINT],
+        identity: "1:2:3",
+        marked_at: now,
+        gone_at: now,
+      },
       contents: digests,
     }));
-    await store.batch(gone.map((body) => ({ op: "put", collection: TAINTED_FILES, key: body.path, body })));
+    await store.batch(gone.map((body) => TAINTED_FILES.put(body.path, body)));
     await of("none");
     const lookAtAll = async () => {
       for (const { path } of gone) await lstat(path).catch(() => {});

@@ -113,8 +113,8 @@ test("a damaged record is no trust, and a person can trust anew or take it away"
     const path = at("AGENTS.md");
     const damage = async (body: unknown) => {
       await documents.trust(instructions(path, ONE, "text"), { by: BY });
-      const [stored] = await store.scan(TRUSTED_DOCUMENTS, { limit: 1 });
-      await store.batch([{ op: "put", collection: TRUSTED_DOCUMENTS, key: stored?.key ?? "", body }]);
+      const [stored] = await store.scan(TRUSTED_DOCUMENTS.name, { limit: 1 });
+      await store.batch([TRUSTED_DOCUMENTS.put(stored?.key ?? "", body as never)]);
     };
     await damage({ v: 1, digest: ONE });
     assert.equal(await documents.isTrusted({ path, digest: ONE }), false);
@@ -123,7 +123,7 @@ test("a damaged record is no trust, and a person can trust anew or take it away"
     await damage({ v: 1, ...instructions("/elsewhere", ONE, ""), trusted_at: "", by: { via: "http", token_id: null } });
     assert.equal(await documents.isTrusted({ path, digest: ONE }), false);
     assert.equal(await documents.untrust(path, { by: BY }), true);
-    assert.equal(await store.count(TRUSTED_DOCUMENTS), 0);
+    assert.equal(await store.count(TRUSTED_DOCUMENTS.name), 0);
     // Nothing says what kind of document it was
     const last = audit.events.at(-1);
     assert.deepEqual(last?.type === "trust" && [last.action, last.subject, last.name, last.sha256], [

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
-import { spendThroughFailures } from "../support/cluster_budget.ts";
+import { spendThroughFailures } from "./cluster_budget.ts";
 import { workThroughFailures } from "../support/cluster_place.ts";
 import { NO_POSTGRES, type PostgresServer, startPostgres } from "../support/postgres_server.ts";
 

@@ -3,7 +3,7 @@ import { describe, test } from "node:test";
 import { openGatewayChat } from "../support/chat_client.ts";
 import { callGateway } from "../support/gateway_call.ts";
 import { NO_POSTGRES, withDatabase } from "../support/postgres_server.ts";
-import { startSmallProxy } from "../support/small_proxy.ts";
+import { startSmallProxy } from "./small_proxy.ts";
 import { jsonOf, until, withWorld } from "../support/world.ts";
 
 describe("two gateways behind a proxy", { skip: NO_POSTGRES }, () => {

@@ -13,7 +13,7 @@ import process from "node:process";
 import { test } from "node:test";
 import { MODEL_TASKS } from "../support/models/model_tasks.ts";
 import { trialTable, tryModel } from "../support/models/model_trial.ts";
-import { PACKAGED_MODELS, withSmallModel } from "../support/models/small_model.ts";
+import { PACKAGED_MODELS, withSmallModel } from "./small_model.ts";
 import { createToolBench } from "../support/tool_bench.ts";
 import { withWorld } from "../support/world.ts";
 

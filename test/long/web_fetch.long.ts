@@ -26,7 +26,7 @@ import {
   parseHtml,
 } from "../../lib/web/parse_html.ts";
 import { readPage } from "../../lib/web/read_page.ts";
-import { HOSTILE_PAGES } from "../support/hostile_pages.ts";
+import { HOSTILE_PAGES } from "./hostile_pages.ts";
 import { createSeededRandom } from "../support/seeded_random.ts";
 import { PROJECT_ROOT } from "../support/source_files.ts";
 import { withTemporaryFolder } from "../support/temporary_folder.ts";

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { BROWSER_LOGINS, type LoginState } from "../../lib/base/records/browser_login.ts";
+import type { LoginState } from "../../lib/base/records/browser_login.ts";
+import { BROWSER_LOGINS } from "../../lib/memory/browser_records.ts";
 import type { KeptCookie } from "../../lib/base/records/cookie_jar.ts";
 import { createBrowserLogins, type LoginEvent } from "../../lib/memory/browser_logins.ts";
 import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
@@ -41,7 +42,7 @@ function stateOf(site: string, more: Partial<KeptCookie> = {}): LoginState {
 test("a login is kept encrypted, listed without values, given with them, and removed", async () => {
   const { store, logins, events } = createBench();
   await logins.save("a.example", stateOf("a.example"), BY);
-  assert.ok(!JSON.stringify(await store.get(BROWSER_LOGINS, "a.example")).includes(SECRET));
+  assert.ok(!JSON.stringify(await store.get(BROWSER_LOGINS.name, "a.example")).includes(SECRET));
   const listed = await logins.list();
   assert.ok(!JSON.stringify(listed).includes(SECRET));
   assert.deepEqual(listed.map(({ site, cookies, state, used_by_runs }) => [site, cookies, state, used_by_runs]), [
@@ -59,10 +60,10 @@ test("a login that was altered, or moved to another site, or sealed with another
   const { store, logins, withOtherKey } = createBench();
   await logins.save("a.example", stateOf("a.example"), BY);
   await logins.save("b.example", stateOf("b.example"), BY);
-  const body = (await store.get(BROWSER_LOGINS, "a.example"))?.body;
+  const body = (await store.get(BROWSER_LOGINS.name, "a.example"))?.body;
   await store.batch([
-    { op: "put", collection: BROWSER_LOGINS, key: "b.example", body: body as never },
-    { op: "put", collection: BROWSER_LOGINS, key: "c.example", body: { v: 1, sealed: "nonsense" } },
+    BROWSER_LOGINS.put("b.example", body as never),
+    { op: "put", collection: BROWSER_LOGINS.name, key: "c.example", body: { v: 1, sealed: "nonsense" } },
   ]);
   await assert.rejects(logins.open("b.example", USE), { code: "login_unreadable", message: /altered, or belongs/ });
   await assert.rejects(logins.open("c.example", USE), { code: "login_unreadable", message: /damaged/ });

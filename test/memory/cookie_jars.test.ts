@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { ConfigError } from "../../lib/base/errors.ts";
-import { COOKIE_JARS, type KeptCookie } from "../../lib/base/records/cookie_jar.ts";
+import type { KeptCookie } from "../../lib/base/records/cookie_jar.ts";
+import { COOKIE_JARS } from "../../lib/memory/browser_records.ts";
 import { createCookieJars, MAX_JAR_BYTES } from "../../lib/memory/cookie_jars.ts";
 import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
 import { createRecordCipher } from "../../lib/storage/record_cipher.ts";
@@ -26,7 +27,7 @@ test("cookies are kept for one conversation, and their text is nowhere in the st
   assert.equal(await jars.set("one", [cookie("very-secret")]), true);
   assert.deepEqual(await jars.get("one"), [cookie("very-secret")]);
   assert.deepEqual(await jars.get("two"), []);
-  const stored = await store.get(COOKIE_JARS, "one");
+  const stored = await store.get(COOKIE_JARS.name, "one");
   assert.doesNotMatch(JSON.stringify(stored?.body), /very-secret|example|session/);
 });
 
@@ -34,7 +35,7 @@ test("no cookies leave no record", async () => {
   const { store, jars } = setUp();
   await jars.set("one", [cookie("a")]);
   await jars.set("one", []);
-  assert.equal(await store.get(COOKIE_JARS, "one"), undefined);
+  assert.equal(await store.get(COOKIE_JARS.name, "one"), undefined);
 });
 
 test("cookies above the bound are refused, and those before stay", async () => {
@@ -47,8 +48,8 @@ test("cookies above the bound are refused, and those before stay", async () => {
 test("a jar of another conversation, another key or other bytes does not open, and says what helps", async () => {
   const { store, jars, jarsWith } = setUp();
   await jars.set("one", [cookie("a")]);
-  const stored = await store.get(COOKIE_JARS, "one");
-  await store.batch([{ op: "put", collection: COOKIE_JARS, key: "two", body: stored?.body }]);
+  const stored = await store.get(COOKIE_JARS.name, "one");
+  await store.batch([COOKIE_JARS.put("two", stored?.body as never)]);
   await assert.rejects(jars.get("two"), {
     code: "cookies_altered",
     message: /the conversation "two": it was altered, or belongs to another record; delete the conversation$/,

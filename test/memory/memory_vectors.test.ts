@@ -4,7 +4,7 @@ import { vectorOf } from "../../fixtures/upstream/embeddings_upstream.ts";
 import { cancelError } from "../../lib/base/cancel.ts";
 import { ProviderError } from "../../lib/base/errors.ts";
 import { type Logger, SILENT } from "../../lib/base/telemetry/log.ts";
-import { MEMORY, Memory, memoryText, parseMemoryRecord } from "../../lib/memory/memory.ts";
+import { MEMORY, Memory, memoryText } from "../../lib/memory/memory.ts";
 import { type Embedder, MemoryVectors } from "../../lib/memory/memory_vectors.ts";
 import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
 import { createFakeClock } from "../support/fake_clock.ts";
@@ -29,9 +29,9 @@ function setUp() {
     store,
     clock,
     log,
-    collection: MEMORY,
+    collection: MEMORY.name,
     redact: (text) => text.replaceAll("sk-secret", "[redacted]"),
-    textOf: ({ body }) => memoryText(parseMemoryRecord(body)),
+    textOf: ({ body }) => memoryText(MEMORY.parse(body)),
   });
   const embedder = (): Embedder | undefined =>
     model.name === undefined ? undefined : {
@@ -48,7 +48,8 @@ function setUp() {
     };
   const memory = new Memory({ store, clock, vectors });
   const recall = async (query: string, limit = 10) => (await memory.recall({ query, limit })).map(({ key }) => key);
-  const missing = async () => (await store.vectorless(MEMORY, { model: model.name ?? "", limit: 100 })).records.length;
+  const missing = async () =>
+    (await store.vectorless(MEMORY.name, { model: model.name ?? "", limit: 100 })).records.length;
   const settled = () => until(async () => await missing() === 0);
   return { clock, store, memory, vectors, embedder, model, recall, missing, settled, warnings };
 }

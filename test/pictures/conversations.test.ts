@@ -108,9 +108,9 @@ test("run_events.txt and journals.txt show the events and the records of a run t
       const input = (await store.get(RUN_INPUTS.name, id))?.body;
       records.push(...outline({ [RUNS.name]: head, [RUN_INPUTS.name]: input, journal: joined(journal) }));
     }
-    const [approval] = await store.scan(APPROVALS, { limit: 1 });
+    const [approval] = await store.scan(APPROVALS.name, { limit: 1 });
     comparePicture("run_events.txt", events);
-    comparePicture("journals.txt", [...records, ...outline({ [APPROVALS]: approval?.body })]);
+    comparePicture("journals.txt", [...records, ...outline({ [APPROVALS.name]: approval?.body })]);
   }));
 
 test("websocket.txt shows the frames of a conversation with a tool, an approval and a failure", () =>

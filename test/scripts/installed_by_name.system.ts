@@ -6,11 +6,11 @@ import process from "node:process";
 import { test } from "node:test";
 import { VERSION } from "../../lib/base/version.ts";
 import { buildPackage } from "../support/build_package.ts";
-import { type OwnRegistry, withOwnRegistry } from "../support/own_registry.ts";
+import { type OwnRegistry, withOwnRegistry } from "./own_registry.ts";
 import { packPackage } from "../support/packed_package.ts";
 import { startOpenAiUpstream } from "../../fixtures/upstream/openai_upstream.ts";
 import { startProcess } from "../support/started_process.ts";
-import { systemTools } from "../support/system_tools.ts";
+import { systemTools } from "./system_tools.ts";
 import { withTemporaryFolder } from "../support/temporary_folder.ts";
 
 const tools = "Deno" in globalThis ? "it is about npm and Node" : await systemTools().catch((error: Error) => error);

@@ -30,7 +30,7 @@ test("documents outlive the storage that wrote them: each mount keeps them in th
   const store = createMemoryStore();
   await createDocuments({ store }).set("models/a", ["kept"]);
   assert.deepEqual(await createDocuments({ store }).get("models/a"), ["kept"]);
-  const [record] = await store.scan(DOCUMENTS, { limit: 10 });
+  const [record] = await store.scan(DOCUMENTS.name, { limit: 10 });
   assert.equal(Buffer.from(record?.key ?? "", "base64url").toString(), "models/a");
 });
 
@@ -39,7 +39,7 @@ test("a document that is missing or damaged is none, and the damaged one is set 
   const documents = createDocuments({ store });
   assert.equal(await documents.get("models/a"), undefined);
   await store.batch([
-    { op: "put", collection: DOCUMENTS, key: Buffer.from("models/b").toString("base64url"), body: { v: 2 } },
+    { op: "put", collection: DOCUMENTS.name, key: Buffer.from("models/b").toString("base64url"), body: { v: 2 } },
   ]);
   assert.equal(await documents.get("models/b"), undefined);
   assert.equal(store.unreadable.count(), 1);

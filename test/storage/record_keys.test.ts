@@ -71,7 +71,7 @@ test("the first key counts for all gateways of a database, which keeps its diges
   await assert.rejects(keysOf(store, { key: K2 }).check(), refused(/another key/));
   await assert.rejects(keysOf(store, { key: K2, old: K3 }).check(), refused(/neither/));
   await keysOf(store, { key: K2, old: K1 }).check();
-  const stored = JSON.stringify(await store.scan(STORAGE_KEYS, { limit: 10 }));
+  const stored = JSON.stringify(await store.scan(STORAGE_KEYS.name, { limit: 10 }));
   for (const key of [K1, K2]) {
     assert.ok(!stored.includes(key) && !stored.includes(Buffer.from(key, "base64").toString("hex")));
   }

@@ -10,8 +10,7 @@ import type { Config } from "../../lib/config/config.ts";
 import { defaultConfig } from "../../lib/config/config.ts";
 import { createMcpOperator } from "../../lib/extensions/mcp/mcp_operator.ts";
 import { ServerSwitches } from "../../lib/extensions/mcp/server_switches.ts";
-import { PluginError } from "../../lib/extensions/plugins/plugin_error.ts";
-import { SkillError } from "../../lib/extensions/skills/skill_error.ts";
+import { ExtensionError } from "../../lib/extensions/extension_error.ts";
 import type { GatewayState, Services } from "../../lib/services.ts";
 import { createApprovals } from "../../lib/guard/create_approvals.ts";
 import { createStoredConversations } from "../../lib/runs/conversations/stored_conversations.ts";
@@ -267,7 +266,7 @@ function createFakeSignIn(): Services["mcpSignIn"] {
 
 /** Creates skills of which there is none. */
 function createFakeSkills(): Awaited<ReturnType<Services["skills"]>> {
-  const none = () => Promise.reject(new SkillError("skill_not_found", "Cannot find the skill"));
+  const none = () => Promise.reject(new ExtensionError("skill_not_found", "Cannot find the skill"));
   return {
     offer: () => Promise.resolve({ prompt: "", isAny: false }),
     list: () => Promise.resolve({ skills: [], problems: [] }),
@@ -278,13 +277,13 @@ function createFakeSkills(): Awaited<ReturnType<Services["skills"]>> {
 
 /** Creates plugins of which there is none. */
 function createFakePlugins(): Awaited<ReturnType<Services["plugins"]>> {
-  const none = () => Promise.reject(new PluginError("plugin_not_found", "Cannot find the plugin"));
+  const none = () => Promise.reject(new ExtensionError("plugin_not_found", "Cannot find the plugin"));
   const plugins: Awaited<ReturnType<Services["plugins"]>>["plugins"] = {
     list: () => [],
     look: () => Promise.resolve(),
     get: () => undefined,
     require() {
-      throw new PluginError("plugin_not_found", "Cannot find the plugin");
+      throw new ExtensionError("plugin_not_found", "Cannot find the plugin");
     },
     installed: () => undefined,
     ...{ install: none, enable: none, disable: none, remove: none, serve: none, endServing: none, call: none },

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { readPage } from "../../lib/web/read_page.ts";
-import { PAGES_OF_KINDS } from "../support/page_kinds.ts";
+import { PAGES_OF_KINDS } from "./page_kinds.ts";
 
 for (const [kind, { html, has, lacks }] of Object.entries(PAGES_OF_KINDS)) {
   test(`a page of ${kind} has what its readers come for, and not what is around it`, async () => {

@@ -1,5 +1,5 @@
 import { exactLine, exactText } from "../../../lib/base/text.ts";
-import type { McpServerInfo } from "../../../lib/extensions/mcp/server_info.ts";
+import type { McpServerInfo } from "../../../lib/extensions/extension_views.ts";
 import { type CommandContext, CommandError, defineCliCommand, EXIT } from "../../command.ts";
 import { learnTools, type ReachedGateway, withGateway } from "../../reach_gateway.ts";
 import { toTable } from "../../terminal/terminal_text.ts";

@@ -1,9 +1,5 @@
 import * as v from "valibot";
-import { storedObject } from "./stored_object.ts";
 import { keptCookieSchema } from "./cookie_jar.ts";
-
-/** Collection of the logins that people gave the agent's browser, by site. */
-export const BROWSER_LOGINS = "browser_logins";
 
 /** Values that pages of one origin keep in their local storage. */
 const storedOriginSchema = v.strictObject({
@@ -27,16 +23,6 @@ export type LoginState = v.InferOutput<typeof loginStateSchema>;
 const keptLoginSchema = v.strictObject({ ...loginStateSchema.entries, created_at: v.string() });
 /** Login as its record holds it, sealed. `created_at` is ISO 8601. */
 export type KeptLogin = v.InferOutput<typeof keptLoginSchema>;
-
-const bodySchema = storedObject({
-  v: v.literal(1),
-  sealed: storedObject({ key: v.string(), nonce: v.string(), data: v.string() }),
-});
-
-/** Parses a stored body. @throws {v.ValiError} for a body that no version wrote */
-export function parseBrowserLogin(body: unknown): v.InferOutput<typeof bodySchema> {
-  return v.parse(bodySchema, body);
-}
 
 /** Parses the opened text of a login. @throws {v.ValiError} {SyntaxError} for a text that no version sealed */
 export function parseKeptLogin(text: string): KeptLogin {

@@ -1,23 +1,13 @@
 import { refuse } from "../../base/errors.ts";
-import type { Actor } from "../../base/records/caller.ts";
+import { type Actor, storedActor } from "../../base/records/caller.ts";
 import type { Config } from "../../config/config.ts";
 import type { AuditAppend } from "../../guard/audit/audit_chain.ts";
 import type { Store, Write } from "../../storage/store.ts";
+import type { KeptMcpRecord } from "../extension_views.ts";
 import { ACCEPTED_MCP_TOOLS } from "./accepted_tools.ts";
 import { MCP_CREDENTIALS } from "./oauth/mcp_credential.ts";
 import { MCP_SERVERS } from "./server_record.ts";
 import { MCP_SWITCHES } from "./server_switches.ts";
-
-/** Records of a server that the configuration does not have any more, as `/v1/mcp-records` shows them. */
-export interface KeptMcpRecord {
-  /** Name that the server had in `[mcp.servers.<name>]` */
-  readonly name: string;
-  readonly object: "mcp_record";
-  /** Number of its tools that were accepted: a server of this name is compared with them */
-  readonly accepted_tools: number;
-  /** Tells whether a sign-in is kept */
-  readonly sign_in: boolean;
-}
 
 /** Services that the records are read and removed with. */
 export interface KeptRecordsOptions {
@@ -60,7 +50,7 @@ export async function forgetRecords(name: string, by: Actor, options: KeptRecord
   if (found === undefined) throw refuse("not_found", `Cannot forget the MCP server ${shown}: nothing is kept of it`);
   const event = {
     ...{ type: "mcp_server", action: "forgotten", server: name, source: null, integrity: null } as const,
-    by: { via: by.via, token_id: by.tokenId },
+    by: storedActor(by),
   };
   await options.audit(event, found.writes);
 }

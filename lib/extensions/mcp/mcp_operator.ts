@@ -1,12 +1,13 @@
 import { refuse } from "../../base/errors.ts";
 import { createKeyedMutex } from "../../base/keyed_queues.ts";
 import type { Actor } from "../../base/records/caller.ts";
-import { forgetRecords, type KeptMcpRecord, keptRecords, type KeptRecordsOptions } from "./kept_records.ts";
+import { forgetRecords, keptRecords, type KeptRecordsOptions } from "./kept_records.ts";
 import type { McpConnection } from "./mcp_connection.ts";
 import { McpError } from "./mcp_error.ts";
 import type { McpSignIn, SignInState } from "./oauth/sign_in.ts";
 import type { McpServers } from "./mcp_servers.ts";
-import { type McpServerInfo, toServerInfo } from "./server_info.ts";
+import type { KeptMcpRecord, McpServerInfo } from "../extension_views.ts";
+import { toServerInfo } from "./server_info.ts";
 import type { ServerSwitches } from "./server_switches.ts";
 
 /** Options of `createMcpOperator`. */

@@ -1,6 +1,6 @@
 import * as v from "valibot";
 import type { Clock } from "../../base/clock.ts";
-import type { Actor } from "../../base/records/caller.ts";
+import { type Actor, storedActor } from "../../base/records/caller.ts";
 import type { AuditAppend } from "../../guard/audit/audit_chain.ts";
 import { Collection } from "../../storage/read_records.ts";
 import type { Store } from "../../storage/store.ts";
@@ -52,7 +52,6 @@ export class ServerSwitches {
   }
 }
 
-function toEvent(server: string, action: "enabled" | "disabled" | "restarted", { via, tokenId }: Actor) {
-  const by = { via, token_id: tokenId };
-  return { type: "mcp_server", action, server, source: null, integrity: null, by } as const;
+function toEvent(server: string, action: "enabled" | "disabled" | "restarted", by: Actor) {
+  return { type: "mcp_server", action, server, source: null, integrity: null, by: storedActor(by) } as const;
 }

@@ -1,5 +1,5 @@
 import type { Config } from "../../config/config.ts";
-import { pluginConflict, PluginError } from "./plugin_error.ts";
+import { ExtensionError } from "../extension_error.ts";
 import { misfitOf } from "./plugin_gate.ts";
 import type { PluginPackage } from "./plugin_package.ts";
 import type { InspectJob, ModuleReport } from "./wasm/inspect_module.ts";
@@ -17,7 +17,7 @@ export interface PluginCheck {
  * Refuses a plugin that could not be loaded: what an installation, `plugin test` and `enable` ask. Its module is metered as by the load
  * itself (`meterModule`).
  * @returns the report on its module. undefined: it has none
- * @throws {PluginError} `plugin_conflict` for another version of Postern, `package_too_large` and `package_invalid` for its module
+ * @throws {ExtensionError} `plugin_conflict` for another version of Postern, `package_too_large` and `package_invalid` for its module
  */
 export async function checkPlugin(
   { manifest, files }: Pick<PluginPackage, "manifest" | "files">,
@@ -25,7 +25,7 @@ export async function checkPlugin(
 ): Promise<ModuleReport | undefined> {
   const about = `Cannot use the plugin "${manifest.id}": `;
   const misfit = misfitOf(manifest, kinds);
-  if (misfit !== undefined) throw pluginConflict(about + misfit);
+  if (misfit !== undefined) throw new ExtensionError("plugin_conflict", about + misfit);
   if (manifest.kind !== "wasm") return undefined;
   const { file, entrypoint } = manifest.wasm;
   const module = files.find(({ path }) => path === file)?.bytes ?? new Uint8Array();
@@ -39,5 +39,5 @@ export async function checkPlugin(
   if (refusal === null) return report;
   const way = refusal.code === "module_import" ? '; "capabilities" in plugin.json says what it may import' : "";
   const code = refusal.code === "module_too_large" ? "package_too_large" : "package_invalid";
-  throw new PluginError(code, `${about}"${file}": ${refusal.reason}${way}`);
+  throw new ExtensionError(code, `${about}"${file}": ${refusal.reason}${way}`);
 }

@@ -4,18 +4,11 @@ import type { Clock } from "../../base/clock.ts";
 import { messageOf } from "../../base/errors.ts";
 import { Poller } from "../../base/poller.ts";
 import { listPlainFolder } from "../package_folder.ts";
+import type { PluginLayer } from "../extension_views.ts";
 import { MANIFEST_NAME, type PluginManifest } from "./manifest.ts";
-import { PluginError } from "./plugin_error.ts";
+import { ExtensionError } from "../extension_error.ts";
 import { type FolderBounds, MAX_ENTRIES, readPluginFolder, realPlaceOf, stampOfFolder } from "./plugin_files.ts";
 import { MAX_PACKAGE_BYTES, MAX_PACKAGE_FILES } from "./plugin_package.ts";
-
-/**
- * Place of a plugin, from the one that is overridden by all others on: an installed package, the user's folder, `.plugins` and `plugins`
- * of the workspace, and `postern plugin dev`.
- */
-export const PLUGIN_LAYERS = ["package", "user_dir", "project", "workspace", "dev"] as const;
-/** Place of a plugin. */
-export type PluginLayer = (typeof PLUGIN_LAYERS)[number];
 
 /** Plugin in a folder, or the reason why the folder holds none that can be used. */
 export interface FoundPlugin {
@@ -77,7 +70,7 @@ async function findPlugin(
     const { manifest, digest } = await readPluginFolder(folder, { most, onRead, isFound: true });
     return { id: manifest.id, layer, folder, content: { manifest, digest }, fault: undefined };
   } catch (error) {
-    const fault = error instanceof PluginError ? error.message : `Cannot read "${folder}": ${messageOf(error)}`;
+    const fault = error instanceof ExtensionError ? error.message : `Cannot read "${folder}": ${messageOf(error)}`;
     const isFull = most.bytes < MAX_PACKAGE_BYTES || most.files < MAX_PACKAGE_FILES;
     const more = isFull
       ? `; the plugins before it have most of ${MAX_FILES} files and ${MAX_BYTES} bytes, the bound`

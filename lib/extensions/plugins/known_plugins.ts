@@ -1,6 +1,7 @@
-import { type FoundPlugin, PLUGIN_LAYERS, type PluginLayer } from "./found_plugins.ts";
+import { PLUGIN_LAYERS, type PluginLayer } from "../extension_views.ts";
+import type { FoundPlugin } from "./found_plugins.ts";
 import type { PluginManifest } from "./manifest.ts";
-import { pluginConflict } from "./plugin_error.ts";
+import { ExtensionError } from "../extension_error.ts";
 import type { PluginRecord } from "./plugin_record.ts";
 
 /** A plugin at one of its places, with its record. */
@@ -62,13 +63,14 @@ export class KnownPlugins {
     this.#all = this.#all.filter((other) => other !== plugin);
   }
 
-  /** Refuses tools whose names another enabled plugin has. @throws {PluginError} `plugin_conflict` */
+  /** Refuses tools whose names another enabled plugin has. @throws {ExtensionError} `plugin_conflict` */
   checkNames({ id, tools }: PluginManifest): void {
     for (const other of this.effective()) {
       if (other.id === id || !isEnabled(other)) continue;
       const name = tools.find((tool) => other.content?.manifest.tools.some((taken) => taken.name === tool.name))?.name;
       if (name === undefined) continue;
-      throw pluginConflict(
+      throw new ExtensionError(
+        "plugin_conflict",
         `Cannot enable "${id}": the enabled plugin "${other.id}" has a tool "${name}" too; disable it first`,
       );
     }

@@ -5,7 +5,8 @@ import { exactText } from "../../base/text.ts";
 import { VERSION } from "../../base/version.ts";
 import { BUILTIN_TOOLS } from "../../tools/builtin.ts";
 import { compileSchema, SchemaError } from "../../tools/runtime/json_schema.ts";
-import { PluginError } from "./plugin_error.ts";
+import { ExtensionError } from "../extension_error.ts";
+import { PLUGIN_KINDS } from "../extension_views.ts";
 
 /** Name of the manifest in a plugin's folder and package. */
 export const MANIFEST_NAME = "plugin.json";
@@ -128,8 +129,6 @@ const SCHEMAS = {
 
 /** Way in which a plugin runs. */
 export type PluginKind = keyof typeof SCHEMAS;
-/** Kinds of plugins. */
-export const PLUGIN_KINDS: readonly PluginKind[] = ["wasm", "process", "ffi"];
 /** Checked content of a `plugin.json`, with its defaults. */
 export type PluginManifest = { readonly [K in PluginKind]: v.InferOutput<typeof SCHEMAS[K]> }[PluginKind];
 /** Manifest of a plugin of one kind. */
@@ -143,7 +142,7 @@ export type PluginToolManifest = v.InferOutput<typeof toolSchema>;
  * Parses a `plugin.json`: a strict object with bounds on everything. Input schemas are checked by the compiler that calls of the tools
  * use, so a schema that is taken here checks all that it says.
  * @param content text, or its bytes in UTF-8
- * @throws {PluginError} `manifest_invalid` with the field at fault, `tool_name_taken` for the name of a built-in tool
+ * @throws {ExtensionError} `manifest_invalid` with the field at fault, `tool_name_taken` for the name of a built-in tool
  */
 export function parsePluginManifest(content: string | Uint8Array): PluginManifest {
   const document = readJson(content);
@@ -233,7 +232,7 @@ function checkTools(tools: readonly PluginToolManifest[]): void {
     if (names.has(name)) throw invalid(`${path}.name`, `is "${name}", which another tool of the plugin has`);
     names.add(name);
     if (isTakenToolName(name)) {
-      throw new PluginError(
+      throw new ExtensionError(
         "tool_name_taken",
         `Cannot use ${MANIFEST_NAME}: "${path}.name" is "${name}", the name of a built-in tool; give the tool another one`,
       );
@@ -275,7 +274,7 @@ function checkRange({ min, max }: PluginManifest["runtime"]): void {
   throw invalid("runtime", `must have a "min" that is not above its "max"`);
 }
 
-function toError(issue: v.BaseIssue<unknown>): PluginError {
+function toError(issue: v.BaseIssue<unknown>): ExtensionError {
   const path = pathOf(issue);
   if (issue.type === "strict_object") {
     return invalid(
@@ -311,7 +310,7 @@ function pathOf(issue: v.BaseIssue<unknown>): string {
 }
 
 /** Returns the error of a field. Its name may be the package's own text: what nobody can see is spelled out. */
-function invalid(path: string, reason: string, cause?: unknown): PluginError {
+function invalid(path: string, reason: string, cause?: unknown): ExtensionError {
   const field = path === "" ? "it" : exactText(JSON.stringify(path.slice(0, 200)));
-  return new PluginError("manifest_invalid", `Cannot use ${MANIFEST_NAME}: ${field} ${reason}`, { cause });
+  return new ExtensionError("manifest_invalid", `Cannot use ${MANIFEST_NAME}: ${field} ${reason}`, { cause });
 }

@@ -6,9 +6,10 @@ import type { Tool } from "../../tools/runtime/tool.ts";
 import type { FoundPlugin } from "./found_plugins.ts";
 import { isEnabled, type KnownPlugin } from "./known_plugins.ts";
 import { isTakenToolName, mainFile } from "./manifest.ts";
-import { PluginError } from "./plugin_error.ts";
+import { ExtensionError } from "../extension_error.ts";
 import { type PluginFiles, readPluginFolder } from "./plugin_files.ts";
-import { type PluginFailure, wayOn } from "./plugin_info.ts";
+import type { PluginInfo } from "../extension_views.ts";
+import { wayOn } from "./plugin_info.ts";
 import type { PluginAnswer, PluginCall } from "./plugin_host.ts";
 import { openPlugin, type PluginOpeners } from "./plugin_openers.ts";
 import type { PluginPackage } from "./plugin_package.ts";
@@ -41,7 +42,7 @@ export class OfferedPlugins {
   /** Digests of plugins that were taken away and do their last calls, with their number */
   readonly #retiring = new Map<string, number>();
   /** Last error of a call, by digest */
-  readonly #errors = new Map<string, PluginFailure>();
+  readonly #errors = new Map<string, PluginInfo["last_error"]>();
   #effective: readonly KnownPlugin[] = [];
   #tools: readonly Tool[] = [];
 
@@ -55,7 +56,7 @@ export class OfferedPlugins {
   }
 
   /** Returns the last error of a call of this content since the start. */
-  lastError(digest: string | undefined): PluginFailure | undefined {
+  lastError(digest: string | undefined): PluginInfo["last_error"] | undefined {
     return digest === undefined ? undefined : this.#errors.get(digest);
   }
 
@@ -79,11 +80,11 @@ export class OfferedPlugins {
     this.#tools = this.#makeTools();
   }
 
-  /** Calls a tool of an enabled plugin. @throws {PluginError} `plugin_not_found`; what the host throws */
+  /** Calls a tool of an enabled plugin. @throws {ExtensionError} `plugin_not_found`; what the host throws */
   async call(id: string, call: PluginCall, signal: AbortSignal): Promise<PluginAnswer> {
     const plugin = this.#effective.find((one) => one.id === id && isEnabled(one));
     if (plugin?.content === undefined) {
-      throw new PluginError("plugin_not_found", `Cannot call "${id}": it is not enabled`);
+      throw new ExtensionError("plugin_not_found", `Cannot call "${id}": it is not enabled`);
     }
     return await this.#call(plugin, { content: plugin.content, call, signal });
   }
@@ -130,7 +131,7 @@ export class OfferedPlugins {
         const isCurrent = this.#effective.some((one) => isEnabled(one) && one.content?.digest === digest);
         if (!isCurrent) {
           const reason = "its plugin has changed since; look at it again";
-          throw new PluginError("plugin_changed", `Cannot call "${call.tool}": ${reason}`);
+          throw new ExtensionError("plugin_changed", `Cannot call "${call.tool}": ${reason}`);
         }
         return await this.#call(plugin, { content, call, signal });
       },

@@ -13,7 +13,7 @@ import {
   parsePluginManifest,
   type PluginManifest,
 } from "./manifest.ts";
-import { PluginError } from "./plugin_error.ts";
+import { ExtensionError } from "../extension_error.ts";
 import {
   MAX_PACKAGE_BYTES,
   MAX_PACKAGE_FILES,
@@ -47,14 +47,14 @@ export interface PluginFiles {
   folderOf(digest: string): string;
   /**
    * Writes a package. On disk when it resolves, whole or not at all: a crash at any moment leaves nothing that counts.
-   * @throws {PluginError} `package_invalid` when the disk refuses
+   * @throws {ExtensionError} `package_invalid` when the disk refuses
    */
   write(plugin: PluginPackage): Promise<void>;
   /**
    * Reads a written package again and compares it with its digest.
    * @param options.onChangedModule takes the reason when nothing but the module of a WASM plugin has changed, which is then given as it
    * is. Default: it is refused too
-   * @throws {PluginError} `plugin_changed`
+   * @throws {ExtensionError} `plugin_changed`
    */
   read(
     digest: string,
@@ -83,7 +83,7 @@ export function createPluginFiles({ root, random }: { readonly root: string; rea
       } catch (cause) {
         await rm(fresh, { recursive: true, force: true }).catch(() => {});
         const reason = messageOf(cause);
-        throw new PluginError("package_invalid", `Cannot write the package to "${root}": ${reason}`, { cause });
+        throw new ExtensionError("package_invalid", `Cannot write the package to "${root}": ${reason}`, { cause });
       }
     },
     async read(digest, { onChangedModule } = {}) {
@@ -118,7 +118,7 @@ export function createPluginFiles({ root, random }: { readonly root: string; rea
  * @param options.most bytes and files that it may have. Default: those of a package
  * @param options.isFound true for one in a folder of plugins, which may be no link either. Default false
  * @param options.onRead called with the bytes of each file that was read
- * @throws {PluginError} see `readPackage`
+ * @throws {ExtensionError} see `readPackage`
  */
 export async function readPluginFolder(
   place: string,
@@ -202,7 +202,7 @@ function withDigest(
   return { ...file, bytes: new TextEncoder().encode(`${JSON.stringify(filled, null, 2)}\n`) };
 }
 
-/** @throws {PluginError} a folder that cannot be listed, or has too many entries */
+/** @throws {ExtensionError} a folder that cannot be listed, or has too many entries */
 async function entriesOf(folder: string): Promise<readonly Dirent[]> {
   const entries = await listPlainFolder(folder, MAX_ENTRIES).catch((cause: NodeJS.ErrnoException) => {
     throw wrong(`"${folder}" cannot be listed: ${cause.code ?? cause.message}`);
@@ -211,7 +211,7 @@ async function entriesOf(folder: string): Promise<readonly Dirent[]> {
   return entries;
 }
 
-/** Lists the plain files below a folder. @throws {PluginError} a link, a device, or too many files */
+/** Lists the plain files below a folder. @throws {ExtensionError} a link, a device, or too many files */
 async function listFiles(
   folder: string,
   { isWanted, maxFiles }: { readonly isWanted: (name: string) => boolean; readonly maxFiles: number },
@@ -234,7 +234,7 @@ async function listFiles(
 /**
  * Returns the path of a folder without links, which it may not be itself.
  * @param isFound true: the folder that it lies in may be none either. Default false
- * @throws {PluginError}
+ * @throws {ExtensionError}
  */
 export async function realPlaceOf(folder: string, isFound = false): Promise<string> {
   await requireRealFolder(folder);
@@ -306,11 +306,11 @@ async function readFiles(place: string): Promise<readonly PackageFile[]> {
   return files;
 }
 
-function wrong(reason: string): PluginError {
-  return new PluginError("package_invalid", `Cannot use the plugin: ${reason}`);
+function wrong(reason: string): ExtensionError {
+  return new ExtensionError("package_invalid", `Cannot use the plugin: ${reason}`);
 }
 
-function changed(digest: string, reason: string, cause?: unknown): PluginError {
+function changed(digest: string, reason: string, cause?: unknown): ExtensionError {
   const message = `Cannot run the plugin with the digest ${digest}: ${reason}; install or enable it again`;
-  return new PluginError("plugin_changed", message, { cause });
+  return new ExtensionError("plugin_changed", message, { cause });
 }

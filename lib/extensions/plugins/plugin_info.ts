@@ -1,58 +1,9 @@
 import type { PluginConfig } from "./plugin_gate.ts";
 import { type Containing, misfitOf, missingGrant, rightsOf } from "./plugin_gate.ts";
-import { PLUGIN_LAYERS, type PluginLayer } from "./found_plugins.ts";
+import { PLUGIN_LAYERS, type PluginInfo, type PluginLayer } from "../extension_views.ts";
 import { isEnabled, type KnownPlugin } from "./known_plugins.ts";
-import { NO_CAPABILITIES, type PluginCapabilities, type PluginKind, widened } from "./manifest.ts";
-import { beyondGrant, grantOf, type PluginState } from "./plugin_record.ts";
-
-/** Call of a plugin that failed. */
-export interface PluginFailure {
-  /** Time in ISO 8601 */
-  readonly at: string;
-  readonly message: string;
-}
-
-/** A plugin, as `/v1/plugins` shows it. Times are in ISO 8601. */
-export interface PluginInfo {
-  readonly id: string;
-  readonly object: "plugin";
-  /** null for a folder that cannot be used */
-  readonly version: string | null;
-  readonly description: string | null;
-  readonly kind: PluginKind | null;
-  readonly state: PluginState;
-  /** Tells whether its tools can be called */
-  readonly on: boolean;
-  /** Why its tools are off, with what turns them on; null while they are on */
-  readonly reason: string | null;
-  /** Place that it comes from */
-  readonly source: PluginLayer;
-  /** Folder that it was found in; null for a package */
-  readonly folder: string | null;
-  /** Address of the registry that it came from; null for others */
-  readonly registry: string | null;
-  /** Digest over the whole content, which `enable` binds; null for a folder that cannot be used */
-  readonly digest: string | null;
-  /** SHA-256 of the package; null for a folder */
-  readonly package_sha256: string | null;
-  /** Capabilities that it asks for */
-  readonly capabilities: PluginCapabilities;
-  /** Units of fuel that it asks for in each call; null: as configured */
-  readonly fuel: number | null;
-  /** Capabilities in words; empty: none */
-  readonly asks: readonly string[];
-  /** Rights that it asks for beyond what was granted before, in words. The same as `asks` for one that was never enabled */
-  readonly asks_more: readonly string[];
-  /** Sentence about the rights that it runs with; null for a folder that cannot be used */
-  readonly rights: string | null;
-  readonly tools: readonly { readonly name: string; readonly description: string }[];
-  /** Places of plugins with the same id that this one overrides */
-  readonly overrides: readonly PluginLayer[];
-  /** null for one that nobody has installed, enabled or disabled */
-  readonly changed_at: string | null;
-  /** Last call of this content that failed since the start of the gateway; null: none */
-  readonly last_error: PluginFailure | null;
-}
+import { NO_CAPABILITIES, widened } from "./manifest.ts";
+import { beyondGrant, grantOf } from "./plugin_record.ts";
 
 /** Configuration and kinds that decide whether a plugin is on. */
 interface Circumstances {
@@ -99,7 +50,7 @@ export function toPluginInfo(
   plugin: KnownPlugin,
   { overridden, lastError, containment, ...circumstances }: Circumstances & {
     readonly overridden: readonly KnownPlugin[];
-    readonly lastError: PluginFailure | undefined;
+    readonly lastError: PluginInfo["last_error"] | undefined;
     readonly containment: Containing["containment"];
   },
 ): PluginInfo {

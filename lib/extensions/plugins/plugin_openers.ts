@@ -15,7 +15,7 @@ export interface PluginToOpen<K extends PluginKind = PluginKind> {
   readonly config: Config;
 }
 
-/** Opens the host of a plugin. @throws {ToolError} or {PluginError} for one that cannot run */
+/** Opens the host of a plugin. @throws {ToolError} or {ExtensionError} for one that cannot run */
 export type OpenPlugin<K extends PluginKind = PluginKind> = (plugin: PluginToOpen<K>) => Promise<PluginHost>;
 
 /** Openers by kind. A kind without one cannot run in this version. */

@@ -3,7 +3,7 @@ import { canonicalDigest } from "../../base/json.ts";
 import { exactLine, exactText } from "../../base/text.ts";
 import type { PackageFile } from "../package_folder.ts";
 import { mainFile, MANIFEST_NAME, parsePluginManifest, type PluginManifest } from "./manifest.ts";
-import { PluginError } from "./plugin_error.ts";
+import { ExtensionError } from "../extension_error.ts";
 import { readTar, writeTar } from "./tar.ts";
 
 /** Bytes of a package. */
@@ -30,14 +30,14 @@ export interface PluginPackage {
 
 /**
  * Reads a package. Nothing of it is written: a package that breaks a rule is refused as a whole.
- * @throws {PluginError} `package_invalid`, `package_too_large`, `manifest_invalid`, `tool_name_taken`, `hash_mismatch`
+ * @throws {ExtensionError} `package_invalid`, `package_too_large`, `manifest_invalid`, `tool_name_taken`, `hash_mismatch`
  */
 export function readPackage(bytes: Uint8Array): PluginPackage {
   const { files, folders } = readTar(bytes, { maxBytes: MAX_PACKAGE_BYTES, maxFiles: MAX_PACKAGE_FILES });
   return toPackage(files, folders);
 }
 
-/** Writes a checked package as a tar, always with the same bytes. @throws {PluginError} see `writeTar` */
+/** Writes a checked package as a tar, always with the same bytes. @throws {ExtensionError} see `writeTar` */
 export function writePackage({ files }: Pick<PluginPackage, "files">): Uint8Array {
   return writeTar(files);
 }
@@ -45,7 +45,7 @@ export function writePackage({ files }: Pick<PluginPackage, "files">): Uint8Arra
 /**
  * Checks files as the content of a package: names, collisions, the manifest, and the digest of the file that it runs.
  * @param folders paths of further folders, whose names are checked alone. Default: none
- * @throws {PluginError} see `readPackage`
+ * @throws {ExtensionError} see `readPackage`
  */
 export function toPackage(files: readonly PackageFile[], folders: readonly string[] = []): PluginPackage {
   const found = toUncheckedPackage(files, folders);
@@ -55,7 +55,7 @@ export function toPackage(files: readonly PackageFile[], folders: readonly strin
 
 /**
  * Returns a WASM package of this digest whose module is another: everything else in it is what it was. undefined: it is no such package.
- * @throws {PluginError} as `readPackage`, but for `hash_mismatch`
+ * @throws {ExtensionError} as `readPackage`, but for `hash_mismatch`
  */
 export function toChangedModule(files: readonly PackageFile[], digest: string): PluginPackage | undefined {
   const found = toUncheckedPackage(files, []);
@@ -90,7 +90,7 @@ function digestOf(files: readonly PackageFile[], main?: { readonly path: string;
 /**
  * Checks that files may be written under these paths on every system, inside one folder, and that no two are one.
  * @param folders paths of further folders. Default: none
- * @throws {PluginError} `package_invalid`
+ * @throws {ExtensionError} `package_invalid`
  */
 export function checkPaths(paths: readonly string[], folders: readonly string[] = []): void {
   for (const path of [...paths, ...folders]) checkPath(path);
@@ -157,7 +157,7 @@ function checkMain(manifest: PluginManifest, files: readonly PackageFile[]): voi
   if (file === undefined) throw wrong(`"${main.path}" is missing, which ${MANIFEST_NAME} names`);
   const found = sha256Of(file.bytes);
   if (found !== main.sha256) {
-    throw new PluginError(
+    throw new ExtensionError(
       "hash_mismatch",
       `Cannot use the package: "${main.path}" has the SHA-256 ${found}, and ${MANIFEST_NAME} says ${main.sha256}; make the package with postern plugin package`,
     );
@@ -165,6 +165,6 @@ function checkMain(manifest: PluginManifest, files: readonly PackageFile[]): voi
   if (manifest.kind === "process" && !file.executable) throw wrong(`"${main.path}" is not executable`);
 }
 
-function wrong(reason: string): PluginError {
-  return new PluginError("package_invalid", `Cannot use the package: ${reason}`);
+function wrong(reason: string): ExtensionError {
+  return new ExtensionError("package_invalid", `Cannot use the package: ${reason}`);
 }

@@ -1,12 +1,9 @@
 import * as v from "valibot";
 import { storedObject } from "../../base/records/stored_object.ts";
 import { Collection } from "../../storage/read_records.ts";
-import { PLUGIN_KINDS, type PluginManifest, widened } from "./manifest.ts";
+import { PLUGIN_KINDS, PLUGIN_STATES, type PluginState } from "../extension_views.ts";
+import { type PluginManifest, widened } from "./manifest.ts";
 
-/** States of a plugin. Source: docs/design/plugins.md "States" */
-export const PLUGIN_STATES = ["installed", "enabled", "disabled"] as const;
-/** State of a plugin that is there. A plugin that was removed has no record. */
-export type PluginState = (typeof PLUGIN_STATES)[number];
 /** Commands that change the state of a plugin. */
 export type PluginTrigger = "enable" | "disable" | "remove";
 

@@ -8,8 +8,8 @@ import type { AuditAppend } from "../../guard/audit/audit_chain.ts";
 import { Collection } from "../../storage/read_records.ts";
 import type { Store } from "../../storage/store.ts";
 import type { GuardedFetch } from "../../system/net/guarded_fetch.ts";
-import { PluginError } from "./plugin_error.ts";
-import type { PluginInfo } from "./plugin_info.ts";
+import { ExtensionError } from "../extension_error.ts";
+import type { RegistryEntry, RegistryInstall } from "../extension_views.ts";
 import { readPackage } from "./plugin_package.ts";
 import type { Plugins } from "./plugins.ts";
 import {
@@ -19,7 +19,6 @@ import {
   isPublisherKey,
   type PinnedKey,
   readIndex,
-  type RegistryEntry,
   type RegistryOptions,
   searchIndex,
 } from "./registry.ts";
@@ -35,28 +34,19 @@ const keySchema = storedObject({
 /** Collection of the publishers' keys. The key is the id of the plugin. */
 export const PLUGIN_KEYS = new Collection("plugin_keys", keySchema);
 
-/** Outcome of an installation from the registry. */
-export interface RegistryInstall {
-  readonly plugin: PluginInfo;
-  /** `pinned`: the first signed version, whose key counts from now on; `signed`: by the pinned key; `unsigned` */
-  readonly signature: "pinned" | "signed" | "unsigned";
-  /** False for a plugin that has this version already */
-  readonly changed: boolean;
-}
-
 /** The registry of `[plugins] registry_url`, with the keys that were pinned. */
 export interface PluginRegistry {
-  /** @throws {PluginError} `registry_failed` */
+  /** @throws {ExtensionError} `registry_failed` */
   search(query: string, signal: AbortSignal): Promise<readonly RegistryEntry[]>;
   /**
    * Installs a plugin, off. One that is installed takes a newer version alone, unless a version is named.
-   * @throws {PluginError} `registry_failed`, `plugin_not_found`, `signature_invalid`, `hash_mismatch` and those of `Plugins.install`
+   * @throws {ExtensionError} `registry_failed`, `plugin_not_found`, `signature_invalid`, `hash_mismatch` and those of `Plugins.install`
    */
   install(
     id: string,
     options: { readonly by: Actor; readonly version?: string | undefined; readonly signal: AbortSignal },
   ): Promise<RegistryInstall>;
-  /** Accepts a key in place of the pinned one. @throws {PluginError} `signature_invalid` for a text that is no key */
+  /** Accepts a key in place of the pinned one. @throws {ExtensionError} `signature_invalid` for a text that is no key */
   trustKey(id: string, options: { readonly key: string; readonly by: Actor }): Promise<void>;
 }
 
@@ -110,7 +100,7 @@ export function createPluginRegistry(options: PluginRegistryOptions): PluginRegi
     },
     async trustKey(id, { key, by }) {
       if (!/^[a-z0-9][a-z0-9-]{0,63}$/.test(id) || !isPublisherKey(key)) {
-        throw new PluginError(
+        throw new ExtensionError(
           "signature_invalid",
           "Cannot trust the key: give the id of a plugin and an Ed25519 public key of 32 bytes in base64",
         );

@@ -5,7 +5,7 @@ import { createForeignInput } from "../../tools/runtime/foreign_input.ts";
 import type { PreparedCall, Tool, ToolContext } from "../../tools/runtime/tool.ts";
 import type { ToolResult } from "../../tools/runtime/tool_call.ts";
 import type { PluginManifest, PluginToolManifest } from "./manifest.ts";
-import { PluginError } from "./plugin_error.ts";
+import { ExtensionError } from "../extension_error.ts";
 import { accessOfPlugin } from "./plugin_gate.ts";
 import type { PluginAnswer, PluginCall } from "./plugin_host.ts";
 
@@ -17,7 +17,7 @@ export interface OfferedPlugin {
   readonly config: () => Config;
   /** Returns the edit or command that turns the plugin on; undefined while it is on */
   readonly wayOn: (config: Config) => string | undefined;
-  /** Makes the call. @throws {PluginError} {ToolError} {CancelError} */
+  /** Makes the call. @throws {ExtensionError} {ToolError} {CancelError} */
   readonly call: (call: PluginCall, signal: AbortSignal) => Promise<PluginAnswer>;
 }
 
@@ -85,7 +85,7 @@ async function run(
     const { output, is_error: isError, data } = await plugin.call(call, context.signal);
     return { output, isError, ...(data === undefined ? {} : { data }) };
   } catch (error) {
-    if (error instanceof PluginError) throw new ToolError(error.code, error.message, { cause: error });
+    if (error instanceof ExtensionError) throw new ToolError(error.code, error.message, { cause: error });
     throw error;
   }
 }

@@ -15,11 +15,12 @@ import type { Tool } from "../../tools/runtime/tool.ts";
 import { checkPlugin } from "./check_plugin.ts";
 import { type KnownPlugin, KnownPlugins } from "./known_plugins.ts";
 import { OfferedPlugins, onChangedModule } from "./offered_plugins.ts";
-import { pluginConflict, PluginError, pluginNotFound } from "./plugin_error.ts";
+import { extensionChanged, ExtensionError, extensionNotFound } from "../extension_error.ts";
 import { createPluginFiles, type PluginFiles, readPluginFolder } from "./plugin_files.ts";
 import { FOLDER_LAYERS, type FolderLayer, PluginFolders } from "./plugin_folders.ts";
 import type { PluginAnswer, PluginCall } from "./plugin_host.ts";
-import { type PluginInfo, toPluginInfo } from "./plugin_info.ts";
+import type { PluginInfo } from "../extension_views.ts";
+import { toPluginInfo } from "./plugin_info.ts";
 import type { PluginOpeners } from "./plugin_openers.ts";
 import { type PluginPackage, readPackage, sha256Of } from "./plugin_package.ts";
 import type { PluginRecord } from "./plugin_record.ts";
@@ -121,7 +122,7 @@ export class Plugins {
     return plugin === undefined ? undefined : this.#infoOf(plugin);
   }
 
-  /** @throws {PluginError} `plugin_not_found` */
+  /** @throws {ExtensionError} `plugin_not_found` */
   require(id: string): PluginInfo {
     return this.#infoOf(this.#find(id));
   }
@@ -134,7 +135,7 @@ export class Plugins {
   /**
    * Installs a package, off. In place of another version it stays enabled, unless it asks for more.
    * @param options.registry address of the registry that it came from. Default: none
-   * @throws {PluginError} a package that is refused
+   * @throws {ExtensionError} a package that is refused
    */
   async install(
     bytes: Uint8Array,
@@ -163,13 +164,13 @@ export class Plugins {
 
   /**
    * Enables a plugin for exactly this content.
-   * @throws {PluginError} `plugin_not_found`, `plugin_changed` for another digest, `plugin_conflict`
+   * @throws {ExtensionError} `plugin_not_found`, `plugin_changed` for another digest, `plugin_conflict`
    */
   enable(id: string, { by, digest }: { readonly by: Actor; readonly digest: string }): Promise<PluginInfo> {
     return this.#alone(async () => {
       const known = this.#find(id);
       const plugin = await this.#contentToEnable(known);
-      if (plugin.digest !== digest) throw changed(id, { asked: digest, found: plugin.digest });
+      if (plugin.digest !== digest) throw extensionChanged("plugin", id, { asked: digest, found: plugin.digest });
       await this.#check(plugin);
       this.#known.checkNames(plugin.manifest);
       if (known.record?.state === "enabled" && known.record.grant?.digest === digest) return this.require(id);
@@ -182,15 +183,18 @@ export class Plugins {
     });
   }
 
-  /** @throws {PluginError} `plugin_not_found` */
+  /** @throws {ExtensionError} `plugin_not_found` */
   disable(id: string, { by }: { readonly by: Actor }): Promise<PluginInfo> {
     return this.#alone(async () => {
       const known = this.#find(id);
       if (known.layer === "dev") {
-        throw pluginConflict(`Cannot disable "${id}": postern plugin dev serves it; end that command`);
+        throw new ExtensionError(
+          "plugin_conflict",
+          `Cannot disable "${id}": postern plugin dev serves it; end that command`,
+        );
       }
       const record = this.#records.toDisabled(known);
-      if (record === undefined) throw pluginConflict(`Cannot disable "${id}": ${known.fault}`);
+      if (record === undefined) throw new ExtensionError("plugin_conflict", `Cannot disable "${id}": ${known.fault}`);
       if (known.record?.state === "disabled") return this.require(id);
       await this.#records.keep(record, [{ action: "disabled", by }]);
       this.#known.put({ ...known, record });
@@ -199,13 +203,14 @@ export class Plugins {
     });
   }
 
-  /** Removes an installed package. @throws {PluginError} `plugin_not_found`, `plugin_conflict` for one that lies in a folder */
+  /** Removes an installed package. @throws {ExtensionError} `plugin_not_found`, `plugin_conflict` for one that lies in a folder */
   remove(id: string, { by }: { readonly by: Actor }): Promise<void> {
     return this.#alone(async () => {
       const installed = this.#known.at("package", id);
       if (installed?.record === undefined) {
         const { folder } = this.#find(id);
-        throw pluginConflict(
+        throw new ExtensionError(
+          "plugin_conflict",
           `Cannot remove "${id}": it lies in "${folder ?? "a folder"}"; delete that folder, or disable it`,
         );
       }
@@ -230,11 +235,11 @@ export class Plugins {
     });
   }
 
-  /** Ends `serve`. @throws {PluginError} `plugin_not_found` */
+  /** Ends `serve`. @throws {ExtensionError} `plugin_not_found` */
   endServing(id: string, { by }: { readonly by: Actor }): Promise<void> {
     return this.#alone(async () => {
       const served = this.#known.at("dev", id);
-      if (served?.content === undefined) throw pluginNotFound(id);
+      if (served?.content === undefined) throw extensionNotFound("plugin", id);
       await this.#records.noteServed(served.content, { action: "serving_ended", by });
       this.#known.delete(served);
       await this.#settle();
@@ -243,11 +248,11 @@ export class Plugins {
 
   /**
    * Calls a tool of a plugin that is on, without policy and audit: for a person who tests the plugin.
-   * @throws {PluginError} `plugin_not_found`, `plugin_conflict` for one that is off
+   * @throws {ExtensionError} `plugin_not_found`, `plugin_conflict` for one that is off
    */
   async call(id: string, call: PluginCall, signal: AbortSignal): Promise<PluginAnswer> {
     const { on, reason } = this.require(id);
-    if (!on) throw pluginConflict(`Cannot call "${id}": ${reason}`);
+    if (!on) throw new ExtensionError("plugin_conflict", `Cannot call "${id}": ${reason}`);
     return await this.#offered.call(id, call, signal);
   }
 
@@ -304,14 +309,17 @@ export class Plugins {
   /** Returns the content that enabling would run: a folder is read anew, a package is compared with its digest. */
   async #contentToEnable(known: KnownPlugin): Promise<PluginPackage> {
     if (known.layer === "dev") {
-      throw pluginConflict(`Cannot enable "${known.id}": postern plugin dev serves it; end that command`);
+      throw new ExtensionError(
+        "plugin_conflict",
+        `Cannot enable "${known.id}": postern plugin dev serves it; end that command`,
+      );
     }
     if (known.folder !== null) return await readPluginFolder(known.folder, { isFound: true });
-    if (known.record === undefined) throw pluginNotFound(known.id);
+    if (known.record === undefined) throw extensionNotFound("plugin", known.id);
     return await this.#files.read(known.record.digest, { onChangedModule: onChangedModule(known.id, this.#options) });
   }
 
-  /** @throws {PluginError} for a plugin that could not be loaded */
+  /** @throws {ExtensionError} for a plugin that could not be loaded */
   async #check(plugin: PluginPackage): Promise<void> {
     const { config, openers, inspect } = this.#options;
     const { signal } = this.#closing;
@@ -321,7 +329,7 @@ export class Plugins {
 
   #find(id: string): KnownPlugin {
     const known = this.#known.find(id);
-    if (known === undefined) throw pluginNotFound(id);
+    if (known === undefined) throw extensionNotFound("plugin", id);
     return known;
   }
 
@@ -345,11 +353,4 @@ export class Plugins {
   async #tidy(): Promise<void> {
     await this.#files.keepOnly(new Set([...this.#known.digests(), ...this.#offered.inUse()]));
   }
-}
-
-function changed(id: string, { asked, found }: { readonly asked: string; readonly found: string }): PluginError {
-  return new PluginError(
-    "plugin_changed",
-    `Cannot enable "${id}" with the digest ${asked}: its content has the digest ${found}; look at it again`,
-  );
 }

@@ -8,8 +8,9 @@ import { messageOf, ToolError } from "../../base/errors.ts";
 import { exactText } from "../../base/text.ts";
 import type { UrlRules } from "../../system/net/url_rules.ts";
 import type { GuardedFetch } from "../../system/net/guarded_fetch.ts";
-import { PLUGIN_KINDS, type PluginCapabilities, type PluginManifest } from "./manifest.ts";
-import { PluginError } from "./plugin_error.ts";
+import { PLUGIN_KINDS, type RegistryEntry } from "../extension_views.ts";
+import type { PluginCapabilities, PluginManifest } from "./manifest.ts";
+import { ExtensionError } from "../extension_error.ts";
 import { MAX_PACKAGE_BYTES, sha256Of } from "./plugin_package.ts";
 
 /** Name of the index in a folder. */
@@ -73,19 +74,6 @@ export type RegistryIndex = v.InferOutput<typeof indexSchema>;
 /** Version of a plugin in an index. */
 export type RegistryVersion = v.InferOutput<typeof versionSchema>;
 
-/** Plugin of a registry, as a search shows it. */
-export interface RegistryEntry {
-  readonly id: string;
-  readonly description: string;
-  /** The newest version */
-  readonly version: string;
-  readonly kind: PluginManifest["kind"];
-  readonly size: number;
-  readonly capabilities: PluginCapabilities;
-  /** Key of the publisher in base64; null: the newest version is not signed */
-  readonly key: string | null;
-}
-
 /** Key of a publisher that was pinned, and the newest edition of an index that it signed. */
 export interface PinnedKey {
   /** Ed25519 public key in base64 */
@@ -107,13 +95,13 @@ export interface RegistryOptions {
 
 /**
  * Reads the index of a registry.
- * @throws {PluginError} `plugin_conflict`: no registry is configured; `registry_failed`: no or a wrong answer, an index that has expired
+ * @throws {ExtensionError} `plugin_conflict`: no registry is configured; `registry_failed`: no or a wrong answer, an index that has expired
  */
 export async function readIndex(options: RegistryOptions): Promise<RegistryIndex> {
   const { url, now } = options;
   if (url === "") {
     const reason = "no registry is configured; set [plugins] registry_url";
-    throw new PluginError("plugin_conflict", `Cannot use the registry of plugins: ${reason}`);
+    throw new ExtensionError("plugin_conflict", `Cannot use the registry of plugins: ${reason}`);
   }
   const bytes = await readFileOf(options, { path: undefined, maxBytes: MAX_INDEX_BYTES });
   const index = parseIndex(bytes, url);
@@ -137,7 +125,7 @@ export function searchIndex({ plugins }: RegistryIndex, query: string): readonly
  * Chooses a version of a plugin and checks its signature.
  * @param options.version Default: the newest one; a pre-release only where there is no other
  * @param options.pinned key of the publisher that was accepted before. Undefined: the first one is accepted
- * @throws {PluginError} `plugin_not_found`, `signature_invalid`
+ * @throws {ExtensionError} `plugin_not_found`, `signature_invalid`
  */
 export function chooseVersion(
   index: RegistryIndex,
@@ -161,27 +149,27 @@ export function chooseVersion(
 
 /**
  * Fetches the package of a version and compares it with the index.
- * @throws {PluginError} `registry_failed`, `hash_mismatch`
+ * @throws {ExtensionError} `registry_failed`, `hash_mismatch`
  */
 export async function fetchPackage(chosen: RegistryVersion, options: RegistryOptions): Promise<Uint8Array> {
   // A byte more than the index says is read, so that a longer package shows
   const bytes = await readFileOf(options, { path: chosen.url, maxBytes: chosen.size + 1 });
   if (bytes.length !== chosen.size) {
     const found = bytes.length > chosen.size ? `more than ${chosen.size}` : String(bytes.length);
-    throw new PluginError(
+    throw new ExtensionError(
       "hash_mismatch",
       `Cannot use the package: it has ${found} bytes, and the registry says ${chosen.size}`,
     );
   }
   const sha256 = sha256Of(bytes);
   if (sha256 === chosen.sha256) return bytes;
-  throw new PluginError(
+  throw new ExtensionError(
     "hash_mismatch",
     `Cannot use the package: its SHA-256 is ${sha256}, and the registry says ${chosen.sha256}`,
   );
 }
 
-/** Refuses a package whose manifest says something else than the index, which was shown and signed. @throws {PluginError} */
+/** Refuses a package whose manifest says something else than the index, which was shown and signed. @throws {ExtensionError} */
 export function compareManifest(
   manifest: PluginManifest,
   { id, chosen }: { readonly id: string; readonly chosen: RegistryVersion },
@@ -199,7 +187,7 @@ export function compareManifest(
     ? "capabilities"
     : undefined;
   if (other === undefined) return;
-  throw new PluginError(
+  throw new ExtensionError(
     "package_invalid",
     `Cannot use the package of "${id}": its manifest has another "${other}" than the registry says`,
   );
@@ -226,7 +214,7 @@ function checkSignature(
 ): void {
   const { signature } = chosen;
   const wrong = (reason: string) =>
-    new PluginError("signature_invalid", `Cannot use "${id}" ${chosen.version}: ${reason}`);
+    new ExtensionError("signature_invalid", `Cannot use "${id}" ${chosen.version}: ${reason}`);
   if (signature === undefined) {
     if (pinned === undefined) return;
     throw wrong("it is not signed, and versions before it were");
@@ -336,10 +324,10 @@ async function download(
   return Buffer.concat(parts);
 }
 
-function failed(reason: string, cause?: unknown): PluginError {
-  return new PluginError("registry_failed", `Cannot use the registry of plugins: ${reason}`, { cause });
+function failed(reason: string, cause?: unknown): ExtensionError {
+  return new ExtensionError("registry_failed", `Cannot use the registry of plugins: ${reason}`, { cause });
 }
 
-function notThere(message: string): PluginError {
-  return new PluginError("plugin_not_found", message);
+function notThere(message: string): ExtensionError {
+  return new ExtensionError("plugin_not_found", message);
 }

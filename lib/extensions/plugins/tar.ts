@@ -1,6 +1,6 @@
 import { exactLine, withoutEnd } from "../../base/text.ts";
 import type { PackageFile } from "../package_folder.ts";
-import { PluginError } from "./plugin_error.ts";
+import { ExtensionError } from "../extension_error.ts";
 
 /** Content of a tar. */
 export interface TarContent {
@@ -49,7 +49,7 @@ const REFUSED_TYPES: Readonly<Record<string, string>> = {
  * way is refused: a wrong checksum, sizes beyond the end, text after a name's end, anything behind the end, and extended headers where they
  * are not taken.
  * Names are not checked here.
- * @throws {PluginError} `package_invalid`, `package_too_large`
+ * @throws {ExtensionError} `package_invalid`, `package_too_large`
  */
 export function readTar(bytes: Uint8Array, { maxBytes, maxFiles, takesExtended = false }: TarLimits): TarContent {
   if (bytes.length > maxBytes) throw tooLarge(`it has ${bytes.length} bytes, and ${maxBytes} are allowed`);
@@ -237,7 +237,7 @@ function checkEnd(rest: Uint8Array): void {
 /**
  * Writes a tar. The same files always give the same bytes: no times, no owners, sorted by path.
  * @param options.writesExtended writes an extended header (pax) for a path that ustar has no place for. Default false: it is refused
- * @throws {PluginError} `package_invalid` for a path that the format has no place for
+ * @throws {ExtensionError} `package_invalid` for a path that the format has no place for
  */
 export function writeTar(
   files: readonly PackageFile[],
@@ -306,10 +306,10 @@ function shown(path: string): string {
   return exactLine(JSON.stringify(path.slice(0, 200)));
 }
 
-function wrong(reason: string): PluginError {
-  return new PluginError("package_invalid", `Cannot use the package: ${reason}`);
+function wrong(reason: string): ExtensionError {
+  return new ExtensionError("package_invalid", `Cannot use the package: ${reason}`);
 }
 
-function tooLarge(reason: string): PluginError {
-  return new PluginError("package_too_large", `Cannot use the package: ${reason}`);
+function tooLarge(reason: string): ExtensionError {
+  return new ExtensionError("package_too_large", `Cannot use the package: ${reason}`);
 }

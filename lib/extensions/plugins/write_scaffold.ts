@@ -2,7 +2,7 @@ import { mkdir, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { dirname, join, relative } from "node:path";
 import { fileURLToPath } from "node:url";
 import { isTakenToolName, MANIFEST_NAME, NO_DIGEST, parsePluginManifest } from "./manifest.ts";
-import { PluginError } from "./plugin_error.ts";
+import { ExtensionError } from "../extension_error.ts";
 
 /** Kinds of plugins that `postern plugin new` writes: each has a folder in `scaffolds/` with all its files but the manifest. */
 export const SCAFFOLD_KINDS = [
@@ -34,7 +34,7 @@ const MANIFEST_PARTS: Readonly<Record<ScaffoldKind, (tool: string) => Readonly<R
 /**
  * Writes the files of a new plugin, which can be built, tested and packaged as its README says.
  * @param options.folder absolute path of the folder to make, which must not be there
- * @throws {PluginError} `manifest_invalid` for an id that no plugin can have, `tool_name_taken`, `plugin_conflict` for a folder that is there
+ * @throws {ExtensionError} `manifest_invalid` for an id that no plugin can have, `tool_name_taken`, `plugin_conflict` for a folder that is there
  */
 export async function writeScaffold(
   { id, kind, folder }: { readonly id: string; readonly kind: ScaffoldKind; readonly folder: string },
@@ -44,7 +44,9 @@ export async function writeScaffold(
     await mkdir(folder);
   } catch (cause) {
     const reason = isCode(cause, "EEXIST") ? "it is there already; remove it, or choose another id" : String(cause);
-    throw new PluginError("plugin_conflict", `Cannot make the folder ${JSON.stringify(folder)}: ${reason}`, { cause });
+    throw new ExtensionError("plugin_conflict", `Cannot make the folder ${JSON.stringify(folder)}: ${reason}`, {
+      cause,
+    });
   }
   try {
     for (const [path, text] of files) {
@@ -58,13 +60,13 @@ export async function writeScaffold(
   }
 }
 
-/** Returns the texts of the files of a new plugin by their paths in its folder. @throws {PluginError} as `writeScaffold` */
+/** Returns the texts of the files of a new plugin by their paths in its folder. @throws {ExtensionError} as `writeScaffold` */
 async function scaffoldFiles(id: string, kind: ScaffoldKind): Promise<ReadonlyMap<string, string>> {
   const plain = id.replaceAll("-", "_");
   const tool = /^[a-z]/.test(plain) ? plain : `tool_${plain}`;
   if (isTakenToolName(tool)) {
     const message = `Cannot make the plugin "${id}": "${tool}" is the name of a built-in tool; choose another id`;
-    throw new PluginError("tool_name_taken", message);
+    throw new ExtensionError("tool_name_taken", message);
   }
   const manifest = scaffoldManifest(id, tool, MANIFEST_PARTS[kind](tool));
   parsePluginManifest(manifest);

@@ -4,7 +4,7 @@ import { fetchFiles, type FetchFilesServices } from "../../system/git/fetch_file
 import type { UrlPolicy } from "../../system/net/url_policy.ts";
 import type { PackageFile } from "../package_folder.ts";
 import { MAX_SKILL_FILES, MAX_SKILL_FOLDER_BYTES } from "./read_skill.ts";
-import { SkillError, type SkillErrorCode } from "./skill_error.ts";
+import { ExtensionError, type ExtensionErrorCode } from "../extension_error.ts";
 import { checkSkillName, chooseFolder, filesOfTar, skillAmong } from "./skill_sources.ts";
 
 /** Services that fetching a skill works with. */
@@ -37,7 +37,7 @@ const SSH_REFUSED =
 /**
  * Fetches a skill of a git repository over http or https, without credentials.
  * @param source URL, with `#` and a branch, tag or commit where it is not the default branch
- * @throws {SkillError} `skill_invalid`, `skill_too_large`, `skill_source_failed`; {CancelError} when the signal aborts
+ * @throws {ExtensionError} `skill_invalid`, `skill_too_large`, `skill_source_failed`; {CancelError} when the signal aborts
  */
 export async function fetchSkill(
   source: string,
@@ -48,7 +48,7 @@ export async function fetchSkill(
   const [url = "", ...rest] = source.split("#");
   if (!PLAIN_URL.test(url) || rest.length > 1) {
     const shown = JSON.stringify(source.replace(/\/\/[^/@]*@/, "//***@").slice(0, 200));
-    throw new SkillError("skill_invalid", `Cannot fetch ${shown}: ${SSH.test(url) ? SSH_REFUSED : URL_REFUSED}`);
+    throw new ExtensionError("skill_invalid", `Cannot fetch ${shown}: ${SSH.test(url) ? SSH_REFUSED : URL_REFUSED}`);
   }
   try {
     const { commit, tar } = await fetchFiles({
@@ -62,11 +62,11 @@ export async function fetchSkill(
     return { commit, files: await skillAmong(filesOfTar(tar), name) };
   } catch (cause) {
     if (!(cause instanceof ToolError)) throw cause;
-    throw new SkillError(codeOf(cause), `Cannot fetch the skill "${name}": ${cause.message}`, { cause });
+    throw new ExtensionError(codeOf(cause), `Cannot fetch the skill "${name}": ${cause.message}`, { cause });
   }
 }
 
-function codeOf({ code }: ToolError): SkillErrorCode {
+function codeOf({ code }: ToolError): ExtensionErrorCode {
   if (code === "git_too_large") return "skill_too_large";
   if (code === "git_ref") return "skill_invalid";
   // The rules of [url_access] do not let it be reached

@@ -3,15 +3,10 @@ import { join } from "node:path";
 import type { Logger } from "../../base/telemetry/log.ts";
 import type { SkillFolder } from "../../config/folders.ts";
 import type { TrustedDocuments } from "../../guard/trusted_documents.ts";
+import type { SkillState } from "../extension_views.ts";
 import { findSkills, type SkillGrounds, type SkillIndex, type SkillsOfFolder, stampOfSkills } from "./find_skills.ts";
 import type { FoundSkill } from "./read_skill.ts";
 import type { SkillRecord, SkillRecords } from "./skill_record.ts";
-
-/**
- * State of a skill. `untrusted`: it is one of the workspace, and nobody trusts it. `changed`: its content is another than the one that was
- * trusted or installed. `unusable`: it breaks a rule of the format that nothing can make up for.
- */
-export type SkillState = "on" | "untrusted" | "changed" | "unusable";
 
 /** Skill that counts, with its state. */
 export interface KnownSkill {

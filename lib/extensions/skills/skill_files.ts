@@ -4,7 +4,7 @@ import { syncFolder } from "../../base/durable_files.ts";
 import { messageOf } from "../../base/errors.ts";
 import type { Random } from "../../base/random.ts";
 import { type PackageFile, writePackageFolder } from "../package_folder.ts";
-import { SkillError } from "./skill_error.ts";
+import { ExtensionError } from "../extension_error.ts";
 
 /** Prefixes of folders that an installation works with. Names of skills do not begin with a dot. */
 const UNFINISHED = ".new-";
@@ -24,7 +24,7 @@ export class SkillFiles {
   /**
    * Writes files beside their place. On disk when it resolves.
    * @returns a folder for `put`
-   * @throws {SkillError} `skill_conflict` when the disk refuses
+   * @throws {ExtensionError} `skill_conflict` when the disk refuses
    */
   async write(files: readonly PackageFile[]): Promise<string> {
     const fresh = join(this.#root, this.#random.id(UNFINISHED));
@@ -35,7 +35,7 @@ export class SkillFiles {
     } catch (cause) {
       await this.discard(fresh);
       const reason = messageOf(cause);
-      throw new SkillError("skill_conflict", `Cannot write the skill to "${this.#root}": ${reason}`, { cause });
+      throw new ExtensionError("skill_conflict", `Cannot write the skill to "${this.#root}": ${reason}`, { cause });
     }
   }
 

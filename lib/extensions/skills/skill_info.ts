@@ -1,65 +1,11 @@
 import { exactLine } from "../../base/text.ts";
-import type { SkillLayer } from "../../config/folders.ts";
 import type { DocumentTrust } from "../../guard/trusted_documents.ts";
 import { hash } from "node:crypto";
-import type { KnownSkill, SkillState } from "./skill_catalogue.ts";
-import { SKILL_NAME, type SkillFile, textOfFile, type WholeSkill } from "./read_skill.ts";
+import type { SkillDetail, SkillInfo, SkillProblem } from "../extension_views.ts";
+import type { KnownSkill } from "./skill_catalogue.ts";
+import { SKILL_NAME, textOfFile, type WholeSkill } from "./read_skill.ts";
 import type { SkillFault } from "./skill_document.ts";
-import type { SkillSource } from "./skill_record.ts";
 import { toToolPatterns } from "./tool_patterns.ts";
-
-/** Deviation from the format, as `/v1/skills` shows it. */
-export interface SkillProblem {
-  readonly file: string;
-  /** 1-based */
-  readonly line: number;
-  /** Field of the front matter; null for the document as a whole */
-  readonly key: string | null;
-  readonly reason: string;
-}
-
-/** A skill, as `/v1/skills` shows it. Times are in ISO 8601. */
-export interface SkillInfo {
-  readonly name: string;
-  readonly object: "skill";
-  readonly description: string | null;
-  readonly state: SkillState;
-  /** Tells whether it can be read by the agent */
-  readonly on: boolean;
-  /** Why it is off, with what turns it on; null while it is on */
-  readonly reason: string | null;
-  /** Place that it comes from */
-  readonly source: SkillLayer;
-  /** Absolute path of its folder */
-  readonly folder: string;
-  readonly digest: string;
-  /** Source that it was installed from; null for others */
-  readonly installed: (SkillSource & { readonly at: string }) | null;
-  /** Tells whether the agent is told of it; false for `disable-model-invocation: true` */
-  readonly offered: boolean;
-  readonly license: string | null;
-  readonly compatibility: string | null;
-  readonly metadata: Readonly<Record<string, string>>;
-  /** Tools that its author would allow. They grant nothing */
-  readonly allowed_tools: readonly string[];
-  /** Tools that a run which has read it may not call any more, as its author names them */
-  readonly disallowed_tools: readonly string[];
-  readonly files: readonly SkillFile[];
-  /** Deviations from the format that other programs let pass, and those that make it unusable */
-  readonly warnings: readonly SkillProblem[];
-  /** Folders of skills with the same name that it hides */
-  readonly hides: readonly string[];
-}
-
-/** A skill with what a person looks at before trusting it. */
-export interface SkillDetail extends SkillInfo {
-  /** Text of all files, at most 256 KiB */
-  readonly text: string;
-  /** Digest that is trusted now; null: none is */
-  readonly trusted_digest: string | null;
-  /** Lines that changed since it was trusted; null where none was, and where nothing changed */
-  readonly difference: string | null;
-}
 
 /** Describes a skill. */
 export function toSkillInfo({ found, state, record, hides }: KnownSkill): SkillInfo {

@@ -6,7 +6,7 @@ import type { PackageFile } from "../package_folder.ts";
 import type { FetchSkillServices } from "./fetch_skill.ts";
 import { skillDigest } from "./read_skill.ts";
 import type { KnownSkill } from "./skill_catalogue.ts";
-import { SkillError, skillNotFound } from "./skill_error.ts";
+import { ExtensionError, extensionNotFound } from "../extension_error.ts";
 import { SkillFiles } from "./skill_files.ts";
 import type { SkillRecords, SkillSource } from "./skill_record.ts";
 
@@ -47,7 +47,7 @@ export class SkillInstaller {
 
   /**
    * Takes a skill from its source, checked. Other changes may go on meanwhile.
-   * @throws {SkillError} `skill_invalid`, `skill_too_large`, `skill_source_failed`; {CancelError} when the signal aborts
+   * @throws {ExtensionError} `skill_invalid`, `skill_too_large`, `skill_source_failed`; {CancelError} when the signal aborts
    */
   async take(given: InstallSource, name: string, signal: AbortSignal): Promise<TakenSkill> {
     if (given.kind === "git") {
@@ -60,7 +60,7 @@ export class SkillInstaller {
     return { files, source: { kind: given.kind, from: given.from, commit: null } };
   }
 
-  /** Installs a skill, in place of the installed one of its name. @throws {SkillError} `skill_conflict` when the disk refuses */
+  /** Installs a skill, in place of the installed one of its name. @throws {ExtensionError} `skill_conflict` when the disk refuses */
   async install(name: string, { files, source }: TakenSkill, by: Actor): Promise<void> {
     const { records } = this.#options;
     const fresh = await this.#files.write(files);
@@ -80,7 +80,7 @@ export class SkillInstaller {
    * Removes a skill, its record and the trust in it.
    * @param options.known skill that counts under this name; undefined: none does
    * @param options.dataDir real path of the data directory
-   * @throws {SkillError} `skill_not_found`, `skill_conflict` for a skill of another folder
+   * @throws {ExtensionError} `skill_not_found`, `skill_conflict` for a skill of another folder
    */
   async remove(
     name: string,
@@ -94,9 +94,9 @@ export class SkillInstaller {
     const record = (await records.read()).get(name);
     const folder = join(dataDir, "skills", name);
     if (record === undefined && known?.found.folder !== folder) {
-      if (known === undefined) throw skillNotFound(name);
+      if (known === undefined) throw extensionNotFound("skill", name);
       const reason = `it lies in "${known.found.folder}"; delete that folder`;
-      throw new SkillError("skill_conflict", `Cannot remove "${name}": ${reason}`);
+      throw new ExtensionError("skill_conflict", `Cannot remove "${name}": ${reason}`);
     }
     await records.drop(name, { record, digest: record?.digest ?? known?.found.digest ?? "", by });
     await this.#files.remove(name);

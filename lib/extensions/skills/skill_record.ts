@@ -6,9 +6,7 @@ import type { AuditAppend } from "../../guard/audit/audit_chain.ts";
 import type { SkillEvent } from "../../guard/audit/audit_event.ts";
 import { Collection } from "../../storage/read_records.ts";
 import type { Store } from "../../storage/store.ts";
-
-/** Kinds of sources that a skill is installed from. */
-export const SOURCE_KINDS = ["folder", "archive", "git"] as const;
+import { SOURCE_KINDS } from "../extension_views.ts";
 
 const text = v.pipe(v.string(), v.maxLength(4_096));
 

@@ -7,11 +7,17 @@ import { readZip } from "../../documents/read_zip.ts";
 import { createWorkBudget } from "../../documents/work_budget.ts";
 import type { PackageFile } from "../package_folder.ts";
 import { checkPaths } from "../plugins/plugin_package.ts";
-import { PluginError } from "../plugins/plugin_error.ts";
-import { readTar } from "../plugins/tar.ts";
-import { MAX_SKILL_FILES, MAX_SKILL_FOLDER_BYTES, SKILL_NAME, SKILL_NAMES, textOfFile } from "./read_skill.ts";
+import { ExtensionError } from "../extension_error.ts";
+import { readTar, writeTar } from "../plugins/tar.ts";
+import {
+  MAX_SKILL_FILES,
+  MAX_SKILL_FOLDER_BYTES,
+  SKILL_NAME,
+  SKILL_NAMES,
+  textOfFile,
+  type WholeSkill,
+} from "./read_skill.ts";
 import { faultOfName, readSkillDocument } from "./skill_document.ts";
-import { SkillError } from "./skill_error.ts";
 
 /** Bytes of an archive, packed */
 export const MAX_ARCHIVE_BYTES = 67_108_864;
@@ -25,7 +31,7 @@ const UNPACK_MS = 20_000;
 /**
  * Takes a skill out of an archive: tar, tar.gz or zip. Nothing is written. Links, names that are not plain everywhere, names that are one on
  * some system, and sizes beyond the bounds are refused.
- * @throws {SkillError} `skill_invalid`, `skill_too_large`
+ * @throws {ExtensionError} `skill_invalid`, `skill_too_large`
  */
 export async function skillFromArchive(bytes: Uint8Array, name: string): Promise<readonly PackageFile[]> {
   checkSkillName(name);
@@ -36,7 +42,7 @@ export async function skillFromArchive(bytes: Uint8Array, name: string): Promise
   return await skillAmong(refusing(() => filesOfTar(tar)), name);
 }
 
-/** Refuses a name that no skill may have, also as a part of a path. @throws {SkillError} `skill_invalid` */
+/** Refuses a name that no skill may have, also as a part of a path. @throws {ExtensionError} `skill_invalid` */
 export function checkSkillName(name: string): void {
   const fault = faultOfName(name);
   if (fault !== undefined) throw invalid(`the name ${JSON.stringify(name.slice(0, 100))} cannot be used: ${fault}`);
@@ -45,7 +51,7 @@ export function checkSkillName(name: string): void {
 /**
  * Chooses the folder of a skill among the paths of many files: the one with this name, otherwise the only one.
  * @returns its path with `/` at the end, empty for the top
- * @throws {SkillError} `skill_invalid`
+ * @throws {ExtensionError} `skill_invalid`
  */
 export function chooseFolder(paths: readonly string[], name: string): string {
   const outside = paths.find((path) => path.startsWith("/") || path.includes("\\") || path.split("/").includes(".."));
@@ -70,7 +76,7 @@ function shallowest(folders: readonly string[]): readonly string[] {
   return folders.filter((folder) => depth(folder) === least);
 }
 
-/** Takes the files of a skill from among those of an archive, and checks them. @throws {SkillError} `skill_invalid`, `skill_too_large` */
+/** Takes the files of a skill from among those of an archive, and checks them. @throws {ExtensionError} `skill_invalid`, `skill_too_large` */
 export async function skillAmong(all: readonly PackageFile[], name: string): Promise<readonly PackageFile[]> {
   const folder = chooseFolder(all.map(({ path }) => path), name);
   const files = all.filter(({ path }) => path.startsWith(folder) && !isOfGit(path.slice(folder.length)))
@@ -96,7 +102,7 @@ function isOfGit(path: string): boolean {
   return path.split("/").includes(".git");
 }
 
-/** Reads the files of a tar. @throws {PluginError} */
+/** Reads the files of a tar. @throws {ExtensionError} */
 export function filesOfTar(bytes: Uint8Array): readonly PackageFile[] {
   const { files } = readTar(bytes, {
     maxBytes: MAX_UNPACKED_BYTES,
@@ -143,6 +149,19 @@ function unzip(bytes: Uint8Array, name: string): readonly PackageFile[] {
   });
 }
 
+/** Packs the files of a skill below a folder of its name, as `skillFromArchive` takes it. */
+export function packSkill(
+  name: string,
+  { contents, executables }: Pick<WholeSkill, "contents" | "executables">,
+): Uint8Array {
+  const files = [...contents].map(([path, bytes]) => ({
+    path: `${name}/${path}`,
+    bytes,
+    executable: executables.has(path),
+  }));
+  return writeTar(files, { writesExtended: true });
+}
+
 /** Turns refusals of the readers into those of a skill. */
 function refusing<T>(work: () => T): T {
   try {
@@ -151,16 +170,16 @@ function refusing<T>(work: () => T): T {
     if (cause instanceof DocumentError) {
       throw cause.code === "document_too_large" ? tooLarge(cause.message, cause) : invalid(cause.message, cause);
     }
-    if (!(cause instanceof PluginError)) throw cause;
+    if (!(cause instanceof ExtensionError) || cause.code.startsWith("skill_")) throw cause;
     const reason = cause.message.replace(/^Cannot use the package: /, "").replace(/; make the package with .*$/, "");
     throw cause.code === "package_too_large" ? tooLarge(reason, cause) : invalid(reason, cause);
   }
 }
 
-function invalid(reason: string, cause?: unknown): SkillError {
-  return new SkillError("skill_invalid", `Cannot install the skill: ${reason}`, { cause });
+function invalid(reason: string, cause?: unknown): ExtensionError {
+  return new ExtensionError("skill_invalid", `Cannot install the skill: ${reason}`, { cause });
 }
 
-function tooLarge(reason: string, cause?: unknown): SkillError {
-  return new SkillError("skill_too_large", `Cannot install the skill: ${reason}`, { cause });
+function tooLarge(reason: string, cause?: unknown): ExtensionError {
+  return new ExtensionError("skill_too_large", `Cannot install the skill: ${reason}`, { cause });
 }

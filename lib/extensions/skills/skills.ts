@@ -17,13 +17,14 @@ import type { ReadableSkills, SkillText } from "../../tools/skills/skills.ts";
 import { offerSkills } from "./offer_skills.ts";
 import { readSkill, SKILL_NAME, SkillFolderError, textOfFile, type WholeSkill } from "./read_skill.ts";
 import { type KnownSkill, SkillCatalogue } from "./skill_catalogue.ts";
-import { skillChanged, SkillError, skillNotFound } from "./skill_error.ts";
+import { extensionChanged, ExtensionError, extensionNotFound } from "../extension_error.ts";
 import type { FetchSkillServices } from "./fetch_skill.ts";
 import { createSkillIndex } from "./skill_index.ts";
-import { reasonOff, type SkillDetail, type SkillInfo, textOfSkill, toSkillDetail, toSkillInfo } from "./skill_info.ts";
+import type { SkillDetail, SkillInfo, SkillTest } from "../extension_views.ts";
+import { reasonOff, textOfSkill, toSkillDetail, toSkillInfo } from "./skill_info.ts";
 import { type InstallSource, SkillInstaller } from "./skill_installer.ts";
 import { SkillRecords } from "./skill_record.ts";
-import { type SkillTest, testSkill } from "./test_skill.ts";
+import { testSkill } from "./test_skill.ts";
 import { toToolPatterns } from "./tool_patterns.ts";
 
 /** Places that decide where skills are looked for. */
@@ -127,7 +128,7 @@ export class Skills implements ReadableSkills {
     return { skills: this.#catalogue.known.map(toSkillInfo), problems: this.#catalogue.problems };
   }
 
-  /** Returns a skill with its text and its changes. @throws {SkillError} `skill_not_found`, `skill_invalid` */
+  /** Returns a skill with its text and its changes. @throws {ExtensionError} `skill_not_found`, `skill_invalid` */
   async show(name: string): Promise<SkillDetail> {
     await this.#alone(() => this.#look());
     const known = this.#find(name);
@@ -138,7 +139,7 @@ export class Skills implements ReadableSkills {
     return toSkillDetail({ ...known, found: whole.skill }, text, trust);
   }
 
-  /** Checks a skill strictly. @throws {SkillError} `skill_not_found`, `skill_invalid` */
+  /** Checks a skill strictly. @throws {ExtensionError} `skill_not_found`, `skill_invalid` */
   async test(name: string, tools: readonly string[]): Promise<SkillTest> {
     await this.#alone(() => this.#look());
     const { found, hides } = this.#find(name);
@@ -151,7 +152,7 @@ export class Skills implements ReadableSkills {
     const reason = reasonOff(known);
     if (reason !== null) throw new ToolError("skill_off", `Cannot read the skill "${known.found.name}": ${reason}`);
     // Read one skill at a time: each may have 32 MiB
-    const whole = await this.#mutex("read", () => this.#readWhole(known)).catch((cause: SkillError) => {
+    const whole = await this.#mutex("read", () => this.#readWhole(known)).catch((cause: ExtensionError) => {
       throw new ToolError("skill_changed", cause.message, { cause });
     });
     if (whole.skill.digest !== known.found.digest || whole.skill.layer !== known.found.layer) {
@@ -168,7 +169,7 @@ export class Skills implements ReadableSkills {
 
   /**
    * Trusts exactly this content.
-   * @throws {SkillError} `skill_not_found`, `skill_changed` for another digest, `skill_conflict` for a skill that breaks the format; {HttpError} 409
+   * @throws {ExtensionError} `skill_not_found`, `skill_changed` for another digest, `skill_conflict` for a skill that breaks the format; {HttpError} 409
    * where another content was trusted since `before`
    */
   trust(
@@ -184,9 +185,12 @@ export class Skills implements ReadableSkills {
       const known = this.#find(name);
       const whole = await this.#readWhole(known);
       const { folder: path, digest: found } = whole.skill;
-      if (found !== digest) throw skillChanged(name, { asked: digest, found });
+      if (found !== digest) throw extensionChanged("skill", name, { asked: digest, found });
       if (whole.document === undefined) {
-        throw new SkillError("skill_conflict", `Cannot trust "${name}": ${reasonOff({ ...known, state: "unusable" })}`);
+        throw new ExtensionError(
+          "skill_conflict",
+          `Cannot trust "${name}": ${reasonOff({ ...known, state: "unusable" })}`,
+        );
       }
       const text = textOfSkill(whole);
       await this.#options.trustedDocuments.trust({ kind: "skill", path, digest, text }, { by, before });
@@ -195,13 +199,13 @@ export class Skills implements ReadableSkills {
     });
   }
 
-  /** Takes the trust back. @throws {SkillError} `skill_not_found`, `skill_conflict` where there is none */
+  /** Takes the trust back. @throws {ExtensionError} `skill_not_found`, `skill_conflict` where there is none */
   untrust(name: string, { by }: { readonly by: Actor }): Promise<SkillInfo> {
     return this.#alone(async () => {
       await this.#look();
       const { found } = this.#find(name);
       if (!await this.#options.trustedDocuments.untrust(found.folder, { by })) {
-        throw new SkillError("skill_conflict", `Cannot take trust from "${name}": nobody gave it any`);
+        throw new ExtensionError("skill_conflict", `Cannot take trust from "${name}": nobody gave it any`);
       }
       await this.#look();
       return toSkillInfo(this.#find(name));
@@ -210,7 +214,7 @@ export class Skills implements ReadableSkills {
 
   /**
    * Installs a skill, in place of the installed one of its name.
-   * @throws {SkillError} `skill_invalid`, `skill_too_large`, `skill_source_failed`, `skill_conflict`; {CancelError} when the signal aborts
+   * @throws {ExtensionError} `skill_invalid`, `skill_too_large`, `skill_source_failed`, `skill_conflict`; {CancelError} when the signal aborts
    */
   async install(given: InstallSource, { name, by, signal }: InstallOptions): Promise<SkillInfo> {
     const taken = await this.#installer.take(given, name, signal);
@@ -221,7 +225,7 @@ export class Skills implements ReadableSkills {
     });
   }
 
-  /** Removes a skill of `{data_dir}/skills`. @throws {SkillError} `skill_not_found`, `skill_conflict` for one of another folder */
+  /** Removes a skill of `{data_dir}/skills`. @throws {ExtensionError} `skill_not_found`, `skill_conflict` for one of another folder */
   remove(name: string, { by }: { readonly by: Actor }): Promise<void> {
     return this.#alone(async () => {
       await this.#look();
@@ -265,11 +269,11 @@ export class Skills implements ReadableSkills {
 
   #find(name: string): KnownSkill {
     const known = this.#catalogue.find(name);
-    if (known === undefined) throw skillNotFound(name);
+    if (known === undefined) throw extensionNotFound("skill", name);
     return known;
   }
 
-  /** Reads a known skill anew. @throws {SkillError} `skill_not_found`, `skill_invalid` */
+  /** Reads a known skill anew. @throws {ExtensionError} `skill_not_found`, `skill_invalid` */
   async #readWhole({ found }: Pick<KnownSkill, "found">): Promise<WholeSkill> {
     const { name, folder, layer, shownAs } = found;
     try {
@@ -277,9 +281,9 @@ export class Skills implements ReadableSkills {
       if (whole !== undefined) return whole;
     } catch (cause) {
       if (!(cause instanceof SkillFolderError)) throw cause;
-      throw new SkillError("skill_invalid", `Cannot read the skill "${name}": ${cause.message}`, { cause });
+      throw new ExtensionError("skill_invalid", `Cannot read the skill "${name}": ${cause.message}`, { cause });
     }
-    throw skillNotFound(name);
+    throw extensionNotFound("skill", name);
   }
 
   #unknown(name: string): ToolError {

@@ -2,16 +2,9 @@ import { posix } from "node:path";
 import { exactLine } from "../../base/text.ts";
 import { matchesPatterns } from "../../tools/runtime/registry.ts";
 import { SKILL_NAME, textOfFile, type WholeSkill } from "./read_skill.ts";
-import { type SkillProblem, toProblem } from "./skill_info.ts";
+import type { SkillProblem, SkillTest } from "../extension_views.ts";
+import { toProblem } from "./skill_info.ts";
 import { toToolPatterns } from "./tool_patterns.ts";
-
-/** Outcome of a strict check. */
-export interface SkillTest {
-  readonly name: string;
-  readonly object: "skill_test";
-  readonly ok: boolean;
-  readonly errors: readonly SkillProblem[];
-}
 
 /** Errors that are named */
 const MAX_ERRORS = 200;

@@ -1,5 +1,4 @@
 import type { Timer } from "../../base/clock.ts";
-import { readable } from "../../storage/read_records.ts";
 import type { Store } from "../../storage/store.ts";
 import {
   AUDIT_RECORDS,
@@ -8,7 +7,6 @@ import {
   auditSeq,
   type AuditWriterOptions,
   parseAuditRecord,
-  readAuditRecord,
 } from "./audit_chain.ts";
 import { AuditWriter } from "./audit_writer.ts";
 import type { AuditCluster, GatewayChain } from "./gateway_chain.ts";
@@ -177,8 +175,8 @@ export async function pruneAudit(
   { store, append, before }: { readonly store: Store; readonly append: AuditAppend; readonly before: string },
 ): Promise<number> {
   for (let count = 0;;) {
-    const page = await store.scan(AUDIT_RECORDS, { order: "key", limit: PAGE });
-    readable(store, AUDIT_RECORDS, page, readAuditRecord);
+    const page = await store.scan(AUDIT_RECORDS.name, { order: "key", limit: PAGE });
+    AUDIT_RECORDS.readable(store, page);
     const old = page.map(({ key, body }) => ({ key, seq: auditSeq(key), record: parseAuditRecord(body) }));
     // An entry that is no record of the chain stays with all that follow it, so that `audit verify` can name it
     const end = old.findIndex(({ seq, record }) => seq === undefined || record?.seq !== seq || record.time >= before);
@@ -187,7 +185,7 @@ export async function pruneAudit(
     if (last?.seq === undefined || last.record === undefined) return count;
     // Each pass appends a retention record: passes that remove retention records alone would go on for ever
     if (gone.length < PAGE && gone.every(({ record }) => record?.type === "retention")) return count;
-    const deletes = gone.map(({ key }) => ({ op: "delete" as const, collection: AUDIT_RECORDS, key }));
+    const deletes = gone.map(({ key }) => AUDIT_RECORDS.remove(key));
     await append({ type: "retention", through: last.seq, through_hash: last.record.hash }, deletes);
     count += gone.length;
     if (gone.length < PAGE) return count;

@@ -2,13 +2,10 @@ import * as v from "valibot";
 import type { Clock } from "../../base/clock.ts";
 import { canonicalDigest } from "../../base/json.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
+import { Collection } from "../../storage/read_records.ts";
 import type { Store, Write } from "../../storage/store.ts";
 import type { AuditEvent, ChainPoint } from "./audit_event.ts";
 
-/** Collection of the records, by their position in decimal so that the order of keys is that of the chain. */
-export const AUDIT_RECORDS = "audit";
-/** Collection of the one head. */
-export const AUDIT_HEAD = "audit_head";
 /** Key of the head in its collection. */
 export const HEAD_KEY = "head";
 /** The `prev` of the first record. */
@@ -88,24 +85,24 @@ export function parseAuditRecord(body: unknown): AuditRecord | undefined {
   return result.success ? result.output as unknown as AuditRecord : undefined;
 }
 
-/** As parseAuditRecord. @throws {TypeError} for a body that is no record of this version */
-export function readAuditRecord(body: unknown): AuditRecord {
-  const record = parseAuditRecord(body);
-  if (record === undefined) throw new TypeError("The body is no record of the audit");
-  return record;
-}
-
-/** As parseAuditHead. @throws {TypeError} for a body that is no head */
-export function readAuditHead(body: unknown): AuditHead {
-  const head = parseAuditHead(body);
-  if (head === undefined) throw new TypeError("The body is no head of the audit");
-  return head;
-}
-
 /** undefined for a body that is no head. */
 export function parseAuditHead(body: unknown): AuditHead | undefined {
   const result = v.safeParse(headSchema, body);
   return result.success ? { seq: result.output.seq, hash: result.output.hash } : undefined;
+}
+
+/** Collection of the records, by their position in decimal so that the order of keys is that of the chain. */
+export const AUDIT_RECORDS = new Collection("audit", (body) => known(parseAuditRecord(body)), {
+  replaced: "never changed, and digested as it is",
+});
+/** Collection of the one head. */
+export const AUDIT_HEAD = new Collection("audit_head", (body) => known(parseAuditHead(body)), {
+  replaced: "written by a gateway alone, from what it has added",
+});
+
+function known<T>(parsed: T | undefined): T {
+  if (parsed === undefined) throw new TypeError("The body is no record of the audit");
+  return parsed;
 }
 
 /**

@@ -1,4 +1,4 @@
-import { readable, UnknownWriteError } from "../../storage/read_records.ts";
+import { UnknownWriteError } from "../../storage/read_records.ts";
 import type { Write } from "../../storage/store.ts";
 import {
   AUDIT_HEAD,
@@ -11,7 +11,6 @@ import {
   HEAD_KEY,
   NO_HASH,
   parseAuditHead,
-  readAuditHead,
 } from "./audit_chain.ts";
 import { type AuditEvent, plainEvent } from "./audit_event.ts";
 
@@ -233,13 +232,13 @@ class LoneChain implements ChainPlace {
 
   async load(): Promise<AuditHead> {
     const { store, log } = this.#options;
-    const stored = await store.get(AUDIT_HEAD, HEAD_KEY);
-    if (stored !== undefined) readable(store, AUDIT_HEAD, [stored], readAuditHead);
+    const stored = await store.get(AUDIT_HEAD.name, HEAD_KEY);
+    AUDIT_HEAD.parsed(store, stored);
     const none = { seq: 0, hash: NO_HASH };
     const head = stored === undefined ? none : parseAuditHead(stored.body);
     const newest = head === undefined || head.seq === 0
       ? undefined
-      : await store.get(AUDIT_RECORDS, auditKey(head.seq));
+      : await store.get(AUDIT_RECORDS.name, auditKey(head.seq));
     const fits = head !== undefined &&
       (head.seq === 0 || (newest?.body as { hash?: unknown } | undefined)?.hash === head.hash);
     if (!fits) log.error("The audit was changed from outside: run postern audit verify");
@@ -255,7 +254,7 @@ class LoneChain implements ChainPlace {
     const inserts = events.map(({ event, time }): Write => {
       const record = chainRecord(next, { event, time, seq: next.seq + 1 + (next === head ? skipped : 0) });
       next = { seq: record.seq, hash: record.hash };
-      return { op: "insert", collection: AUDIT_RECORDS, key: auditKey(record.seq), body: record };
+      return AUDIT_RECORDS.insert(auditKey(record.seq), record);
     });
     return { head: next, writes: [...inserts, putHead(next)] };
   }
@@ -278,12 +277,12 @@ class LoneChain implements ChainPlace {
   /** Returns the first position after `seq` that holds a record already. */
   async #firstTaken(seq: number, count: number): Promise<number | undefined> {
     for (let at = seq + 1; at <= seq + count; at++) {
-      if (await this.#options.store.get(AUDIT_RECORDS, auditKey(at)) !== undefined) return at;
+      if (await this.#options.store.get(AUDIT_RECORDS.name, auditKey(at)) !== undefined) return at;
     }
     return undefined;
   }
 }
 
 function putHead(at: AuditHead): Write {
-  return { op: "put", collection: AUDIT_HEAD, key: HEAD_KEY, body: { v: 1, ...at } };
+  return AUDIT_HEAD.put(HEAD_KEY, { v: 1, ...at });
 }

@@ -1,12 +1,7 @@
 import * as v from "valibot";
 import { storedObject } from "../../base/records/stored_object.ts";
+import { Collection } from "../../storage/read_records.ts";
 import type { AuditRecord } from "./audit_chain.ts";
-
-/**
- * Collection of the heads of the chains of a cluster, by `open.<chain>` while the chain's gateway writes it, then by `ended.<chain>`.
- * The records stand in the collection of the audit, by keys whose order is that of their time.
- */
-export const AUDIT_CHAINS = "audit_chains";
 
 /** Name of the one chain that a gateway alone writes, among those of a cluster. Its records have no field `chain`. */
 export const LONE_CHAIN = "alone";
@@ -33,10 +28,11 @@ const headSchema = storedObject({
 /** Head of a chain of a cluster. */
 export type ChainHead = v.InferOutput<typeof headSchema>;
 
-/** Parses the head of a chain of a cluster. @throws {v.ValiError} for a body that no version wrote */
-export function parseChainHead(body: unknown): ChainHead {
-  return v.parse(headSchema, body);
-}
+/**
+ * Collection of the heads of the chains of a cluster, by `open.<chain>` while the chain's gateway writes it, then by `ended.<chain>`.
+ * The records stand in the collection of the audit, by keys whose order is that of their time.
+ */
+export const AUDIT_CHAINS = new Collection("audit_chains", headSchema);
 
 /** Returns the id of the chain that a gateway writes under a fence. */
 export function chainId({ id, fence }: { readonly id: string; readonly fence: number }): string {

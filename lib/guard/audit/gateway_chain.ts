@@ -5,12 +5,11 @@ import type { Logger } from "../../base/telemetry/log.ts";
 import type { Cluster } from "../../cluster/join_cluster.ts";
 import { fenceCheck, type JoinedGateway } from "../../cluster/leases.ts";
 import { counts } from "../../cluster/ownership.ts";
-import { readRecord } from "../../storage/read_records.ts";
 import type { Store, Write } from "../../storage/store.ts";
 import { AUDIT_RECORDS, type AuditAppend, type AuditHead, chainRecord, NO_HASH } from "./audit_chain.ts";
 import type { ChainPoint } from "./audit_event.ts";
 import type { ChainPlace, ChainRetry, ChainStep, TimedEvent } from "./audit_writer.ts";
-import { AUDIT_CHAINS, type ChainHead, chainId, chainKey, parseChainHead } from "./chain_records.ts";
+import { AUDIT_CHAINS, type ChainHead, chainId, chainKey } from "./chain_records.ts";
 import { OtherChains } from "./other_chains.ts";
 
 /** Membership of a cluster, for the audit. */
@@ -123,7 +122,7 @@ export class GatewayChain implements ChainPlace {
       if (isUpkeep && event.action === "closed") isEnd = true;
       next = { seq, hash: record.hash };
       const key = chainKey({ time: Date.parse(time), chain, seq });
-      inserts.push({ op: "insert", collection: AUDIT_RECORDS, key, body: record });
+      inserts.push(AUDIT_RECORDS.insert(key, record));
     };
     if (head.seq === 0) {
       const opened = { type: "audit_chain", action: "opened", gateway, fence } as const;
@@ -144,7 +143,7 @@ export class GatewayChain implements ChainPlace {
       await this.others.look(this.id);
       return { head: NONE, skipped: 0 };
     }
-    const stored = await readRecord(store, AUDIT_CHAINS, `open.${this.id}`, parseChainHead);
+    const stored = await AUDIT_CHAINS.read(store, `open.${this.id}`);
     if ((stored?.version ?? 0) === this.#version) return undefined;
     // The answer to an earlier batch was lost: it was written after all
     this.#version = stored?.version ?? 0;
@@ -158,7 +157,7 @@ export class GatewayChain implements ChainPlace {
     if (outcome === "failed") return;
     const body =
       step.writes.flatMap((write) =>
-        "body" in write && write.collection === AUDIT_CHAINS ? [write.body as ChainHead] : [] // this.next wrote it
+        "body" in write && write.collection === AUDIT_CHAINS.name ? [write.body as ChainHead] : [] // this.next wrote it
       )[0];
     if (body === undefined) return;
     this.#version++;
@@ -199,14 +198,14 @@ export class GatewayChain implements ChainPlace {
   /** Ends the chain of a gateway that writes nothing any more, since its fence has changed. */
   async #leaveOff(chain: string, append: AuditAppend): Promise<void> {
     // Read after the fence: nothing follows
-    const found = await readRecord(this.#options.store, AUDIT_CHAINS, `open.${chain}`, parseChainHead);
+    const found = await AUDIT_CHAINS.read(this.#options.store, `open.${chain}`);
     if (found === undefined) return;
     const { version, value: { seq, hash } } = found;
     const key = `open.${chain}`;
     await append({ type: "audit_chain", action: "left_off", last: { chain, seq, hash } }, [
-      { op: "check", collection: AUDIT_CHAINS, key, version },
-      { op: "delete", collection: AUDIT_CHAINS, key },
-      { op: "insert", collection: AUDIT_CHAINS, key: `ended.${chain}`, body: { ...found.value, end: "left_off" } },
+      AUDIT_CHAINS.check(key, version),
+      AUDIT_CHAINS.remove(key),
+      AUDIT_CHAINS.insert(`ended.${chain}`, { ...found.value, end: "left_off" }),
     ]);
   }
 
@@ -219,14 +218,11 @@ export class GatewayChain implements ChainPlace {
   #headWrites(body: ChainHead): readonly Write[] {
     const key = `open.${this.id}`;
     const version = this.#version;
-    if (body.end === undefined) {
-      if (version === 0) return [{ op: "insert", collection: AUDIT_CHAINS, key, body }];
-      return [{ op: "putIf", collection: AUDIT_CHAINS, key, version, body }];
-    }
+    if (body.end === undefined) return [AUDIT_CHAINS.putOver(key, version, body)];
     return [
-      { op: "check", collection: AUDIT_CHAINS, key, version },
-      { op: "delete", collection: AUDIT_CHAINS, key },
-      { op: "insert", collection: AUDIT_CHAINS, key: `ended.${this.id}`, body },
+      AUDIT_CHAINS.check(key, version),
+      AUDIT_CHAINS.remove(key),
+      AUDIT_CHAINS.insert(`ended.${this.id}`, body),
     ];
   }
 

@@ -1,15 +1,7 @@
 import { nextTick } from "../../base/tick.ts";
 import type { WhereField } from "../../storage/indexed_fields.ts";
-import { readable } from "../../storage/read_records.ts";
 import type { Store } from "../../storage/store.ts";
-import {
-  AUDIT_RECORDS,
-  auditKey,
-  type AuditRecord,
-  auditSeq,
-  parseAuditRecord,
-  readAuditRecord,
-} from "./audit_chain.ts";
+import { AUDIT_RECORDS, auditKey, type AuditRecord, auditSeq, parseAuditRecord } from "./audit_chain.ts";
 import type { AuditEvent } from "./audit_event.ts";
 
 /** A part of the audit, newest first. */
@@ -107,13 +99,13 @@ export async function readAuditPage(
   },
 ): Promise<readonly AuditEntry[]> {
   await nextTick();
-  const page = await store.scan(AUDIT_RECORDS, {
+  const page = await store.scan(AUDIT_RECORDS.name, {
     order: "key",
     reverse,
     limit: AUDIT_PAGE,
     where,
     ...(after === undefined ? {} : { after }),
   });
-  readable(store, AUDIT_RECORDS, page, readAuditRecord);
+  AUDIT_RECORDS.readable(store, page);
   return page;
 }

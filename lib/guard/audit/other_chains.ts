@@ -1,8 +1,7 @@
-import { readable, readRecord } from "../../storage/read_records.ts";
 import type { Store } from "../../storage/store.ts";
 import { AUDIT_HEAD, HEAD_KEY, parseAuditHead } from "./audit_chain.ts";
 import type { ChainPoint } from "./audit_event.ts";
-import { AUDIT_CHAINS, type ChainHead, LONE_CHAIN, MAX_OPEN, parseChainHead, placeOfHead } from "./chain_records.ts";
+import { AUDIT_CHAINS, type ChainHead, LONE_CHAIN, MAX_OPEN, placeOfHead } from "./chain_records.ts";
 
 /** Newest chains that had ended before a start, which its first records name. */
 const MAX_ENDED = 64;
@@ -33,16 +32,16 @@ export class OtherChains {
 
   /** Reads what was there before a start: the newest chains that have ended, and the chain of a gateway alone. */
   async lookBack(own: string): Promise<void> {
-    const found = await this.#store.scan(AUDIT_CHAINS, {
+    const found = await this.#store.scan(AUDIT_CHAINS.name, {
       prefix: "ended.",
       order: "created",
       reverse: true,
       limit: MAX_ENDED,
     });
-    for (const { key, value } of readable(this.#store, AUDIT_CHAINS, found, parseChainHead)) {
+    for (const { key, value } of AUDIT_CHAINS.readable(this.#store, found)) {
       if (placeOfHead(key, value) !== undefined) this.#find(key.slice("ended.".length), value);
     }
-    const lone = await this.#store.get(AUDIT_HEAD, HEAD_KEY);
+    const lone = await this.#store.get(AUDIT_HEAD.name, HEAD_KEY);
     const head = lone === undefined ? undefined : parseAuditHead(lone.body);
     if (head !== undefined && head.seq > 0) {
       this.#unnamed.set(LONE_CHAIN, { chain: LONE_CHAIN, ...head, time: "", told: head.seq });
@@ -52,8 +51,8 @@ export class OtherChains {
 
   /** Reads the heads of the open chains, and once more those of chains that have ended since. */
   async look(own: string): Promise<void> {
-    const page = await this.#store.scan(AUDIT_CHAINS, { prefix: "open.", order: "created", limit: MAX_OPEN });
-    const open = readable(this.#store, AUDIT_CHAINS, page, parseChainHead).flatMap(({ key, version, value }) => {
+    const page = await this.#store.scan(AUDIT_CHAINS.name, { prefix: "open.", order: "created", limit: MAX_OPEN });
+    const open = AUDIT_CHAINS.readable(this.#store, page).flatMap(({ key, version, value }) => {
       const chain = placeOfHead(key, value);
       return chain === undefined ? [] : [{ ...value, chain, version }];
     });
@@ -62,7 +61,7 @@ export class OtherChains {
     this.#open = open;
     for (const head of open) if (head.chain !== own) this.#find(head.chain, head);
     for (const { chain } of ended) {
-      const last = await readRecord(this.#store, AUDIT_CHAINS, `ended.${chain}`, parseChainHead);
+      const last = await AUDIT_CHAINS.read(this.#store, `ended.${chain}`);
       if (last !== undefined) this.#find(chain, last.value);
       this.#named.delete(chain);
     }

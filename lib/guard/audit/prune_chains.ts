@@ -1,4 +1,3 @@
-import { readable } from "../../storage/read_records.ts";
 import type { Store, Write } from "../../storage/store.ts";
 import {
   AUDIT_HEAD,
@@ -8,10 +7,9 @@ import {
   HEAD_KEY,
   parseAuditHead,
   parseAuditRecord,
-  readAuditRecord,
 } from "./audit_chain.ts";
 import type { ChainPoint } from "./audit_event.ts";
-import { AUDIT_CHAINS, keyOfRecord, LONE_CHAIN, MAX_OPEN, parseChainHead } from "./chain_records.ts";
+import { AUDIT_CHAINS, keyOfRecord, LONE_CHAIN, MAX_OPEN } from "./chain_records.ts";
 
 /** Options of `pruneChains`. */
 export interface PruneChainsOptions {
@@ -36,17 +34,17 @@ const PAGE = 500;
  */
 export async function pruneChains(options: PruneChainsOptions): Promise<number> {
   const { store, own } = options;
-  const open = await store.scan(AUDIT_CHAINS, { prefix: "open.", order: "created", limit: MAX_OPEN });
+  const open = await store.scan(AUDIT_CHAINS.name, { prefix: "open.", order: "created", limit: MAX_OPEN });
   // A head that cannot be read belongs to nobody who would forget
-  if (readable(store, AUDIT_CHAINS, open, parseChainHead)[0]?.key !== `open.${own}`) return 0;
+  if (AUDIT_CHAINS.readable(store, open)[0]?.key !== `open.${own}`) return 0;
   const pruning = new ChainPruning(options);
   for (let after: string | undefined = undefined;;) {
-    const page: Awaited<ReturnType<Store["scan"]>> = await store.scan(AUDIT_RECORDS, {
+    const page: Awaited<ReturnType<Store["scan"]>> = await store.scan(AUDIT_RECORDS.name, {
       order: "key",
       limit: PAGE,
       ...(after === undefined ? {} : { after }),
     });
-    readable(store, AUDIT_RECORDS, page, readAuditRecord);
+    AUDIT_RECORDS.readable(store, page);
     if (!await pruning.step(page) || page.length < PAGE) return pruning.count;
     after = page.at(-1)?.key;
   }
@@ -92,9 +90,9 @@ class ChainPruning {
         continue;
       }
       if (head?.endedKey !== undefined && head.seq === record.seq) {
-        deletes.push({ op: "delete", collection: AUDIT_CHAINS, key: head.endedKey });
+        deletes.push(AUDIT_CHAINS.remove(head.endedKey));
       }
-      deletes.push({ op: "delete", collection: AUDIT_RECORDS, key });
+      deletes.push(AUDIT_RECORDS.remove(key));
       through.set(chain, { chain, seq: record.seq, hash: record.hash });
       if (record.type !== "audit_chain" || record.action !== "forgot") isUpkeepAlone = false;
       this.count++;
@@ -115,13 +113,13 @@ class ChainPruning {
   async #readHead(chain: string): Promise<PrunedHead | undefined> {
     const { store } = this.#options;
     if (chain === LONE_CHAIN) {
-      const stored = await store.get(AUDIT_HEAD, HEAD_KEY);
+      const stored = await store.get(AUDIT_HEAD.name, HEAD_KEY);
       const head = stored === undefined ? undefined : parseAuditHead(stored.body);
       return head && { endedKey: undefined, seq: head.seq };
     }
     for (const key of [`open.${chain}`, `ended.${chain}`]) {
-      const stored = await store.get(AUDIT_CHAINS, key);
-      const [found] = stored === undefined ? [] : readable(store, AUDIT_CHAINS, [stored], parseChainHead);
+      const stored = await store.get(AUDIT_CHAINS.name, key);
+      const found = AUDIT_CHAINS.parsed(store, stored);
       if (found !== undefined) return { endedKey: key.startsWith("ended.") ? key : undefined, seq: found.value.seq };
     }
     return undefined;

@@ -2,19 +2,16 @@ import * as v from "valibot";
 import { canonicalDigest } from "../../base/json.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
 import { acceptedFiles } from "../../config/trust_store.ts";
-import { readable } from "../../storage/read_records.ts";
-import type { Store, Write } from "../../storage/store.ts";
+import { Collection } from "../../storage/read_records.ts";
+import type { Store } from "../../storage/store.ts";
 import type { AuditAppend } from "./audit_chain.ts";
-
-/** By the digest of the path: the acceptance of a file that the audit has already. */
-export const RECORDED_TRUST = "recorded_trust";
 
 const recordSchema = v.object({ v: v.literal(1), sha256: v.string(), accepted_at: v.string() });
 
-/** @throws {v.ValiError} for a body that no version wrote */
-export function parseRecordedTrust(body: unknown): v.InferOutput<typeof recordSchema> {
-  return v.parse(recordSchema, body);
-}
+/** Collection of the acceptances of files that the audit has already, by the digest of the path. */
+export const RECORDED_TRUST = new Collection("recorded_trust", recordSchema, {
+  replaced: "says which content of a file the audit has",
+});
 
 /** Store, audit and folder that recording trust works with. */
 export interface RecordTrustOptions {
@@ -46,14 +43,12 @@ async function recordFile(
   { store, audit }: RecordTrustOptions,
 ): Promise<void> {
   const key = canonicalDigest(path);
-  const found = await store.get(RECORDED_TRUST, key);
-  const body = { v: 1, sha256, accepted_at };
+  const found = await store.get(RECORDED_TRUST.name, key);
+  const body = { v: 1 as const, sha256, accepted_at };
   // Trust whose record cannot be read is recorded once more
-  const [known] = readable(store, RECORDED_TRUST, found === undefined ? [] : [found], parseRecordedTrust);
+  const known = RECORDED_TRUST.parsed(store, found);
   if (known !== undefined && canonicalDigest(known.value) === canonicalDigest(body)) return;
-  const write: Write = found === undefined
-    ? { op: "insert", collection: RECORDED_TRUST, key, body }
-    : { op: "putIf", collection: RECORDED_TRUST, key, version: found.version, body };
+  const write = RECORDED_TRUST.putOver(key, found?.version ?? 0, body);
   await audit({
     type: "trust",
     subject: "config_file",

@@ -94,7 +94,7 @@ export async function verifyAudit({ store, given, signal }: VerifyOptions): Prom
 
 /** Returns the kept head of the chain of a gateway alone. */
 export async function readHead(store: Store): Promise<AuditHead | undefined> {
-  const stored = await store.get(AUDIT_HEAD, HEAD_KEY);
+  const stored = await store.get(AUDIT_HEAD.name, HEAD_KEY);
   return stored === undefined ? undefined : parseAuditHead(stored.body);
 }
 

@@ -9,7 +9,6 @@ import {
   type ChainHead,
   keyOfRecord,
   LONE_CHAIN,
-  parseChainHead,
   placeOfHead,
   placeOfKey,
   timeKey,
@@ -273,7 +272,7 @@ class ChainsCheck {
 
   async #readHeads(signal: AbortSignal | undefined): Promise<ReadonlyMap<string, ChainHead>> {
     const heads = new Map<string, ChainHead>();
-    for await (const { key, body } of scanAll(this.#store, AUDIT_CHAINS)) {
+    for await (const { key, body } of scanAll(this.#store, AUDIT_CHAINS.name)) {
       if (signal?.aborted) throw cancelError(signal);
       const head = headOf(body);
       const id = head && placeOfHead(key, head);
@@ -327,7 +326,7 @@ class ChainsCheck {
       return undefined;
     }
     // Records that are there again were put there by somebody
-    if (await this.#store.get(AUDIT_RECORDS, lastKey) !== undefined) return undefined;
+    if (await this.#store.get(AUDIT_RECORDS.name, lastKey) !== undefined) return undefined;
     return { seq: last.seq, hash: forgotten.seq === last.seq ? forgotten.hash : last.hash ?? "" };
   }
 
@@ -371,7 +370,7 @@ function isAhead({ check, furthest, forgotten }: WalkedChain, head: ChainHead | 
 
 function headOf(body: unknown): ChainHead | undefined {
   try {
-    return parseChainHead(body);
+    return AUDIT_CHAINS.parse(body);
   } catch {
     return undefined;
   }

@@ -3,7 +3,7 @@ import * as v from "valibot";
 import { refuse } from "../../base/errors.ts";
 import { storedObject, unknownFieldsOf } from "../../base/records/stored_object.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
-import { readable, readRecord } from "../../storage/read_records.ts";
+import { Collection } from "../../storage/read_records.ts";
 import type { Store, Write } from "../../storage/store.ts";
 
 /** A local server that answered once, with the models it had. */
@@ -42,8 +42,6 @@ export interface ProviderMemory {
 /** Makes one transaction. @returns false when a precondition of the writes did not hold */
 export type Commit = (writes: readonly Write[]) => Promise<boolean>;
 
-/** Two records, in a cluster two for each machine: the local servers that were found, and those that are trusted. */
-export const PROVIDERS = "providers";
 const KEY = "memory";
 const TRUST_KEY = "trusted";
 const MAX_SERVERS = 16;
@@ -70,13 +68,10 @@ const trustSchema = storedObject({
   servers: v.array(storedObject({ origin: v.string(), uid: v.nullable(v.number()) })),
 });
 
-const parseMemory = (body: unknown) => v.parse(memorySchema, body);
-const parseTrust = (body: unknown) => v.parse(trustSchema, body);
-
-/** Parses either of the two records. @throws {v.ValiError} for a body that no version wrote */
-export function parseProviders(body: unknown): unknown {
-  return v.parse(v.union([memorySchema, trustSchema]), body);
-}
+/** Two records, in a cluster two for each machine: the local servers that were found, and those that are trusted. */
+export const PROVIDERS = new Collection("providers", v.union([memorySchema, trustSchema]));
+const FOUND = new Collection(PROVIDERS.name, memorySchema);
+const TRUSTED = new Collection(PROVIDERS.name, trustSchema);
 
 /** A memory that starts empty and is kept nowhere. */
 export function createProviderMemory(): ProviderMemory {
@@ -104,38 +99,34 @@ export async function loadProviderMemory(
   const keyOf = (key: string) => machine === undefined ? key : `${key}:${machine}`;
   const write = async (servers: readonly RememberedServer[]) => {
     try {
-      const { value } = await readForChange(store, keyOf(KEY), parseMemory);
+      const { value } = await readForChange(store, keyOf(KEY), FOUND);
       const kept = servers.map(({ baseUrl, ...server }) => ({
         ...unknownFieldsOf(value?.servers.find(({ base_url }) => base_url === baseUrl)),
         ...server,
+        models: [...server.models],
         base_url: baseUrl,
       }));
-      const body = { ...unknownFieldsOf(value), v: 1, servers: kept };
-      await store.batch([{ op: "put", collection: PROVIDERS, key: keyOf(KEY), body }]);
+      const body = { ...unknownFieldsOf(value), v: 1 as const, servers: kept };
+      await store.batch([FOUND.put(keyOf(KEY), body)]);
     } catch (error) {
       log.error("The models that were found could not be remembered", { error });
     }
   };
   const addTrust = async (server: TrustedServer, commit: Commit = store.batch) => {
     for (let tries = 0; tries < MAX_TRIES; tries++) {
-      const { value, version } = await readForChange(store, keyOf(TRUST_KEY), parseTrust);
+      const { value, version } = await readForChange(store, keyOf(TRUST_KEY), TRUSTED);
       const before = value?.servers.find(({ origin }) => origin === server.origin);
       const others = (value?.servers ?? []).filter((other) => other !== before);
       const servers = [{ ...unknownFieldsOf(before), ...server }, ...others].slice(0, MAX_SERVERS);
-      const place = {
-        collection: PROVIDERS,
-        key: keyOf(TRUST_KEY),
-        body: { ...unknownFieldsOf(value), v: 1, servers },
-      };
-      const put: Write = version === 0 ? { op: "insert", ...place } : { op: "putIf", ...place, version };
-      if (await commit([put])) return servers;
+      const body = { ...unknownFieldsOf(value), v: 1 as const, servers };
+      if (await commit([TRUSTED.putOver(keyOf(TRUST_KEY), version, body)])) return servers;
     }
     throw refuse("conflict", "Cannot trust the server: others trust servers at the same time; try again");
   };
   const trusted = await readTrusted(store, { log, key: keyOf(TRUST_KEY) });
   const parts = { trusted, write, addTrust };
   try {
-    const stored = await readRecord(store, PROVIDERS, keyOf(KEY), parseMemory);
+    const stored = await FOUND.read(store, keyOf(KEY));
     if (stored === undefined) return memoryOf({ known: await listedModels(store), servers: [], ...parts });
     const servers = stored.value.servers.map(({ base_url, ...rest }) => ({ ...rest, baseUrl: base_url }));
     return memoryOf({ known: true, servers, ...parts });
@@ -149,11 +140,10 @@ export async function loadProviderMemory(
 async function readForChange<T>(
   store: Store,
   key: string,
-  parse: (body: unknown) => T,
+  kind: Collection<T>,
 ): Promise<{ readonly value: T | undefined; readonly version: number }> {
-  const stored = await store.get(PROVIDERS, key);
-  const [found] = readable(store, PROVIDERS, stored === undefined ? [] : [stored], parse);
-  return { value: found?.value, version: stored?.version ?? 0 };
+  const stored = await store.get(kind.name, key);
+  return { value: kind.parsed(store, stored)?.value, version: stored?.version ?? 0 };
 }
 
 async function readTrusted(
@@ -161,7 +151,7 @@ async function readTrusted(
   { log, key }: { readonly log: Logger; readonly key: string },
 ): Promise<readonly TrustedServer[]> {
   try {
-    return (await readRecord(store, PROVIDERS, key, parseTrust))?.value.servers ?? [];
+    return (await TRUSTED.read(store, key))?.value.servers ?? [];
   } catch (error) {
     log.error("The trusted model servers could not be read: none is trusted until postern models trust says so", {
       error,

@@ -1,5 +1,5 @@
 import type { Clock } from "../../base/clock.ts";
-import { COOKIE_JARS } from "../../base/records/cookie_jar.ts";
+import { COOKIE_JARS } from "../../memory/browser_records.ts";
 import type { Message } from "../../base/records/message.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
 import { COMMAND_FOLDERS } from "../../memory/command_folders.ts";
@@ -142,8 +142,8 @@ function removal(id: string): readonly Write[] {
   return [
     CONVERSATIONS.remove(id),
     { op: "drop", stream: conversationStream(id) },
-    { op: "delete", collection: COOKIE_JARS, key: id },
-    { op: "delete", collection: COMMAND_FOLDERS, key: id },
+    COOKIE_JARS.remove(id),
+    COMMAND_FOLDERS.remove(id),
   ];
 }
 

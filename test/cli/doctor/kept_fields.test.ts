@@ -14,9 +14,9 @@ import { createMemoryStore } from "../../../lib/storage/create_memory_store.ts";
 import type { Store } from "../../../lib/storage/store.ts";
 import { createFakeAudit } from "../../support/fake_audit.ts";
 import { createFakeClock, type FakeClock } from "../../support/fake_clock.ts";
-import { parseApproval, parseRule, toApprovalBody, toRuleBody } from "../../../lib/guard/approval_records.ts";
+import { APPROVAL_RULES, APPROVALS, toApprovalBody, toRuleBody } from "../../../lib/guard/approval_records.ts";
 import { toStoredJson } from "../../../lib/base/records/stored_object.ts";
-import { parseMailbox, toMailboxBody } from "../../../lib/memory/mailbox.ts";
+import { MAILBOXES, toMailboxBody } from "../../../lib/memory/mailbox.ts";
 
 const TIME = "2026-01-01T00:00:00.000Z";
 const DIGEST = "0123456789abcdef".repeat(4);
@@ -166,9 +166,9 @@ function* objectsOf(value: unknown, path: string): Generator<readonly [string, R
 
 /** Returns what a gateway writes back of a body that it has read. */
 function rewritten(collection: string, body: unknown): unknown {
-  if (collection === "approvals") return toApprovalBody(parseApproval(body));
-  if (collection === "mailboxes") return toMailboxBody(parseMailbox(body));
-  if (collection === "approval_rules") return toRuleBody(parseRule(body));
+  if (collection === "approvals") return toApprovalBody(APPROVALS.parse(body));
+  if (collection === "mailboxes") return toMailboxBody(MAILBOXES.parse(body));
+  if (collection === "approval_rules") return toRuleBody(APPROVAL_RULES.parse(body));
   return COLLECTIONS[collection]?.parse(body) ?? assert.fail(`no parser of ${collection}`);
 }
 

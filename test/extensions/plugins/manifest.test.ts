@@ -8,7 +8,7 @@ import {
   versionMisfit,
   widened,
 } from "../../../lib/extensions/plugins/manifest.ts";
-import { PluginError } from "../../../lib/extensions/plugins/plugin_error.ts";
+import { ExtensionError } from "../../../lib/extensions/extension_error.ts";
 import { BUILTIN_TOOLS } from "../../../lib/tools/builtin.ts";
 
 const SHA = "ab".repeat(32);
@@ -129,7 +129,7 @@ test("parsePluginManifest() refuses everything that is unknown, missing or over 
   for (const [base, path, value, names] of REFUSED) {
     const told = `${path} = ${JSON.stringify(value)?.slice(0, 80)}`;
     assert.throws(() => parse(having(base, path, value)), (error) => {
-      assert.ok(error instanceof PluginError, told);
+      assert.ok(error instanceof ExtensionError, told);
       assert.equal(error.code, "manifest_invalid", told);
       assert.ok(error.message.includes(names), `${told}: ${error.message}`);
       return true;
@@ -141,7 +141,7 @@ test("parsePluginManifest() refuses what is no JSON object in UTF-8 within its b
   const deep = `{"id":${"[".repeat(60)}${"]".repeat(60)}}`;
   const own = '{"__proto__": {"id": "words"}}';
   for (const text of ["", "null", "[]", "{", '"x"', deep, own, " ".repeat(262_145)]) {
-    assert.throws(() => parsePluginManifest(text), PluginError, text.slice(0, 40));
+    assert.throws(() => parsePluginManifest(text), ExtensionError, text.slice(0, 40));
   }
   assert.throws(() => parsePluginManifest(new Uint8Array([0x7b, 0xff, 0x7d])), /UTF-8/);
 });

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { readPackage, toPackage, writePackage } from "../../../lib/extensions/plugins/plugin_package.ts";
-import { PluginError } from "../../../lib/extensions/plugins/plugin_error.ts";
+import { ExtensionError } from "../../../lib/extensions/extension_error.ts";
 import {
   SAMPLE_MODULE,
   sampleManifest,
@@ -145,7 +145,7 @@ test("readPackage() refuses each hostile package with its reason", () => {
   assert.ok(HOSTILE.length > 40);
   for (const [what, tar, code, message] of HOSTILE) {
     assert.throws(() => readPackage(tar), (error) => {
-      assert.ok(error instanceof PluginError, `${what}: ${error}`);
+      assert.ok(error instanceof ExtensionError, `${what}: ${error}`);
       assert.equal(error.code, code, `${what}: ${error.message}`);
       assert.match(error.message, message, what);
       assert.doesNotMatch(error.message, /[\p{C}]/u, what);
@@ -163,7 +163,7 @@ test("readPackage() refuses a package in which any byte of a header or of the mo
     try {
       assert.notEqual(readPackage(changed).digest, digest, `byte ${at}`);
     } catch (error) {
-      assert.ok(error instanceof PluginError, `byte ${at}: ${error}`);
+      assert.ok(error instanceof ExtensionError, `byte ${at}: ${error}`);
       refused++;
     }
   }

@@ -165,7 +165,7 @@ test("a start says so when the newest record is not its head's", async () => {
   const { audit, store, reopen, logged } = await setUp();
   await audit.append(auditedCall("a"));
   await audit.close();
-  await store.takeOnce(AUDIT_RECORDS, (await store.scan(AUDIT_RECORDS, { limit: 1 }))[0]?.key ?? "");
+  await store.takeOnce(AUDIT_RECORDS.name, (await store.scan(AUDIT_RECORDS.name, { limit: 1 }))[0]?.key ?? "");
   await reopen();
   assert.ok(logged.some(({ level, message }) => level === "error" && message.includes("postern audit verify")));
 });
@@ -192,7 +192,7 @@ test("switched off, nothing is kept and facts are written all the same", async (
   assert.equal(await audit.append(auditedCall("a")), true);
   audit.accessFailed("10.0.0.1", "auth_invalid");
   await audit.close();
-  assert.equal(await store.count(AUDIT_RECORDS), 0);
+  assert.equal(await store.count(AUDIT_RECORDS.name), 0);
   assert.equal(await store.count("facts"), 1);
 });
 
@@ -213,7 +213,7 @@ test("records past their retention are forgotten, and the chain says up to where
     [700, 500],
   );
 
-  await store.takeOnce(AUDIT_RECORDS, (await store.scan(AUDIT_RECORDS, { limit: 1 }))[0]?.key ?? "");
+  await store.takeOnce(AUDIT_RECORDS.name, (await store.scan(AUDIT_RECORDS.name, { limit: 1 }))[0]?.key ?? "");
   assert.deepEqual((await audit.verify()).problems.map(({ seq, code }) => `${code} ${seq}`), ["missing 1"]);
 });
 

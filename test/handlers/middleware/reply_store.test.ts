@@ -57,7 +57,7 @@ test("a reply takes the place of an expired one, and sweeping removes nothing th
   assert.equal(await b.claim("old_0", "f"), true);
   for (let index = 0; index < 100; index++) await a.keep(`new_${index}`, REPLY, undefined);
   assert.equal((await b.find("old_0"))?.kind, "claim");
-  assert.equal(await store.get(IDEMPOTENT_REPLIES, "old_1"), undefined);
+  assert.equal(await store.get(IDEMPOTENT_REPLIES.name, "old_1"), undefined);
 });
 
 test("a request that made no claim, since the database was away, forgets none that another gateway has made", async () => {
@@ -92,7 +92,7 @@ test("sweeping holds a few replies in memory, however many have expired", async 
   await clock.advance(DAY_MS);
   for (let index = 0; index < 50; index++) await replies.keep(`new_${index}`, REPLY, undefined);
   assert.deepEqual(
-    [await store.count(IDEMPOTENT_REPLIES, "old_"), await store.count(IDEMPOTENT_REPLIES, "new_")],
+    [await store.count(IDEMPOTENT_REPLIES.name, "old_"), await store.count(IDEMPOTENT_REPLIES.name, "new_")],
     [0, 50],
   );
   assert.ok(most < 10 * large.body.length, `${most} characters at once`);

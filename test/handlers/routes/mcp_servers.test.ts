@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
 import process from "node:process";
 import { test } from "node:test";
-import type { McpServerInfo } from "../../../lib/extensions/mcp/server_info.ts";
+import type { McpServerInfo } from "../../../lib/extensions/extension_views.ts";
 import { fixtureServer, mcpConfig } from "../../support/mcp_bench.ts";
 import { type RunningGateway, withRunningGateway } from "../../support/running_gateway.ts";
 import { createTestRouter, errorOf } from "../../support/test_router.ts";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { COOKIE_JARS } from "../../../lib/base/records/cookie_jar.ts";
+import { COOKIE_JARS } from "../../../lib/memory/browser_records.ts";
 import { SILENT } from "../../../lib/base/telemetry/log.ts";
 import { createStoredConversations, keepConversations } from "../../../lib/runs/conversations/stored_conversations.ts";
 import { createConversations } from "../../../lib/runs/conversations/conversations.ts";
@@ -31,15 +31,15 @@ describe("[conversations] retention_days", () => {
     const { store, clock, say, keep, ids } = setUp(2);
     await say("old");
     await say("kept");
-    await store.batch(["old", "kept"].map((key) => ({ op: "put", collection: COOKIE_JARS, key, body: { v: 1 } })));
+    await store.batch(["old", "kept"].map((key) => COOKIE_JARS.put(key, { v: 1 } as never)));
     await clock.advance(DAY_MS);
     await say("kept");
     await clock.advance(DAY_MS + 1);
     const stop = keep();
     await clock.advance(0);
     assert.deepEqual(await ids(), ["kept"]);
-    assert.equal(await store.get(COOKIE_JARS, "old"), undefined);
-    assert.notEqual(await store.get(COOKIE_JARS, "kept"), undefined);
+    assert.equal(await store.get(COOKIE_JARS.name, "old"), undefined);
+    assert.notEqual(await store.get(COOKIE_JARS.name, "kept"), undefined);
     assert.equal((await store.read("conversation/old", { afterSeq: 0, limit: 10 })).length, 0);
     assert.equal((await store.read("conversation/kept", { afterSeq: 0, limit: 10 })).length, 2);
     await clock.advance(DAY_MS);

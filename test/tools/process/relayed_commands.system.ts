@@ -309,7 +309,7 @@ test(
       git("-C", "source", "-c", "user.name=a", "-c", "user.email=a@example.com", "commit", "-qm", "a");
       git("clone", "-q", "--bare", "source", bare);
       git("-C", bare, "update-server-info");
-      const { serveFolder } = await import("../../support/serve_folder.ts");
+      const { serveFolder } = await import("./serve_folder.ts");
       const { port } = await site(serveFolder(root));
       await withCommands([`127.0.0.1:${port}`], async ({ shell }) => {
         const output = await shell(`sh -c 'git clone -q http://127.0.0.1:${port}/bare.git copy; cat copy/a.txt'`);
@@ -325,7 +325,7 @@ test(
 test("npm installs from an allowed registry through the relay, and says why another fails", {
   skip: await lacks("npm", "node"),
 }, async () => {
-  const { packagedModule } = await import("../../support/serve_folder.ts");
+  const { packagedModule } = await import("./serve_folder.ts");
   const { tarball, integrity } = packagedModule("left-alone", "1.0.0");
   const registry = await site((request, response) => {
     if (request.url === "/left-alone/-/left-alone-1.0.0.tgz") return void response.end(tarball);

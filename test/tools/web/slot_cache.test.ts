@@ -43,7 +43,7 @@ test("a value is there for its time, under its key alone", async () => {
 test("the cache has no more values than places, and none over its bound", async () => {
   const { cache, store } = setUp();
   for (let at = 0; at < 100; at++) await cache.set(`key ${at}`, `value ${at}`, 1000);
-  assert.equal((await store.scan(DOCUMENTS, { limit: 100 })).length, 4);
+  assert.equal((await store.scan(DOCUMENTS.name, { limit: 100 })).length, 4);
   assert.equal(await cache.get("key 99"), "value 99");
   await cache.set("key 99", "x".repeat(1000), 1000);
   assert.equal(await cache.get("key 99"), "value 99");
@@ -52,7 +52,7 @@ test("the cache has no more values than places, and none over its bound", async 
 test("addresses are not kept as they are, and a value of another form is none", async () => {
   const { cache, store } = setUp();
   await cache.set("https://gates.example/?token=open", "value", 1000);
-  assert.ok(!JSON.stringify(await store.scan(DOCUMENTS, { limit: 10 })).includes("token=open"));
+  assert.ok(!JSON.stringify(await store.scan(DOCUMENTS.name, { limit: 10 })).includes("token=open"));
   const documents: Documents = { get: async () => ({ key: 1, until: "x" }), set: async () => {} };
   assert.equal(await setUp({ documents }).cache.get("a"), undefined);
 });

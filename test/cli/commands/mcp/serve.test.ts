@@ -9,7 +9,7 @@ import { type CliMachine, withCliMachine } from "../../../support/cli_process.ts
 import { MCP_ERAS } from "../../../support/mcp_gateway.ts";
 import { until } from "../../../support/until.ts";
 import { onMachine } from "../../support/run_in.ts";
-import { connectProcess } from "../../../support/mcp_process.ts";
+import { connectProcess } from "./mcp_process.ts";
 
 /** Writes a configuration whose gateway takes a free port, and returns the flags that name it. */
 function onFreePort({ home }: CliMachine): readonly string[] {

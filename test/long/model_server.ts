@@ -11,7 +11,7 @@ import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import process from "node:process";
 import { pathToFileURL } from "node:url";
-import { readCalls } from "./read_calls.ts";
+import { readCalls } from "../support/models/read_calls.ts";
 
 /** The parts of node-llama-cpp that are used. */
 interface Llama {

@@ -3,9 +3,9 @@ import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import process from "node:process";
 import { promisify } from "node:util";
-import { freePort } from "./free_port.ts";
-import { ROOT } from "./gateway_process.ts";
-import { startProcess } from "./started_process.ts";
+import { freePort } from "../support/free_port.ts";
+import { ROOT } from "../support/gateway_process.ts";
+import { startProcess } from "../support/started_process.ts";
 
 const run = promisify(execFile);
 

@@ -15,9 +15,9 @@ import {
 import { join } from "node:path";
 import process from "node:process";
 import { promisify } from "node:util";
-import { ROOT } from "../gateway_process.ts";
-import { startProcess } from "../started_process.ts";
-import type { ModelDoor } from "./model_trial.ts";
+import { ROOT } from "../support/gateway_process.ts";
+import { startProcess } from "../support/started_process.ts";
+import type { ModelDoor } from "../support/models/model_trial.ts";
 
 const run = promisify(execFile);
 

@@ -6,8 +6,8 @@ import {
   type Transport,
 } from "@modelcontextprotocol/client";
 import type { ChildProcess } from "node:child_process";
-import type { CliMachine } from "./cli_process.ts";
-import type { McpEra } from "./mcp_gateway.ts";
+import type { CliMachine } from "../../../support/cli_process.ts";
+import type { McpEra } from "../../../support/mcp_gateway.ts";
 
 /** A client of MCP whose server is a command of the machine. */
 export interface McpProcess {

@@ -7,7 +7,7 @@ import {
   type StruckClusterOptions,
   type StruckGateway,
   withStruckCluster,
-} from "./struck_cluster.ts";
+} from "../support/struck_cluster.ts";
 
 /** The budget of a day that is spent through failures. */
 export interface SpendOptions extends StruckClusterOptions {

@@ -13,7 +13,7 @@ import {
 } from "node:fs";
 import { join } from "node:path";
 import { promisify } from "node:util";
-import { ROOT } from "./gateway_process.ts";
+import { ROOT } from "../support/gateway_process.ts";
 
 const FILES = ["package.json", "package-lock.json"];
 const PREFIX = "system-tools-";
