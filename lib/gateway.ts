@@ -10,6 +10,7 @@ import { createSystemRandom } from "./base/random.ts";
 import { createTelemetry } from "./base/telemetry/create_telemetry.ts";
 import { createReloads, type Reloads } from "./config/create_reloads.ts";
 import { allSecrets, sourceOfSecret } from "./config/secrets.ts";
+import { createAlone } from "./coordination.ts";
 import { type Extensions, openExtensions } from "./extensions/open_extensions.ts";
 import { openGatewayKeys, rekey } from "./gateway_keys.ts";
 import { type CurrentState, drain, sharedWorkspaceOf, stateOf, stateReasonOf, watchDrain } from "./gateway_state.ts";
@@ -87,7 +88,7 @@ async function startWings(
   const memory = createMemoryServices({
     ...found,
     redact: found.redactor.redact,
-    alone: found.cluster?.alone,
+    alone: found.cluster.alone,
     usedLogins: () => config().browser.logins,
     recordLogin: guard.recordLogin,
   });
@@ -116,46 +117,45 @@ async function startFoundations(alone: Basics & { readonly started: AbortSignal 
   const found = options.database ??
     await openStore({ ...alone, storage: config().storage, signal: options.signal });
   const { store } = found;
-  const isShared = "cluster" in found || found.database !== undefined;
-  const keys = await openGatewayKeys({ ...alone, store, isShared });
+  const shared = "cluster" in found ? found : found.database && { store, database: found.database };
+  const keys = await openGatewayKeys({ ...alone, store, isShared: shared !== undefined });
   // A gateway alone loads nothing of clusters
-  const cluster = isShared
-    ? await (await import("./open_cluster.ts")).openCluster(alone, { ...found, keys: keys.ids })
-    : undefined;
+  const cluster = shared === undefined
+    ? createAlone({ clock: alone.clock, store })
+    : await (await import("./open_cluster.ts")).openCluster(alone, { ...shared, keys: keys.ids });
   // The wall clock of one gateway may be wrong: in a cluster the database's time counts for all
   const basics = {
     ...alone,
-    clock: cluster?.clock ?? alone.clock,
-    ownPaths: [...alone.ownPaths, ...cluster?.ownPaths ?? []],
+    clock: cluster.clock,
+    ownPaths: [...alone.ownPaths, ...cluster.ownPaths],
   };
   const guard = await createGuardServices({
     ...basics,
     store,
     cluster,
-    workspace: cluster?.taintWorkspace,
-    closing: cluster?.closing,
+    workspace: cluster.taintWorkspace,
+    closing: cluster.closing,
     redact: redactor.redact,
     trustDir: options.trustDir,
     program: options.hooks,
   });
   const access = await createAccessServices({
     ...basics,
-    clock: cluster?.clock ?? basics.clock,
     store,
     record: guard.recordAccess,
     envToken: environment("POSTERN_TOKEN"),
     controlToken: options.controlToken,
     pairingTtlSeconds: () => config().gateway.pairing_code_ttl_secs,
-    cluster: cluster?.access,
+    cluster,
   });
   const marker = await loadMarker({ ...basics, store });
-  await cluster?.watchPrograms(marker.text);
+  await cluster.watchPrograms(marker.text);
   const system = await createSystemServices({
     ...basics,
     redact: redactor.part,
     marker,
-    fileLocks: cluster?.fileLocks,
-    gateway: cluster?.id,
+    fileLocks: cluster.fileLocks,
+    gateway: cluster.id,
     shell: () => config().security.shell,
     urlRules: () => config().url_access,
     proxy: () => ({ ...config().proxy, environment }),
@@ -186,7 +186,7 @@ function toServices(wings: Wings): GatewayServices {
     configStatus: reloads.status,
     reload: reloads.reload,
     store: wings.store,
-    sharedWindows: wings.cluster?.sharedWindows,
+    sharedWindows: wings.cluster.sharedWindows,
     cluster: wings.cluster,
     ...access,
     audit: guard.audit,
@@ -214,11 +214,11 @@ function toServices(wings: Wings): GatewayServices {
     skills: extensions.skills.load,
     instructions: extensions.instructions.load,
     mcpSignIn: extensions.mcpSignIn,
-    storedRuns: createStoredRuns({ store: wings.store, history: () => wings.cluster?.ownership.history() }),
+    storedRuns: createStoredRuns({ store: wings.store, history: () => wings.cluster.ownership.history() }),
     agent: models.live && runs && { providers: models.live.providers, runs },
     startedAt: wings.clock.now(),
     workspaceRoot: options.workspaceRoot,
-    sharedWorkspace: () => wings.cluster && sharedWorkspaceOf(wings.cluster),
+    sharedWorkspace: () => sharedWorkspaceOf(wings.cluster),
     containment: system.containment,
     environment: wings.environment,
     rekey: (by) => rekey(wings, by),
@@ -338,7 +338,7 @@ function createGatewayTools(
     isTrustedFile: (file) => guard.trustedDocuments.isTrusted(file),
     redact: redactor.redact,
     audit: guard.audit.append,
-    shared: found.cluster?.sharedCalls,
+    shared: found.cluster.sharedCalls,
   });
 }
 
@@ -369,7 +369,7 @@ function createModels(found: Foundations): Promise<ProviderServices> {
   const { options, config, system, redactor } = found;
   return createProviderServices({
     ...found,
-    machine: found.cluster?.machine,
+    machine: found.cluster.machine,
     hasAgent: options.agent !== false && config().provider.kind !== "none",
     env: options.environment,
     onSecret: redactor.add,

@@ -1,8 +1,8 @@
 import { lazily } from "./base/lazily.ts";
 import type { Random } from "./base/random.ts";
 import { type Actor, storedActor } from "./base/records/caller.ts";
-import type { Cluster } from "./cluster/join_cluster.ts";
 import type { Config } from "./config/config.ts";
+import type { Coordination } from "./coordination.ts";
 import type { GuardServices } from "./guard/guard_services.ts";
 import type { RecordCipher } from "./storage/record_cipher.ts";
 import type { RecordKeyName, RecordKeys } from "./storage/record_keys.ts";
@@ -61,7 +61,7 @@ export async function rekey(
   { store, keys, cluster, guard }: {
     readonly store: Store;
     readonly keys: GatewayKeys;
-    readonly cluster: Pick<Cluster, "gateways"> | undefined;
+    readonly cluster: Pick<Coordination, "gateways">;
     readonly guard: Pick<GuardServices, "audit">;
   },
   by: Actor,
@@ -74,7 +74,7 @@ export async function rekey(
     import("./extensions/mcp/oauth/credentials.ts").then((found) => found.SEALED_CREDENTIALS),
   ]);
   const gateways = async () =>
-    (await cluster?.gateways() ?? []).map(({ id, about }) => ({ id, keys: about.storage_keys ?? [] }));
+    (await cluster.gateways()).map(({ id, about }) => ({ id, keys: about.storage_keys ?? [] }));
   const progress = await rekeyRecords({ store, keys: await keys.load(), collections: sealed, gateways });
   const { rewritten, left, unreadable, complete } = progress;
   if (rewritten > 0 || complete) {

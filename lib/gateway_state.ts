@@ -1,10 +1,9 @@
 import type { AutomationServices } from "./automation/automation_services.ts";
 import { SHUTTING_DOWN } from "./base/cancel.ts";
-import type { Clock } from "./base/clock.ts";
 import type { OpenedList } from "./base/opened_list.ts";
 import type { Logger } from "./base/telemetry/log.ts";
-import type { Cluster } from "./cluster/join_cluster.ts";
 import type { Config } from "./config/config.ts";
+import type { Coordination } from "./coordination.ts";
 import type { Extensions } from "./extensions/open_extensions.ts";
 import type { GuardServices } from "./guard/guard_services.ts";
 import type { RunEventFeed } from "./runs/journal/run_event_feed.ts";
@@ -27,8 +26,7 @@ export interface GatewayHealth {
   readonly store: Store;
   readonly guard: Pick<GuardServices, "audit">;
   readonly options: Pick<ServicesOptions, "logHealthy">;
-  /** Membership of a cluster. Undefined: the gateway is alone */
-  readonly cluster: Cluster | undefined;
+  readonly cluster: Pick<Coordination, "lease" | "membership">;
 }
 
 /** Parts of a gateway that have work, which ends before the gateway does. */
@@ -49,8 +47,8 @@ const FEED_MS = 2_000;
 /** Returns whether the gateway works, works in part, or ends. */
 export function stateOf({ current, store, cluster, guard, options }: GatewayHealth): GatewayState {
   if (current.draining !== undefined) return "draining";
-  if (cluster?.lease.mayAct() === false) return "degraded";
-  if (cluster?.ownership.membership()?.refusal() !== undefined) return "degraded";
+  if (!cluster.lease.mayAct()) return "degraded";
+  if (cluster.membership()?.refusal() !== undefined) return "degraded";
   const isWhole = store.unreadable.count() === 0;
   const isLogged = options.logHealthy?.() ?? true;
   return store.healthy() && guard.audit.healthy() && isLogged && isWhole ? "ok" : "degraded";
@@ -58,17 +56,17 @@ export function stateOf({ current, store, cluster, guard, options }: GatewayHeal
 
 /** Returns why the gateway is not "ok", as the end of a sentence. Undefined: it is, or its storage, audit or log is the reason */
 export function stateReasonOf({ current, cluster }: Pick<GatewayHealth, "current" | "cluster">): string | undefined {
-  if (current.draining !== undefined || cluster === undefined) return current.draining;
+  if (current.draining !== undefined) return current.draining;
   if (!cluster.lease.mayAct()) {
     return "the lease in the cluster could not be renewed in time, so no effect begins until the database renews it";
   }
-  const problem = cluster.ownership.membership()?.whyUnproven();
+  const problem = cluster.membership()?.whyUnproven();
   return problem === undefined ? undefined : `it claims no run that needs its workspace: ${problem}`;
 }
 
 /** Returns the workspace that the gateway shares with others of its cluster. Undefined: it shares none */
-export function sharedWorkspaceOf({ ownership }: Pick<Cluster, "ownership">): SharedWorkspace | undefined {
-  const workspace = ownership.membership();
+export function sharedWorkspaceOf({ membership }: Pick<Coordination, "membership">): SharedWorkspace | undefined {
+  const workspace = membership();
   if (workspace === undefined) return undefined;
   return { id: workspace.id, is_proven: workspace.proven() !== null, problem: workspace.whyUnproven() ?? null };
 }
@@ -89,33 +87,27 @@ async function endWork({ current, automation, runs, calls, extensions }: Gateway
   extensions.nodes?.close();
 }
 
-/** Waits for somebody to drain this gateway of a cluster. The gateway then ends its work and goes on answering what needs none. */
+/** Waits for somebody to drain this gateway. The gateway then ends its work and goes on answering what needs none. */
 export async function watchDrain(
   work: GatewayWork & {
-    readonly cluster: Cluster | undefined;
+    readonly cluster: Pick<Coordination, "id" | "watchDrain">;
     readonly guard: Pick<GuardServices, "audit">;
     readonly config: () => Config;
-    readonly clock: Clock;
     readonly log: Logger;
     readonly opened: OpenedList;
     /** Told once that the gateway takes no work any more. */
     readonly drainListeners: readonly (() => void)[];
   },
 ): Promise<void> {
-  const { cluster, current, drainListeners, config, clock, log, opened, guard } = work;
-  if (cluster === undefined) return;
-  const { DrainWatch, DRAINED } = await import("./cluster/drain_watch.ts");
-  const watch = new DrainWatch({
-    ...{ ...cluster, clock, log },
-    async record(asked) {
-      await guard.audit.append({ type: "cluster", action: "drain_begun", gateway: cluster.id, ...asked });
-    },
-    async letGo() {
-      current.draining ??= DRAINED;
+  const { cluster, current, drainListeners, config, log, opened, guard } = work;
+  await cluster.watchDrain({
+    ...{ log, opened },
+    record: async (gateway, asked) =>
+      void await guard.audit.append({ type: "cluster", action: "drain_begun", gateway, ...asked }),
+    async letGo(reason) {
+      current.draining ??= reason;
       for (const listener of drainListeners) listener();
       await endWork(work, config().gateway.shutdown_grace_secs * 1_000);
     },
   });
-  watch.start();
-  opened.own(watch, (open) => open.stop());
 }

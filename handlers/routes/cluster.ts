@@ -1,5 +1,6 @@
 import * as v from "valibot";
 import { refuse } from "../../lib/base/errors.ts";
+import type { ClusterShown } from "../../lib/coordination.ts";
 import type { Services } from "../../lib/services.ts";
 import { callerOf } from "../door.ts";
 import type { Route } from "../route.ts";
@@ -108,10 +109,10 @@ export const clusterRoute: Route = strictRoute({
   errors: ["storage_unavailable"],
   async handler(_request, context) {
     const { services } = context;
-    const { cluster } = services;
-    if (cluster === undefined) return jsonReply(context, 200, { cluster: null, reason: whyAlone(services) });
+    const { shown } = services.cluster;
+    if (shown === undefined) return jsonReply(context, 200, { cluster: null, reason: whyAlone(services) });
     return jsonReply(context, 200, {
-      cluster: { ...await cluster.overview.status(), own: ownFigures(cluster, services) },
+      cluster: { ...await shown.overview.status(), own: ownFigures(shown, services) },
     });
   },
 });
@@ -167,7 +168,7 @@ export const clusterLinkRoute: Route = {
   reply: { status: 200, type: "text/event-stream", description: "The id as JSON: gateway" },
   handler(_request, context) {
     const { clock, cluster } = context.services;
-    const work = Promise.resolve({ gateway: cluster?.id ?? null });
+    const work = Promise.resolve({ gateway: cluster.id ?? null });
     return sseReply(context, answerStream({ work, clock, beatMs: KEEP_ALIVE_MS, onLeave: () => {} }));
   },
 };
@@ -243,8 +244,9 @@ export const forgetFolderRoute: Route = strictRoute({
   },
 });
 
-function requireCluster(services: Services): NonNullable<Services["cluster"]> {
-  if (services.cluster !== undefined) return services.cluster;
+function requireCluster(services: Services): ClusterShown {
+  const { shown } = services.cluster;
+  if (shown !== undefined) return shown;
   throw refuse("not_found", `Cannot find a cluster: ${whyAlone(services)}`);
 }
 
@@ -252,7 +254,7 @@ function whyAlone({ config }: Services): string {
   return `this gateway is alone, since storage.driver is "${config().storage.driver}" and not "postgres"`;
 }
 
-function ownFigures({ id, lease, notes }: NonNullable<Services["cluster"]>, { stateReason }: Services) {
+function ownFigures({ id, lease, notes }: ClusterShown, { stateReason }: Services) {
   const { leftMs, roundTripMs, failures, losses } = lease.heartbeats();
   return {
     id,

@@ -166,7 +166,7 @@ export const clusterNodeDescribeRoute: Route = {
 /** Finds a node whose link this gateway holds. @throws {HttpError} 404 not_found; 409 conflict, so that the caller looks again */
 function findConnected(context: RequestContext): NodeInfo {
   const node = findNode(context);
-  if (node.connected && node.gateway === context.services.cluster?.id) return node;
+  if (node.connected && node.gateway === context.services.cluster.id) return node;
   throw refuse("conflict", `Cannot ask node "${node.id}": it is not connected to this gateway`);
 }
 
@@ -181,7 +181,7 @@ function answerGateway(context: RequestContext, work: (signal: AbortSignal) => P
   const stream = answerStream({
     work: outcome,
     clock,
-    beatMs: cluster?.links.beatMs ?? KEEP_ALIVE_MS,
+    beatMs: cluster.links.beatMs ?? KEEP_ALIVE_MS,
     onLeave: () => leaving.abort(new CancelError("client_gone")),
   });
   return sseReply(context, stream);

@@ -6,8 +6,16 @@ import type { Store } from "../storage/store.ts";
 import type { RecordAccess } from "./identity.ts";
 import { createPairing, type Pairing } from "./pairing.ts";
 import { createTickets, type Tickets } from "./tickets.ts";
-import type { AccessCluster } from "./token_sharing.ts";
-import { Tokens } from "./tokens.ts";
+import type { SharedTicketsOptions } from "./shared_tickets.ts";
+import { Tokens, type TokensOptions } from "./tokens.ts";
+
+/** Gateways with which this one shares tokens and tickets. */
+export interface AccessCluster {
+  /** Opens the sharing of the tokens, see `TokensOptions` */
+  readonly openSharing: TokensOptions["openSharing"];
+  /** Opens the tickets that count at every gateway. Undefined: a ticket counts here alone */
+  openTickets(parts: Omit<SharedTicketsOptions, "gateway">): Tickets | undefined | Promise<Tickets>;
+}
 
 /** Options of `createAccessServices`. */
 export interface AccessServicesOptions {
@@ -24,8 +32,7 @@ export interface AccessServicesOptions {
   readonly controlToken?: string | undefined;
   /** Seconds that a new pairing code is valid. */
   readonly pairingTtlSeconds: () => number;
-  /** The other gateways that use the store. Default: the gateway is alone */
-  readonly cluster?: AccessCluster | undefined;
+  readonly cluster: AccessCluster;
   readonly opened: OpenedList;
 }
 
@@ -39,12 +46,13 @@ export interface AccessServices {
 /** Loads the tokens, and creates pairing and tickets over them. */
 export async function createAccessServices(options: AccessServicesOptions): Promise<AccessServices> {
   const { store, clock, random, record, pairingTtlSeconds, cluster } = options;
-  const tokens = options.opened.own(await Tokens.open(options), (open) => open.close());
+  const tokens = options.opened.own(
+    await Tokens.open({ ...options, openSharing: cluster.openSharing }),
+    (open) => open.close(),
+  );
   return {
     tokens,
     pairing: createPairing({ store, clock, random, tokens, record, ttlSeconds: pairingTtlSeconds }),
-    tickets: cluster === undefined
-      ? createTickets({ clock, random, tokens })
-      : (await import("./shared_tickets.ts")).createSharedTickets({ ...options, tokens, gateway: cluster.gateway }),
+    tickets: await cluster.openTickets({ store, clock, random, tokens }) ?? createTickets({ clock, random, tokens }),
   };
 }

@@ -5,7 +5,6 @@ import type { OpenedList } from "../base/opened_list.ts";
 import type { Random } from "../base/random.ts";
 import type { Logger } from "../base/telemetry/log.ts";
 import type { Metrics } from "../base/telemetry/metrics.ts";
-import type { Cluster } from "../cluster/join_cluster.ts";
 import type { Config } from "../config/config.ts";
 import { resolvePath } from "../config/folders.ts";
 import type { Approvals } from "../guard/approvals.ts";
@@ -16,6 +15,8 @@ import type { Store } from "../storage/store.ts";
 import type { Files } from "../system/files/files.ts";
 import type { GuardedFetch } from "../system/net/guarded_fetch.ts";
 import type { ToolExecutor } from "../tools/runtime/tool_executor.ts";
+import type { ScheduleSharing, SharedSchedulesOptions } from "./cron/shared_schedules.ts";
+import type { MakeWork } from "./work_part.ts";
 import { OPEN_DELIVERIES } from "./channels/delivery_record.ts";
 import type { Deliveries } from "./channels/delivery_service.ts";
 import type { ReplyTarget } from "./channels/deliver_reply.ts";
@@ -23,6 +24,20 @@ import type { Cron } from "./cron/cron_service.ts";
 import { SCHEDULES } from "./cron/schedule_record.ts";
 import { OPEN_SOPS } from "./sops/execution_record.ts";
 import type { SopService } from "./sops/sop_service.ts";
+
+/** Owners of the work that starts by itself, where other gateways have the same schedules, procedures and deliveries. */
+export interface AutomationCluster {
+  /** Makes the part of this gateway in a kind of work. Undefined: all of it is this gateway's */
+  readonly work: MakeWork | undefined;
+  /** Opens the sharing of the schedules. Undefined: nobody else has them */
+  shareSchedules(
+    parts: Omit<SharedSchedulesOptions, "notes" | "read">,
+  ): ScheduleSharing | undefined | Promise<ScheduleSharing>;
+  /** Tells whether a collection of open work may have some, now or later without a word to this gateway. */
+  mayFind(collection: string): boolean | Promise<boolean>;
+  /** Returns a part that belongs to a gateway alone. Undefined: others would change it too */
+  ownOnly<T>(part: T): T | undefined;
+}
 
 /** Options of `createAutomationServices`. */
 export interface AutomationServicesOptions {
@@ -45,8 +60,7 @@ export interface AutomationServicesOptions {
   readonly tools: () => ToolExecutor;
   /** Returns the run supervisor, which is made later. Undefined: there is no agent, or not yet */
   readonly runs: () => RunSupervisor | undefined;
-  /** Cluster in which work has owners. Undefined: the gateway is alone */
-  readonly cluster?: Pick<Cluster, "work" | "ownership"> | undefined;
+  readonly cluster: AutomationCluster;
   /** Files that outside content reached. */
   readonly taintedFiles: TaintedFiles;
   /** Absolute path */
@@ -108,22 +122,18 @@ async function tellZone(
 ): Promise<void> {
   try {
     const { followZone } = await import("./cron/kept_zones.ts");
-    await followZone({ store, log, documents: cluster === undefined ? documents : undefined, ...zones });
+    await followZone({ store, log, documents: cluster.ownOnly(documents), ...zones });
   } catch (error) {
     log.error("Cannot tell which schedules keep their time zone", { error });
   }
 }
 
 function createLazyCron(options: AutomationServicesOptions): Cron {
-  const { store, config } = options;
+  const { config } = options;
   return lazyStartedService(async () => {
-    const { cluster } = options;
     const [{ createCron }, sharing] = await Promise.all([
       import("./cron/cron_service.ts"),
-      cluster &&
-      import("./cron/shared_schedules.ts").then(({ shareSchedules }) =>
-        shareSchedules({ ...options, ownership: cluster.ownership })
-      ),
+      options.cluster.shareSchedules(options),
     ]);
     return createCron({
       ...options,
@@ -133,14 +143,12 @@ function createLazyCron(options: AutomationServicesOptions): Cron {
     });
   }, {
     methods: ["add", "update", "remove", "pause", "resume", "list", "get", "page", "history", "run"],
-    // In a cluster it follows the schedules that others make
-    isNeeded: async () =>
-      config().cron.enabled && (options.cluster !== undefined || await store.count(SCHEDULES.name) > 0),
+    isNeeded: async () => config().cron.enabled && await options.cluster.mayFind(SCHEDULES.name),
   });
 }
 
 function createLazySops(options: AutomationServicesOptions): SopService {
-  const { store, config, workspaceRoot, home } = options;
+  const { config, workspaceRoot, home } = options;
   const settings = () => ({
     dirs: config().sops.dirs.map((path) => resolvePath(path, workspaceRoot, home)),
     approvalTimeoutMs: config().sops.approval_timeout_secs * 1000,
@@ -149,21 +157,21 @@ function createLazySops(options: AutomationServicesOptions): SopService {
   });
   return lazyStartedService(async () => {
     const { createSops } = await import("./sops/sop_service.ts");
-    return createSops({ ...options, settings });
+    return createSops({ ...options, work: options.cluster.work, settings });
   }, {
     methods: ["list", "execute", "status", "advance", "cancel", "approve", "stopCancelled"],
-    // In a cluster it takes over what others leave
-    isNeeded: async () => options.cluster !== undefined || await store.count(OPEN_SOPS) > 0,
+    isNeeded: async () => await options.cluster.mayFind(OPEN_SOPS),
   });
 }
 
 function createLazyDeliveries(options: AutomationServicesOptions): Deliveries {
-  const { store, config } = options;
+  const { config } = options;
   const targetOf = (name: string) => replyTarget(config().channels, name);
   const service = lazyStartedService(async () => {
     const { createDeliveries } = await import("./channels/delivery_service.ts");
     return createDeliveries({
       ...options,
+      work: options.cluster.work,
       fetch: options.guardedFetch,
       targetOf,
       rules: () => config().url_access,
@@ -171,7 +179,7 @@ function createLazyDeliveries(options: AutomationServicesOptions): Deliveries {
     });
   }, {
     methods: ["promise", "watch", "page", "resolve"],
-    isNeeded: async () => options.cluster !== undefined || await store.count(OPEN_DELIVERIES) > 0,
+    isNeeded: async () => await options.cluster.mayFind(OPEN_DELIVERIES),
   });
   return {
     ...service,

@@ -32,8 +32,8 @@ const RETRY_MS = 250;
 /**
  * The runs that this gateway owns in a cluster, each with the fence of its claim.
  *
- * The journal asks here what goes with its batches, and the executor whether an effect may begin. A gateway alone has none of this: its
- * runs have no owner to be told of.
+ * The journal asks here what goes with its batches, and the executor whether an effect may begin. A gateway alone owns every run without a
+ * claim, see `OWNS_ALL`.
  */
 export class RunOwnership implements OwnedRuns {
   /** Milliseconds of a lease. */
@@ -90,6 +90,11 @@ export class RunOwnership implements OwnedRuns {
   /** Tells whether a gateway still has this fence: what it had begun goes on there. */
   isCurrent(gateway: JoinedGateway): Promise<boolean> {
     return this.#options.claims.counts(gateway);
+  }
+
+  /** Tells whether an error says that the database is away: it may come back. */
+  isOutage(error: unknown): boolean {
+    return isStorageAway(error);
   }
 
   /** Returns a run that this gateway owns. */
@@ -206,23 +211,22 @@ export class RunOwnership implements OwnedRuns {
   }
 
   /** Returns the write by which the owner of a run hears that it has something to read. */
-  signal(runId: string): Write {
-    return this.#options.claims.signal(runId);
+  signal(runId: string): readonly Write[] {
+    return [this.#options.claims.signal(runId)];
   }
 
   /**
-   * Makes a write of an owned run, again and again while the database is away and nobody else has taken the run.
-   * @returns what the write said; `isRepeated`: an earlier try may have been written
+   * Makes a write of a run, for an owned one again and again while the database is away and nobody else has taken the run.
+   * @param isWritten tells whether an earlier try was written whose answer was lost
    * @throws the error of the write, once the run is lost
    */
-  async write(
-    runId: string,
-    write: () => Promise<boolean>,
-  ): Promise<{ readonly written: boolean; readonly isRepeated: boolean }> {
+  async write(runId: string, write: () => Promise<boolean>, isWritten: () => Promise<boolean>): Promise<boolean> {
     const { lease, clock } = this.#options;
     for (let isRepeated = false;; isRepeated = true) {
       try {
-        return { written: await write(), isRepeated };
+        const written = await write();
+        if (written || !isRepeated) return written;
+        break;
       } catch (error) {
         const owned = this.#owned.get(runId);
         if (owned === undefined || !isStorageAway(error)) throw error;
@@ -230,6 +234,7 @@ export class RunOwnership implements OwnedRuns {
         if (!await lease.mayActUnder(owned.own.fence, new AbortController().signal)) throw error;
       }
     }
+    return await isWritten();
   }
 
   /**

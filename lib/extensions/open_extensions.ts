@@ -1,6 +1,7 @@
 import type { RecordCipher } from "../storage/record_cipher.ts";
 import type { RecordKeyName } from "../storage/record_keys.ts";
 import { closeMade, lazily, lazyService } from "../base/lazily.ts";
+import type { OpenedList } from "../base/opened_list.ts";
 import type { Redactor } from "../base/redact.ts";
 import { pluginFolders, skillFolders } from "../config/folders.ts";
 import { isAnyFolder } from "../system/files/appearing_folder.ts";
@@ -13,8 +14,8 @@ import type { InstructionsOptions, WorkspaceInstructions } from "./instructions/
 import { LateMcpServers } from "./late_mcp_servers.ts";
 import type { McpSignIn } from "./mcp/oauth/sign_in.ts";
 import type { SessionServices } from "./mcp/open_session.ts";
-import type { Cluster } from "../cluster/join_cluster.ts";
 import type { ConfiguredNodesOptions, Nodes } from "./nodes/nodes.ts";
+import type { SharedNodes, SharedNodesOptions } from "./nodes/shared_nodes.ts";
 import type { PluginServices, PluginServicesOptions } from "./plugins/plugin_services.ts";
 import type { ToolModulesOptions } from "./plugins/wasm/tool_modules.ts";
 import type { SkillOffer, Skills, SkillsOptions } from "./skills/skills.ts";
@@ -58,6 +59,14 @@ export interface LateSkills {
 }
 
 /** Services that extensions are built from. */
+/** Gateways that have the same nodes. */
+export interface NodesCluster {
+  /** Opens the way to the nodes that are connected to others. Undefined: there are no others */
+  shareNodes(
+    parts: Omit<SharedNodesOptions, "cluster"> & { readonly opened: OpenedList },
+  ): SharedNodes | undefined | Promise<SharedNodes>;
+}
+
 export interface ExtensionsOptions
   extends
     Omit<ConfiguredNodesOptions, "config" | "shared">,
@@ -69,8 +78,7 @@ export interface ExtensionsOptions
   readonly redactor: Pick<Redactor, "replace" | "part" | "redact">;
   /** Opens the cipher of one kind of records. @throws {ConfigError} a key that cannot be used */
   readonly cipherOf: (name: RecordKeyName) => Promise<RecordCipher>;
-  /** This gateway among those that share the database. Undefined for a gateway alone */
-  readonly cluster: Cluster | undefined;
+  readonly cluster: NodesCluster;
 }
 
 /** Opens the extensions that there are. The others are left for their first use. */
@@ -100,11 +108,7 @@ export async function openExtensions(options: ExtensionsOptions): Promise<Extens
 
 async function openNodes(options: ExtensionsOptions): Promise<Nodes> {
   const { createConfiguredNodes } = await import("./nodes/nodes.ts");
-  const { cluster, opened } = options;
-  if (cluster === undefined) return createConfiguredNodes(options);
-  const { SharedNodes } = await import("./nodes/shared_nodes.ts");
-  const shared = opened.own(new SharedNodes({ ...options, cluster }), (open) => open.close());
-  return createConfiguredNodes({ ...options, shared });
+  return createConfiguredNodes({ ...options, shared: await options.cluster.shareNodes(options) });
 }
 
 /** Leaves the sign-ins to MCP servers for their first use. @param onAccount told of the server whose account has changed */

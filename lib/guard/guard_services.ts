@@ -1,5 +1,4 @@
 import { existsSync } from "node:fs";
-import type { RunOwnership } from "../cluster/run_ownership.ts";
 import type { RecordAccess } from "../access/identity.ts";
 import type { Clock } from "../base/clock.ts";
 import { lazyService } from "../base/lazily.ts";
@@ -14,13 +13,23 @@ import type { LoginEvent } from "../memory/browser_logins.ts";
 import type { Commit, TrustedServer } from "../providers/discovery/provider_memory.ts";
 import type { Store, Write } from "../storage/store.ts";
 import { type Approvals, keepTidy } from "./approvals.ts";
-import { type Audit, createAudit } from "./audit/audit.ts";
+import type { ApprovalNews } from "./approval_records.ts";
+import { type Audit, type AuditOptions, createAudit } from "./audit/audit.ts";
 import { accessEvent, loginEvent } from "./audit/audit_event.ts";
-import type { AuditCluster } from "./audit/gateway_chain.ts";
 import { createApprovals } from "./create_approvals.ts";
 import type { AskProgram } from "./program_approver.ts";
 import type { TaintedFiles, TaintWorkspace } from "./tainted_files.ts";
 import type { TrustedDocuments } from "./trusted_documents.ts";
+
+/** Gateways with which this one shares approvals, and each of which has an audit of its own. */
+export interface GuardCluster {
+  /** Opens the chain that this gateway writes among others, see `AuditOptions` */
+  readonly openChain: AuditOptions["openChain"];
+  /** Opens the news of approvals. Undefined: nobody else settles one */
+  openApprovalNews(
+    parts: Pick<GuardServicesOptions, "store" | "clock" | "log">,
+  ): ApprovalNews | undefined | Promise<ApprovalNews>;
+}
 
 /** Options of `createGuardServices`. */
 export interface GuardServicesOptions {
@@ -37,8 +46,7 @@ export interface GuardServicesOptions {
   readonly trustDir?: string | undefined;
   /** Program around the gateway. Where it answers approvals, it is asked once `ready` resolves. Default: people alone are asked */
   readonly program?: { readonly onApproval?: AskProgram | undefined; readonly ready: Promise<void> } | undefined;
-  /** Notes to and from the other gateways of a cluster. Default: the gateway is alone */
-  readonly cluster?: AuditCluster & { readonly ownership: Pick<RunOwnership, "tell" | "onNote"> } | undefined;
+  readonly cluster: GuardCluster;
   /** Workspace of a gateway in a cluster. Default: the gateway is alone */
   readonly workspace?: TaintWorkspace | undefined;
   /** Aborts when the gateway closes. Default: never */
@@ -69,7 +77,7 @@ export async function createGuardServices(options: GuardServicesOptions): Promis
   const { store, clock, random, log, metrics, config, redact, trustDir, opened } = options;
   const audit = await createAudit({
     ...{ store, clock, log, redact },
-    cluster: options.cluster,
+    openChain: options.cluster.openChain,
     enabled: () => config().security.audit.enabled,
     retentionDays: () => config().security.audit.retention_days,
   });
@@ -83,7 +91,7 @@ export async function createGuardServices(options: GuardServicesOptions): Promis
   await recordTrust();
   const stored = createApprovals({
     ...{ store, clock, random, log, metrics },
-    cluster: options.cluster?.ownership,
+    news: await options.cluster.openApprovalNews({ store, clock, log }),
     audit: audit.append,
   });
   const approvals = await withProgram(stored, options);

@@ -22,7 +22,8 @@ import type { OnRecorded } from "./journal/run_store.ts";
 import type { RunSupervisor } from "./run_request.ts";
 import { createAgentOf } from "./supervisor/agent_profile.ts";
 import { createApprover } from "./supervisor/create_approver.ts";
-import { type ClusterMember, createSupervisor, type SupervisorOptions } from "./supervisor/supervisor.ts";
+import { type ClusterMember, MEMBER_ALONE } from "./supervisor/run_coordination.ts";
+import { createSupervisor, type SupervisorOptions } from "./supervisor/supervisor.ts";
 
 interface CommonOptions {
   readonly store: Store;
@@ -48,7 +49,7 @@ export interface RunsOptions extends CommonOptions {
   readonly onEvents?: OnRecorded | undefined;
   /** Closes what a run had open. Default: nothing */
   readonly onRunEnd?: (runId: string) => void;
-  /** Membership of a cluster. Default: the gateway is alone */
+  /** Membership among the gateways of the database. Default: the gateway is alone */
   readonly cluster?: ClusterMember | undefined;
   readonly opened: OpenedList;
 }
@@ -82,14 +83,14 @@ export function createRuns(options: RunsOptions): RunSupervisor {
 
 /** Creates the sub-agents, which are loaded when an agent first asks for one. */
 export function createLazySubAgents({ store, clock, config, tools, runs, cluster }: Omit<CommonOptions, "log"> & {
-  /** Membership of a cluster, and the signal that aborts when the gateway closes. Default: the gateway is alone */
-  readonly cluster?: Pick<ClusterMember, "ownership"> & { readonly closing: AbortSignal } | undefined;
+  /** Membership among the gateways of the database, and the signal that aborts when the gateway closes */
+  readonly cluster: Pick<ClusterMember, "ownership"> & { readonly closing?: AbortSignal | undefined };
   readonly tools: () => ToolExecutor;
   readonly runs: () => RunSupervisor | undefined;
 }): SubAgents {
   return lazyService(async () => {
     const { createSubAgents } = await import("./sub_agents/sub_agent_service.ts");
-    const { ownership, closing } = cluster ?? {};
+    const { ownership, closing } = cluster;
     return createSubAgents({ store, clock, agents: () => config().agents, tools, runs, cluster: ownership, closing });
   }, ["spawn", "list", "status", "result", "message", "cancel", "delegate", "delegations"]);
 }
@@ -98,18 +99,20 @@ export function createLazySubAgents({ store, clock, config, tools, runs, cluster
  * Creates the stored conversations, and forgets those whose time is over.
  * @param options.runs undefined without an agent
  */
-export function createConversationServices({ store, clock, log, config, runs, opened, cluster }: CommonOptions & {
-  /** Membership of a cluster. Default: the gateway is alone */
-  readonly cluster?: Pick<ClusterMember, "ownership"> | undefined;
-  readonly runs: RunSupervisor | undefined;
-  readonly opened: OpenedList;
-}): StoredConversations {
-  const ownership = cluster?.ownership;
+export function createConversationServices(
+  { store, clock, log, config, runs, opened, cluster = MEMBER_ALONE }: CommonOptions & {
+    /** Membership among the gateways of the database. Default: the gateway is alone */
+    readonly cluster?: Pick<ClusterMember, "ownership"> | undefined;
+    readonly runs: RunSupervisor | undefined;
+    readonly opened: OpenedList;
+  },
+): StoredConversations {
+  const { lines } = cluster.ownership;
   const worksHere = (id: string) => runs?.worksIn(id) ?? false;
   const conversations = createStoredConversations({
     store,
-    isAtWork: ownership === undefined ? worksHere : async (id) => worksHere(id) || await ownership.lines.worksIn(id),
-    unheld: ownership && ((id) => ownership.lines.unheld(id)),
+    isAtWork: (id) => worksHere(id) || lines.worksIn(id),
+    unheld: (id) => lines.unheld(id),
   });
   const stop = keepConversations(conversations, { clock, log, days: () => config().conversations.retention_days });
   opened.own(stop, (end) => end());

@@ -17,7 +17,6 @@ import type { Provider, Providers } from "../../providers/provider.ts";
 import { atOnce, type OnceBack } from "../../storage/read_records.ts";
 import type { ToolExecutor } from "../../tools/runtime/tool_executor.ts";
 import { ActiveRun, RunJournal } from "./active_run.ts";
-import type { ClusterRuns } from "./cluster_runs.ts";
 import type { AgentProfile } from "./agent_profile.ts";
 import { type AcceptedRun, createRunState } from "../journal/apply_event.ts";
 import { type ApprovableRun, denyUnattended } from "./create_approver.ts";
@@ -29,6 +28,7 @@ import type { InterruptedRun } from "../recovery/recover_runs.ts";
 import { resumedTools, toRunInput } from "../recovery/run_input.ts";
 import { RunRecorder } from "../journal/run_recorder.ts";
 import { shownUpTo } from "../journal/run_records.ts";
+import type { RunCoordination } from "./run_coordination.ts";
 import type { ActiveRuns, QueuePlace, RunQueue } from "./run_queue.ts";
 import type { RunRequest } from "../run_request.ts";
 import { type AgentSettings, type RunGuidance, type RunSettings, runSettings } from "./run_settings.ts";
@@ -42,8 +42,7 @@ export interface LaunchParts {
   readonly parked: ParkedClientCalls;
   readonly parkedRecords: ParkedRecords;
   readonly queue: RunQueue;
-  /** Returns the part that works in a cluster; undefined for a gateway alone. Default: it is alone */
-  readonly cluster?: (() => ClusterRuns | undefined) | undefined;
+  readonly cluster: RunCoordination;
   readonly active: ActiveRuns<ActiveRun>;
   readonly day: DayBudget;
   /** Woken with a run's id when the run has new events. */
@@ -140,7 +139,7 @@ export class RunLauncher {
       active.remove(entry);
       plan.place.leave();
       // A plain completion has nothing in the database to give back
-      if (!plan.isPlain) this.#parts.cluster?.()?.leave(entry);
+      if (!plan.isPlain) this.#parts.cluster.leave(entry);
     };
     const run = this.#toAgentRun(plan, { entry, recorder, leave });
     active.add(entry);
@@ -163,15 +162,14 @@ export class RunLauncher {
     const keeps = request.durable || conversationId !== null;
     const agentTools = resumed?.agentTools ?? settings.agentTools;
     const id = interrupted?.run.id ?? random.id("run_");
-    const cluster = this.#parts.cluster?.();
+    const { cluster } = this.#parts;
     const workspace = interrupted === undefined
-      ? cluster?.workspaceFor({ tools: agentTools, durable: request.durable, wanted: request.workspace }) ?? null
+      ? cluster.workspaceFor({ tools: agentTools, durable: request.durable, wanted: request.workspace })
       : interrupted.input.workspace ?? null;
     const isPlain = !keeps && request.agentTools === "none";
     const controller = (request.durable ? undefined : request.controller) ?? new AbortController();
     const place = queue.enter({
-      // In a cluster the line of the conversation is in the database: a run that is before this one may begin here too
-      conversationId: cluster === undefined ? conversationId : null,
+      conversationId: cluster.ownLine(conversationId),
       tokenId: request.caller.tokenId,
       isChild: parent !== undefined,
       isPlain,
@@ -188,7 +186,7 @@ export class RunLauncher {
       conversationId,
       parent,
       depth: request.depth ?? (parent === undefined ? 0 : parent.depth + 1),
-      place: cluster === undefined || conversationId === null ? place : cluster.placeOf(place, {
+      place: conversationId === null ? place : cluster.placeOf(place, {
         run: { id, conversationId, parentId: request.parentId ?? null, workspace },
         isAccepted: interrupted !== undefined,
       }),
@@ -197,7 +195,7 @@ export class RunLauncher {
       isPlain,
       workspace,
       isRecorded: keeps || agentTools.length > 0 || this.#parts.onEvents !== undefined,
-      onceBack: cluster === undefined || isPlain ? undefined : cluster.onceBackOf(id, controller.signal),
+      onceBack: isPlain ? undefined : cluster.onceBackOf(id, controller.signal),
     };
   }
 
@@ -277,7 +275,6 @@ export class RunLauncher {
     const { provider, providerModel, limits, agentTools } = settings;
     const { tools, parked, clock, time, random, log } = this.#parts;
     const windows = this.#windows;
-    const cluster = plan.keeps ? this.#parts.cluster?.() : undefined;
     const findWindow = conversationId !== null || agentTools.length > 0
       ? windowFinder({ limits, windows, provider, model: providerModel })
       : undefined;
@@ -292,7 +289,7 @@ export class RunLauncher {
       onceBack: request.durable ? plan.onceBack : undefined,
     });
     const fitting = findWindow === undefined ? provider : this.#fittingProvider(settings, opening);
-    const ownProvider = cluster?.providerOf(fitting, id) ?? fitting;
+    const ownProvider = plan.keeps ? this.#parts.cluster.providerOf(fitting, id) : fitting;
     const run: AgentRun = {
       id,
       kind: request.kind,
@@ -377,16 +374,14 @@ export class RunLauncher {
   }
 
   #journalOf({ request }: Plan, { entry, recorder, leave }: Pick<LaunchedRun, "entry" | "recorder" | "leave">) {
-    const { conversations, parkedRecords, log, onEnd, onEvents } = this.#parts;
-    const cluster = this.#parts.cluster?.();
-    const ownership = cluster?.ownership;
+    const { conversations, parkedRecords, log, onEnd, onEvents, cluster } = this.#parts;
     return new RunJournal({
       entry,
       request,
       recorder,
-      right: ownership?.rightOf(entry.id, entry.signal),
+      right: cluster.rightOf(entry.id, entry.signal),
       // The end of a run that was cancelled is written too
-      onceBack: cluster?.onceBackOf(entry.id, NEVER),
+      onceBack: cluster.onceBackOf(entry.id, NEVER),
       conversations,
       parkedRecords,
       log,
