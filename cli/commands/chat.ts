@@ -1,7 +1,7 @@
 import { type CommandContext, CommandError, defineCliCommand, EXIT, UsageError } from "../command.ts";
 import { type ReachedGateway, reachGateway } from "../reach_gateway.ts";
 import { askPerson } from "../terminal/ask_person.ts";
-import { createChatCommands, findConversation } from "../terminal/chat_commands.ts";
+import { ChatCommands, findConversation } from "../terminal/chat_commands.ts";
 import { type ChatHistory, openChatHistory } from "../terminal/chat_history.ts";
 import { type ChatSession, type ChatTopic, openChatSession } from "../terminal/chat_session.ts";
 import type { LineReader } from "../terminal/line_reader.ts";
@@ -89,7 +89,7 @@ async function converse(talk: Talk): Promise<number> {
   if (reader === undefined) return EXIT.ok;
   try {
     const withReader = { ...talk, context: readingContext(context, reader) };
-    const commands = createChatCommands({ context, gateway, topic });
+    const commands = new ChatCommands({ context, gateway, topic });
     context.say(wrapText(GREETING, messageColumns(context.io)).join("\n"));
     for (;;) {
       const line = await reader.read("> ");

@@ -14,7 +14,7 @@ import { type ControlRecord, readControlFile } from "../../lib/host/control_file
 import { createFiles } from "../../lib/system/files/create_files.ts";
 import { createGatewayClient } from "../../lib/system/net/gateway_client.ts";
 import { createCommandLookup } from "../../lib/system/process/command_lookup.ts";
-import { createProcesses } from "../../lib/system/process/processes.ts";
+import { Processes } from "../../lib/system/process/processes.ts";
 import { BUILTIN_TOOLS } from "../../lib/tools/builtin.ts";
 import { createToolExecutor } from "../../lib/tools/runtime/create_tool_executor.ts";
 import type { ForeignInput } from "../../lib/tools/runtime/foreign_input.ts";
@@ -153,7 +153,7 @@ async function explain(
   const { config, dataDir, ownPaths, workspace: workspaceRoot } = loaded;
   const { io: { home, env }, loadOptions } = context;
   const [commands, redactor, clock] = [createCommandLookup(), createRedactor(), systemClock];
-  const processes = createProcesses({
+  const processes = new Processes({
     ...{ commands, clock, home, ownPaths, marker: `explain-${process.pid}` },
     ...{ quarantine: join(dataDir, "quarantine"), notes: join(dataDir, "commands") },
     relays: {

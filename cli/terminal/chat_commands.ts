@@ -6,12 +6,6 @@ import { messageColumns, printableLine, toDefinitions, toTable, wrapText } from 
 /** Result of a chat line that begins with a slash: the command is done, the chat ends, or the line is a message to send. */
 export type ChatCommandResult = "done" | "exit" | "message";
 
-/** Commands of a chat. */
-export interface ChatCommands {
-  /** Runs a command. @returns `message` for a line that is no command, such as a tool call for the offline assistant */
-  run(line: string): Promise<ChatCommandResult>;
-}
-
 interface Conversation {
   readonly id: string;
   readonly title?: string | null;
@@ -51,12 +45,8 @@ interface ChatCommandsOptions {
   readonly topic: ChatTopic;
 }
 
-/** Creates the commands of a chat, which change model and conversation of its next message. */
-export function createChatCommands(options: ChatCommandsOptions): ChatCommands {
-  return new GatewayChatCommands(options);
-}
-
-class GatewayChatCommands implements ChatCommands {
+/** Commands of a chat. */
+export class ChatCommands {
   readonly #context: CommandContext;
   readonly #gateway: ReachedGateway;
   readonly #topic: ChatTopic;
@@ -70,6 +60,7 @@ class GatewayChatCommands implements ChatCommands {
     this.#topic = topic;
   }
 
+  /** Runs a command. @returns `message` for a line that is no command, such as a tool call for the offline assistant */
   async run(line: string): Promise<ChatCommandResult> {
     const [, command = "", rest = ""] = /^(\/\S*)\s*(.*)$/s.exec(line.trimEnd()) ?? [];
     if (command === "") return "message";

@@ -13,17 +13,6 @@ export interface GdbReply {
   readonly console: string;
 }
 
-/** Requests and replies of the GDB remote protocol, one at a time, over one connection. */
-export interface GdbSession {
-  /**
-   * @throws {ToolError} `board_timeout` no reply in time, `board_closed`, `board_protocol` what is not the protocol or too much of it
-   * @throws {CancelError} when the signal aborts
-   */
-  request(payload: string, signal: AbortSignal): Promise<GdbReply>;
-  /** From now on neither side acknowledges packets */
-  withoutAcknowledgments(): void;
-}
-
 /** The connection a session speaks over, and the clock of its time limits. */
 export interface GdbSessionOptions {
   readonly connection: TcpConnection;
@@ -50,17 +39,13 @@ const ACKNOWLEDGE = Buffer.from("+");
 const REFUSE = Buffer.from("-");
 
 /**
- * Creates a session over an open connection.
+ * Requests and replies of the GDB remote protocol, one at a time, over one connection.
  *
  * A request is sent again when the stub refuses it, never because of silence: over TCP nothing is lost, and the reply to the first
  * copy would be taken for that of the next request.
  * Source: GDB manual, appendix E.2 "Packet acknowledgment", E.3 "Stop reply packets"
  */
-export function createGdbSession(options: GdbSessionOptions): GdbSession {
-  return new ConnectedSession(options);
-}
-
-class ConnectedSession implements GdbSession {
+export class GdbSession {
   readonly #options: GdbSessionOptions;
   readonly #connection: TcpConnection;
   readonly #reader = createPacketReader({ maxBytes: MAX_PACKET_BYTES });
@@ -73,6 +58,10 @@ class ConnectedSession implements GdbSession {
     this.#connection = options.connection;
   }
 
+  /**
+   * @throws {ToolError} `board_timeout` no reply in time, `board_closed`, `board_protocol` what is not the protocol or too much of it
+   * @throws {CancelError} when the signal aborts
+   */
   async request(payload: string, signal: AbortSignal): Promise<GdbReply> {
     const { clock, replyMs } = this.#options;
     const limit = clock.timeoutSignal(replyMs);
@@ -93,6 +82,7 @@ class ConnectedSession implements GdbSession {
     }
   }
 
+  /** From now on neither side acknowledges packets */
   withoutAcknowledgments(): void {
     this.#acknowledges = false;
   }

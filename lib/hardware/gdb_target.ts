@@ -3,7 +3,7 @@ import type { Clock } from "../base/clock.ts";
 import { ToolError } from "../base/errors.ts";
 import type { connectTcp, TcpAddress, TcpConnection } from "../system/net/tcp.ts";
 import { describeNetworkError } from "../system/net/network_error.ts";
-import { createGdbSession, type GdbSession } from "./gdb_session.ts";
+import { GdbSession } from "./gdb_session.ts";
 import { type MemoryRegion, parseMemoryMap } from "./memory_map.ts";
 import { readTargetDescription, type TargetDescription } from "./target_description.ts";
 
@@ -20,19 +20,6 @@ export interface GdbStub {
   readonly haltedBefore: boolean | undefined;
   /** Reason why the target is halted now, for example `signal 5`; undefined when the stub does not say */
   readonly stopped: string | undefined;
-}
-
-/** A target that somebody is attached to. Every call throws what GdbSession does, and `board_refused` with the stub's own error. */
-export interface GdbTarget {
-  readonly stub: GdbStub;
-  /** Reads the target's description of itself; undefined when its stub offers none */
-  description(): Promise<TargetDescription | undefined>;
-  /** Reads the target's memory map; undefined when its stub offers none */
-  memoryMap(): Promise<readonly MemoryRegion[] | undefined>;
-  /** All registers as the stub has them, hexadecimal, `x` for unknown digits; undefined when it gives none */
-  registers(): Promise<string | undefined>;
-  /** The whole of `length` bytes, or an error that names the first address which cannot be read */
-  readMemory(address: bigint, length: number): Promise<Uint8Array>;
 }
 
 /** The board to attach to, and the means to reach it. */
@@ -71,7 +58,7 @@ export async function attachTarget<T>(options: AttachOptions, work: (target: Gdb
   const { board, clock, signal } = options;
   const action = `Cannot use board "${board}"`;
   const connection = await open(options, action);
-  const session = createGdbSession({ connection, clock, replyMs: REPLY_MS, action });
+  const session = new GdbSession({ connection, clock, replyMs: REPLY_MS, action });
   const limit = clock.timeoutSignal(ATTACHED_MS);
   const either = AbortSignal.any([signal, limit.signal]);
   let haltedBefore: boolean | undefined;
@@ -83,7 +70,7 @@ export async function attachTarget<T>(options: AttachOptions, work: (target: Gdb
     // Asked always, since gdbserver reads no memory before
     const stopped = stopReason((await session.request("?", either)).text);
     const stub = { ...offer, ...kind, stopped };
-    return await work(new ConnectedTarget({ session, stub, action, signal: either }));
+    return await work(new GdbTarget({ session, stub, action, signal: either }));
   } catch (error) {
     if (signal.aborted) throw cancelError(signal);
     if (limit.signal.aborted) throw new ToolError("board_timeout", `${action}: it took longer than ${ATTACHED_MS} ms`);
@@ -163,7 +150,8 @@ interface TargetParts {
   readonly signal: AbortSignal;
 }
 
-class ConnectedTarget implements GdbTarget {
+/** A target that somebody is attached to. Every call throws what GdbSession does, and `board_refused` with the stub's own error. */
+export class GdbTarget {
   readonly stub: GdbStub;
   readonly #parts: TargetParts;
 
@@ -172,16 +160,19 @@ class ConnectedTarget implements GdbTarget {
     this.#parts = parts;
   }
 
-  async description(): ReturnType<GdbTarget["description"]> {
+  /** Reads the target's description of itself; undefined when its stub offers none */
+  async description(): Promise<TargetDescription | undefined> {
     if (!this.stub.features.includes("qXfer:features:read")) return undefined;
     return await this.#parsed(() => readTargetDescription((annex) => this.#readDocument("features", annex)));
   }
 
-  async memoryMap(): ReturnType<GdbTarget["memoryMap"]> {
+  /** Reads the target's memory map; undefined when its stub offers none */
+  async memoryMap(): Promise<readonly MemoryRegion[] | undefined> {
     if (!this.stub.features.includes("qXfer:memory-map:read")) return undefined;
     return await this.#parsed(async () => parseMemoryMap(await this.#readDocument("memory-map", "")));
   }
 
+  /** All registers as the stub has them, hexadecimal, `x` for unknown digits; undefined when it gives none */
   async registers(): Promise<string | undefined> {
     const reply = await this.#ask("g", "its registers");
     if (reply === "") return undefined;
@@ -189,7 +180,8 @@ class ConnectedTarget implements GdbTarget {
     return reply.toLowerCase();
   }
 
-  async readMemory(address: bigint, length: number): ReturnType<GdbTarget["readMemory"]> {
+  /** The whole of `length` bytes, or an error that names the first address which cannot be read */
+  async readMemory(address: bigint, length: number): Promise<Uint8Array> {
     const bytes = new Uint8Array(length);
     const most = (this.stub.packetBytes - FRAME_BYTES) >> 1;
     for (let done = 0; done < length;) {

@@ -88,23 +88,6 @@ export interface MailboxFilter {
   readonly from?: string | undefined;
 }
 
-/**
- * Mailboxes between agents, one per receiver, encrypted in the store.
- *
- * Every method throws ToolError: `invalid_input` for a value out of bounds, naming the field; `mailbox_key` when the key cannot be
- * used; `mailbox_altered` for a message that does not open, which no method passes on.
- */
-export interface Mailbox {
-  /** Adds a message to the mailbox of its receiver. @throws {ToolError} `mailbox_full` */
-  send(message: Omit<MailboxMessage, "timestamp">): Promise<MailboxMessage>;
-  /** Removes and returns all messages for `to`, in order. Two callers at once never get the same message. Removes nothing when it throws */
-  receive(to: string): Promise<readonly MailboxMessage[]>;
-  /** Returns messages by receiver and in order, as many as one tool result holds. Removes nothing. @param limit 1-1000. Default 100 */
-  list(filter: MailboxFilter & { readonly limit?: number | undefined }): Promise<readonly MailboxMessage[]>;
-  /** Removes messages without opening them, altered messages too. @returns how many there were */
-  clear(filter: MailboxFilter): Promise<number>;
-}
-
 /** Services that the mailboxes use. */
 export interface MailboxOptions {
   readonly store: Store;
@@ -131,12 +114,13 @@ export const SEALED_MAILBOXES: SealedCollection = {
   },
 };
 
-/** Creates the mailboxes over a store, one record for each receiver. */
-export function createMailbox(options: MailboxOptions): Mailbox {
-  return new StoredMailbox(options);
-}
-
-class StoredMailbox implements Mailbox {
+/**
+ * Mailboxes between agents, one per receiver, encrypted in the store.
+ *
+ * Every method throws ToolError: `invalid_input` for a value out of bounds, naming the field; `mailbox_key` when the key cannot be
+ * used; `mailbox_altered` for a message that does not open, which no method passes on.
+ */
+export class Mailbox {
   readonly #options: MailboxOptions;
   readonly #keptCipher: () => Promise<RecordCipher>;
 
@@ -145,6 +129,7 @@ class StoredMailbox implements Mailbox {
     this.#keptCipher = lazily(options.cipher);
   }
 
+  /** Adds a message to the mailbox of its receiver. @throws {ToolError} `mailbox_full` */
   async send({ from, to, payload, sender, taint = [] }: Omit<MailboxMessage, "timestamp">): Promise<MailboxMessage> {
     const { clock, random } = this.#options;
     checkName("from", from);
@@ -165,12 +150,14 @@ class StoredMailbox implements Mailbox {
     return message;
   }
 
+  /** Removes and returns all messages for `to`, in order. Two callers at once never get the same message. Removes nothing when it throws */
   async receive(to: string): Promise<readonly MailboxMessage[]> {
     checkName("to", to);
     const opened = await this.#openCipher();
     return await this.#change(to, (entries) => ({ entries: [], value: openAll(to, { entries, cipher: opened }) }));
   }
 
+  /** Returns messages by receiver and in order, as many as one tool result holds. Removes nothing. @param limit 1-1000. Default 100 */
   async list(
     { limit = DEFAULT_LIST, ...filter }: MailboxFilter & { readonly limit?: number | undefined },
   ): Promise<readonly MailboxMessage[]> {
@@ -202,6 +189,7 @@ class StoredMailbox implements Mailbox {
     return messages;
   }
 
+  /** Removes messages without opening them, altered messages too. @returns how many there were */
   async clear(filter: MailboxFilter): Promise<number> {
     if (filter.from !== undefined) checkName("from", filter.from);
     let cleared = 0;

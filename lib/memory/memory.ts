@@ -98,28 +98,6 @@ export interface MemoryListInput {
   readonly limit: number;
 }
 
-/**
- * Memory that the agent keeps between conversations.
- *
- * Every method throws ToolError `invalid_input` for a value out of bounds, naming the field.
- */
-export interface Memory {
-  /** Keeps a value under its key, in place of an earlier one. @throws {ToolError} `memory_full` */
-  store(input: StoreMemoryInput): Promise<{ readonly record: MemoryRecord; readonly replaced: boolean }>;
-  /** Returns the memory of a key, or the memories of a query, best first, or the newest without either. `key` wins over `query` */
-  recall(input: RecallInput): Promise<readonly MemoryRecord[]>;
-  /** Returns a page of what is kept, newest first, and the place after which the next page begins; undefined when there is none. */
-  list(
-    input: MemoryListInput,
-  ): Promise<
-    { readonly records: readonly MemoryRecord[]; readonly hasMore: boolean; readonly last: string | undefined }
-  >;
-  /** Forgets all memories, or all memories of a namespace. @returns how many there were */
-  forgetAll(input: { readonly namespace?: string | undefined }): Promise<number>;
-  /** Forgets a memory. @returns false when there is no such key */
-  forget(input: { readonly key: string; readonly namespace?: string | undefined }): Promise<boolean>;
-}
-
 /** Collection of the memories. The key is `namespace/key`. */
 export const MEMORY = "memory";
 const DEFAULT_RECALL = 10;
@@ -138,12 +116,12 @@ export interface MemoryOptions {
   readonly vectors?: MemoryVectors | undefined;
 }
 
-/** Creates the memory over a store, one record for each namespace and key. */
-export function createMemory(options: MemoryOptions): Memory {
-  return new StoredMemory(options);
-}
-
-class StoredMemory implements Memory {
+/**
+ * Memory that the agent keeps between conversations.
+ *
+ * Every method throws ToolError `invalid_input` for a value out of bounds, naming the field.
+ */
+export class Memory {
   readonly #store: Store;
   readonly #clock: Clock;
   readonly #vectors: MemoryVectors | undefined;
@@ -156,7 +134,8 @@ class StoredMemory implements Memory {
     this.#room = createRoom(() => store.count(MEMORY));
   }
 
-  async store(input: StoreMemoryInput): ReturnType<Memory["store"]> {
+  /** Keeps a value under its key, in place of an earlier one. @throws {ToolError} `memory_full` */
+  async store(input: StoreMemoryInput): Promise<{ readonly record: MemoryRecord; readonly replaced: boolean }> {
     const namespace = checkNamespace(input.namespace);
     const key = checkKey(input.key);
     const value = checkValue(input.value);
@@ -188,6 +167,7 @@ class StoredMemory implements Memory {
     throw new ToolError("memory_busy", `Cannot store "${key}": it is being changed by others; try again`);
   }
 
+  /** Returns the memory of a key, or the memories of a query, best first, or the newest without either. `key` wins over `query` */
   async recall(input: RecallInput): Promise<readonly MemoryRecord[]> {
     const namespace = checkNamespace(input.namespace);
     const limit = checkLimit(input.limit ?? DEFAULT_RECALL);
@@ -203,7 +183,10 @@ class StoredMemory implements Memory {
     return this.#readable(found);
   }
 
-  async list({ namespace, query = "", after, limit }: MemoryListInput): ReturnType<Memory["list"]> {
+  /** Returns a page of what is kept, newest first, and the place after which the next page begins; undefined when there is none. */
+  async list({ namespace, query = "", after, limit }: MemoryListInput): Promise<
+    { readonly records: readonly MemoryRecord[]; readonly hasMore: boolean; readonly last: string | undefined }
+  > {
     const prefix = prefixOf(namespace);
     if (query.trim() !== "") {
       const found = await this.#search({ query, limit, ...prefix });
@@ -220,6 +203,7 @@ class StoredMemory implements Memory {
     return { records, hasMore: false, last };
   }
 
+  /** Forgets all memories, or all memories of a namespace. @returns how many there were */
   async forgetAll({ namespace }: { readonly namespace?: string | undefined }): Promise<number> {
     let forgotten = 0;
     for await (const { key } of scanAll(this.#store, MEMORY, prefixOf(namespace))) {
@@ -228,6 +212,7 @@ class StoredMemory implements Memory {
     return forgotten;
   }
 
+  /** Forgets a memory. @returns false when there is no such key */
   async forget(input: { readonly key: string; readonly namespace?: string | undefined }): Promise<boolean> {
     const at = storeKey(checkNamespace(input.namespace), checkKey(input.key));
     return (await this.#store.takeOnce(MEMORY, at)) !== undefined;

@@ -9,8 +9,8 @@ import type { Store } from "../storage/store.ts";
 import type { BrowserLogins, BrowserLoginsOptions } from "./browser_logins.ts";
 import type { CookieJars } from "./cookie_jars.ts";
 import type { Mailbox } from "./mailbox.ts";
-import { createMemory, MEMORY, type Memory, memoryText, parseMemoryRecord } from "./memory.ts";
-import { createMemoryVectors, type MemoryVectors } from "./memory_vectors.ts";
+import { MEMORY, Memory, memoryText, parseMemoryRecord } from "./memory.ts";
+import { MemoryVectors } from "./memory_vectors.ts";
 import { type CommandFolders, createCommandFolders } from "./command_folders.ts";
 import { createPlans, type Plans } from "./plans.ts";
 
@@ -42,7 +42,7 @@ export interface MemoryServices {
   /** Folders that conversations run their commands in. */
   readonly commandFolders: CommandFolders;
   /** Loaded at its first use, and its key with it. */
-  readonly mailbox: Mailbox;
+  readonly mailbox: Pick<Mailbox, keyof Mailbox>;
   /** Loaded at its first use, and its key with it. */
   readonly cookieJars: CookieJars;
   /** Loaded at its first use, and its key with it. */
@@ -52,7 +52,7 @@ export interface MemoryServices {
 /** Creates memory, plans and mailboxes over a store. */
 export function createMemoryServices(options: MemoryServicesOptions): MemoryServices {
   const { store, clock, random, log, redact, cipherOf, alone } = options;
-  const vectors = createMemoryVectors({
+  const vectors = new MemoryVectors({
     store,
     clock,
     log,
@@ -62,14 +62,14 @@ export function createMemoryServices(options: MemoryServicesOptions): MemoryServ
     textOf: (record) => readable(store, MEMORY, [record], parseMemoryRecord).map(({ value }) => memoryText(value))[0],
   });
   return {
-    memory: createMemory({ store, clock, vectors }),
+    memory: new Memory({ store, clock, vectors }),
     vectors,
     plans: createPlans({ store, clock }),
     commandFolders: createCommandFolders({ store }),
     mailbox: lazyService(async () => {
-      const { createMailbox } = await import("./mailbox.ts");
+      const { Mailbox } = await import("./mailbox.ts");
       const cipher = () => cipherOf("agents_ipc.key");
-      return createMailbox({ store, clock, random, cipher });
+      return new Mailbox({ store, clock, random, cipher });
     }, ["send", "receive", "list", "clear"]),
     cookieJars: lazyService(async () => {
       const { createCookieJars } = await import("./cookie_jars.ts");

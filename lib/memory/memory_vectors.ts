@@ -27,28 +27,6 @@ export interface MemoryVectorsOptions {
   readonly alone?: ((work: () => Promise<void>) => Promise<boolean>) | undefined;
 }
 
-/**
- * Vectors of memories, by which a memory is found in other words than its own.
- *
- * A vector is computed after its memory is on the disk. While the model cannot be asked, memories are found by words alone, and the
- * model is asked again after 30 s, and then after pauses that double up to 10 minutes. Another model makes all vectors anew.
- */
-export interface MemoryVectors {
-  /** Begins. `embedder` is asked before each piece of work for the model that is in use: undefined when there is none. */
-  start(embedder: () => Embedder | undefined): void;
-  /** Takes the key of a memory that was stored. */
-  stored(key: string): void;
-  /**
-   * Looks for the memories whose meaning is nearest to a query, nearest first. Waits 5 s for the model at most, and gives none when the
-   * model does not answer. Undefined when no model is in use.
-   */
-  nearest(
-    query: string,
-    options: { readonly prefix?: string; readonly limit: number },
-  ): Promise<readonly Stored[]> | undefined;
-  close(): Promise<void>;
-}
-
 const QUERY_MS = 5_000;
 const PAUSES = { firstMs: 30_000, mostMs: 600_000 } as const;
 /** Records that are looked at in one step of a sweep */
@@ -60,12 +38,14 @@ const MAX_TEXT_CHARACTERS = 8_000;
 /** Keys that wait. With more of them, all memories are looked through */
 const MAX_WAITING = 10_000;
 
-/** Creates the vectors of a collection. Nothing happens before `start`. */
-export function createMemoryVectors(options: MemoryVectorsOptions): MemoryVectors {
-  return new StoredVectors(options);
-}
-
-class StoredVectors implements MemoryVectors {
+/**
+ * Vectors of memories, by which a memory is found in other words than its own.
+ *
+ * A vector is computed after its memory is on the disk. While the model cannot be asked, memories are found by words alone, and the
+ * model is asked again after 30 s, and then after pauses that double up to 10 minutes. Another model makes all vectors anew. Nothing happens before
+ * `start`.
+ */
+export class MemoryVectors {
   readonly #options: MemoryVectorsOptions;
   readonly #closing = new AbortController();
   /** Keys of memories that were stored since their vectors were last computed */
@@ -85,11 +65,13 @@ class StoredVectors implements MemoryVectors {
     this.#options = options;
   }
 
+  /** Begins. `embedder` is asked before each piece of work for the model that is in use: undefined when there is none. */
   start(embedder: () => Embedder | undefined): void {
     this.#embedder = embedder;
     this.#wake();
   }
 
+  /** Takes the key of a memory that was stored. */
   stored(key: string): void {
     if (this.#embedder() === undefined) return;
     if (this.#waiting.size < MAX_WAITING) this.#waiting.add(key);
@@ -97,7 +79,14 @@ class StoredVectors implements MemoryVectors {
     this.#wake();
   }
 
-  nearest(query: string, options: { readonly prefix?: string; readonly limit: number }) {
+  /**
+   * Looks for the memories whose meaning is nearest to a query, nearest first. Waits 5 s for the model at most, and gives none when the
+   * model does not answer. Undefined when no model is in use.
+   */
+  nearest(
+    query: string,
+    options: { readonly prefix?: string; readonly limit: number },
+  ): Promise<readonly Stored[]> | undefined {
     const embedder = this.#embedder();
     if (embedder === undefined) return undefined;
     if (this.#swept !== embedder.model && this.#elsewhere === undefined) this.#wake();

@@ -65,27 +65,6 @@ export const PLAN_LIMITS = {
   plans: 1_000,
 } as const;
 
-/**
- * Task plans, one per scope: a conversation id or a workspace path, 1-512 characters.
- *
- * Every method throws ToolError `invalid_input` for a value out of bounds, naming the field.
- */
-export interface Plans {
-  /** Creates a plan of pending tasks, in place of an earlier plan. @param taint outside content that the titles are made from */
-  create(scope: string, titles: readonly string[], taint: Taint): Promise<Plan>;
-  /**
-   * Adds a pending task at the end. Starts a plan where there is none. @param taint as for `create`
-   * @throws {ToolError} `plan_full`
-   */
-  add(scope: string, title: string, taint: Taint): Promise<Plan>;
-  /** Changes the status of a task. @throws {ToolError} `task_not_found` naming the ids there are */
-  update(scope: string, id: string, status: PlanStatus): Promise<Plan>;
-  /** Returns the plan. Without tasks when there is none */
-  list(scope: string): Promise<Plan>;
-  /** Removes the plan. @returns false when there was none */
-  delete(scope: string): Promise<boolean>;
-}
-
 /** Collection of the plans. The key is the scope. */
 export const PLANS = "plans";
 const MAX_ATTEMPTS = 20;
@@ -94,10 +73,15 @@ const NO_PLAN: Plan = { tasks: [], taint: UNTAINTED };
 
 /** Creates the plans over a store, one record for each scope. */
 export function createPlans(options: { readonly store: Store; readonly clock: Clock }): Plans {
-  return new StoredPlans(options.store, options.clock);
+  return new Plans(options.store, options.clock);
 }
 
-class StoredPlans implements Plans {
+/**
+ * Task plans, one per scope: a conversation id or a workspace path, 1-512 characters.
+ *
+ * Every method throws ToolError `invalid_input` for a value out of bounds, naming the field.
+ */
+export class Plans {
   readonly #store: Store;
   readonly #clock: Clock;
 
@@ -106,6 +90,7 @@ class StoredPlans implements Plans {
     this.#clock = clock;
   }
 
+  /** Creates a plan of pending tasks, in place of an earlier plan. @param taint outside content that the titles are made from */
   async create(scope: string, titles: readonly string[], taint: Taint): Promise<Plan> {
     if (titles.length < 1 || titles.length > PLAN_LIMITS.tasks) {
       throw invalid("tasks", `there must be 1-${PLAN_LIMITS.tasks}, and there are ${titles.length}`);
@@ -117,6 +102,10 @@ class StoredPlans implements Plans {
     }));
   }
 
+  /**
+   * Adds a pending task at the end. Starts a plan where there is none. @param taint as for `create`
+   * @throws {ToolError} `plan_full`
+   */
   async add(scope: string, title: string, taint: Taint): Promise<Plan> {
     checkTitle("title", title);
     return this.#change(scope, ({ tasks, taint: earlier }) => {
@@ -128,6 +117,7 @@ class StoredPlans implements Plans {
     });
   }
 
+  /** Changes the status of a task. @throws {ToolError} `task_not_found` naming the ids there are */
   async update(scope: string, id: string, status: PlanStatus): Promise<Plan> {
     return this.#change(scope, ({ tasks, taint }) => {
       if (!tasks.some((task) => task.id === id)) throw notFound(id, tasks);
@@ -138,10 +128,12 @@ class StoredPlans implements Plans {
     });
   }
 
+  /** Returns the plan. Without tasks when there is none */
   async list(scope: string): Promise<Plan> {
     return (await readRecord(this.#store, PLANS, checkScope(scope), parsePlan))?.value ?? NO_PLAN;
   }
 
+  /** Removes the plan. @returns false when there was none */
   async delete(scope: string): Promise<boolean> {
     return (await this.#store.takeOnce(PLANS, checkScope(scope))) !== undefined;
   }

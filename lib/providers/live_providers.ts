@@ -12,7 +12,7 @@ import { createProviderMemory, type ProviderMemory } from "./discovery/provider_
 import type { StreamObserver } from "./retry.ts";
 import { withRouting } from "./models/routing.ts";
 import type { OwnerOf, ServerOwnersOptions } from "./discovery/server_owner.ts";
-import { type ServersWatch, watchServers } from "./discovery/watch_servers.ts";
+import { ServersWatch } from "./discovery/watch_servers.ts";
 
 const PARTS = [
   "provider",
@@ -169,7 +169,7 @@ class ReplaceableProviders implements LiveProviders {
     this.#current = next;
     // A reload may take its configuration over after the end
     if (next.chosen?.isFound && !this.#closed) {
-      this.#watch ??= watchServers({ clock: this.#options.clock, look: () => this.#look() });
+      this.#watch ??= new ServersWatch({ clock: this.#options.clock, look: () => this.#look() });
       return;
     }
     this.#watch?.stop();

@@ -4,10 +4,10 @@ import { nextTick } from "../base/tick.ts";
 import type { Logger } from "../base/telemetry/log.ts";
 import { checkLimit, checkName, checkSeq, encodeWrite } from "./encode_write.ts";
 import { migrations } from "./sqlite/migrations.ts";
-import { createGroupCommit, type GroupCommit, ROLL_BACK } from "./sqlite/group_commit.ts";
+import { GroupCommit, ROLL_BACK } from "./sqlite/group_commit.ts";
 import { createDiskSync, type DiskSync } from "./sqlite/disk_sync.ts";
 import { openDatabase } from "./sqlite/open_database.ts";
-import { createRecordStatements, type RecordStatements } from "./sqlite/record_statements.ts";
+import { RecordStatements } from "./sqlite/record_statements.ts";
 import {
   createUnreadableRecords,
   forgetWritten,
@@ -54,9 +54,9 @@ class SqliteStore implements Store {
   constructor({ path, clock, log }: SqliteStoreOptions) {
     this.#path = path;
     this.#database = openDatabase(path, migrations, log);
-    this.#records = createRecordStatements(this.#database, () => clock.now());
+    this.#records = new RecordStatements(this.#database, () => clock.now());
     this.#disk = createDiskSync(this.#database, path);
-    this.#commits = createGroupCommit(this.#database, this.#disk);
+    this.#commits = new GroupCommit(this.#database, this.#disk);
   }
 
   readonly get: Store["get"] = async (collection, key) => {

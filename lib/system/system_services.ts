@@ -25,8 +25,8 @@ import {
   requireSyntax,
 } from "./process/containment.ts";
 import { temporaryFolder } from "./process/leftover_processes.ts";
-import { createProcesses, type Processes, type ProcessesOptions } from "./process/processes.ts";
-import { createWorkers, type Workers } from "./process/workers.ts";
+import { Processes, type ProcessesOptions } from "./process/processes.ts";
+import { Workers } from "./process/workers.ts";
 import type { Aftermath } from "./process/quarantine.ts";
 
 /** Threads for documents at the same time: one may hold hundreds of megabytes. */
@@ -102,7 +102,7 @@ export async function createSystemServices(options: SystemServicesOptions): Prom
   if (options.shell().syntax === "contained") {
     requireSyntax(options.shell(), await processes.containment(options.shell()));
   }
-  const workers = opened.own(createWorkers({ maxWorkers: MAX_WORKERS, clock }), (open) => open.close());
+  const workers = opened.own(new Workers({ maxWorkers: MAX_WORKERS, clock }), (open) => open.close());
   await endLeftovers(processes, options);
   return {
     files: createFiles({ clock, home, ownPaths, locks: options.fileLocks }),
@@ -133,13 +133,13 @@ function lazyBrowsers(
   { commands, urls }: Pick<SystemServices, "commands" | "urls">,
 ): SystemServices["browsers"] {
   const loaded = lazily(async () => {
-    const [{ createBrowsers }, { removeLeftSockets }] = await Promise.all([
+    const [{ Browsers }, { removeLeftSockets }] = await Promise.all([
       import("./browser/browsers.ts"),
       import("./process/command_relay.ts"),
     ]);
     const folder = join(dataDir, "browsers");
     await removeLeftSockets(folder);
-    return createBrowsers({
+    return new Browsers({
       commands,
       clock,
       marker: marker.text,
@@ -166,7 +166,7 @@ function openProcesses(
   { commands, urls }: Pick<SystemServices, "commands" | "urls">,
 ): Processes {
   const { clock, random, log, home, dataDir, ownPaths, marker, redact, shell, urlRules, proxy, onTainted } = options;
-  return createProcesses({
+  return new Processes({
     commands,
     clock,
     home,

@@ -2,22 +2,22 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { vectorOf } from "../../fixtures/upstream/embeddings_upstream.ts";
 import { CLUSTER_DUTIES } from "../../lib/cluster/cluster_records.ts";
-import { createMemory, MEMORY, memoryText, parseMemoryRecord } from "../../lib/memory/memory.ts";
-import { createMemoryVectors } from "../../lib/memory/memory_vectors.ts";
+import { MEMORY, Memory, memoryText, parseMemoryRecord } from "../../lib/memory/memory.ts";
+import { MemoryVectors } from "../../lib/memory/memory_vectors.ts";
 import { createSharedDatabase, joinLink, LEASE_MS, type SharedDatabase } from "../support/clustered.ts";
 
 /** A gateway whose model takes 100 ms for each request. @param asked texts that any gateway asked for, with the gateway's name */
 async function join(database: SharedDatabase, { name, seed, asked }: { name: string; seed: number; asked: string[] }) {
   const { link, cluster, log, close } = await joinLink(database, { seed });
   const { clock } = database;
-  const vectors = createMemoryVectors({
+  const vectors = new MemoryVectors({
     ...{ store: link.store, clock, log },
     collection: MEMORY,
     redact: (text) => text,
     textOf: ({ body }) => memoryText(parseMemoryRecord(body)),
     alone: (work) => cluster.alone("memory_vectors", work),
   });
-  const memory = createMemory({ store: link.store, clock, vectors });
+  const memory = new Memory({ store: link.store, clock, vectors });
   return {
     link,
     cluster,

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { DONE_SCHEDULES, FIRINGS } from "../../lib/automation/cron/schedule_record.ts";
 import { forgetOldDone } from "../../lib/automation/cron/fire_schedule.ts";
-import { createMailbox } from "../../lib/memory/mailbox.ts";
+import { Mailbox } from "../../lib/memory/mailbox.ts";
 import { pruneRuns } from "../../lib/runs/journal/stored_runs.ts";
 import { createRecordCipher } from "../../lib/storage/record_cipher.ts";
 import { SCHEDULE_LIMITS } from "../../lib/tools/schedule/schedules.ts";
@@ -18,7 +18,7 @@ test("messages that are sent and received at two gateways at once are received o
     const random = createSeededRandom(seed);
     const cipher = createRecordCipher(new Uint8Array(32).fill(7), random);
     const { store } = database.link();
-    return createMailbox({ store, clock: database.clock, random, cipher: () => Promise.resolve(cipher) });
+    return new Mailbox({ store, clock: database.clock, random, cipher: () => Promise.resolve(cipher) });
   });
   const received: string[] = [];
   const take = async (box = boxes[0]) => {

@@ -3,7 +3,7 @@ import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { systemClock } from "../../lib/base/clock.ts";
-import { createSurveys } from "../../lib/system/process/surveys.ts";
+import { Surveys } from "../../lib/system/process/surveys.ts";
 import { withWorkspace } from "../support/workspace.ts";
 
 const FOLDERS = 101;
@@ -15,7 +15,7 @@ test("101,000 files are looked through by the threads of surveys, to the deepest
       mkdirSync(path(`f${i}`));
       for (let j = 0; j < FILES; j++) writeFileSync(join(path(`f${i}`), `${j}`), "text");
     }
-    const surveys = createSurveys({ clock: systemClock });
+    const surveys = new Surveys({ clock: systemClock });
     const request = { root, skip: [], secrets: true, home: "/nonexistent", ownPaths: [], timeoutMs: 120_000 };
     try {
       for (let round = 0; round < 3; round++) {

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { ConfigError, ToolError } from "../../lib/base/errors.ts";
-import { createMailbox, MAILBOX_LIMITS } from "../../lib/memory/mailbox.ts";
+import { Mailbox, MAILBOX_LIMITS } from "../../lib/memory/mailbox.ts";
 import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
 import { createRecordCipher } from "../../lib/storage/record_cipher.ts";
 import type { Store } from "../../lib/storage/store.ts";
@@ -13,7 +13,7 @@ function setUp(options: { readonly store?: Store; readonly key?: number; readonl
   const store = options.store ?? createMemoryStore();
   const random = createSeededRandom(options.seed ?? 1);
   const cipher = createRecordCipher(new Uint8Array(32).fill(options.key ?? 1), random);
-  const mailbox = createMailbox({ store, clock, random, cipher: () => Promise.resolve(cipher) });
+  const mailbox = new Mailbox({ store, clock, random, cipher: () => Promise.resolve(cipher) });
   const send = (from: string, to: string, payload: string) => mailbox.send({ from, to, payload, sender: "cli" });
   return { store, clock, mailbox, send };
 }
@@ -50,7 +50,7 @@ test("the key is opened once, however many come first", async () => {
     opened++;
     return Promise.resolve(createRecordCipher(new Uint8Array(32), random));
   };
-  const mailbox = createMailbox({ store: createMemoryStore(), clock: createFakeClock(), random, cipher });
+  const mailbox = new Mailbox({ store: createMemoryStore(), clock: createFakeClock(), random, cipher });
   await Promise.all([mailbox.receive("bob"), mailbox.list({})]);
   assert.equal(opened, 1);
 });
@@ -186,7 +186,7 @@ test("a key that cannot be used is an error, and is asked for again", async () =
     broken
       ? Promise.reject(new ConfigError("key_file", "Cannot use the key file: it has 3 bytes"))
       : Promise.resolve(createRecordCipher(new Uint8Array(32), random));
-  const mailbox = createMailbox({ store, clock: createFakeClock(), random, cipher });
+  const mailbox = new Mailbox({ store, clock: createFakeClock(), random, cipher });
   const message = { from: "a", to: "b", payload: "c", sender: "cli" };
   await assert.rejects(mailbox.send(message), isError("mailbox_key", "3 bytes"));
   broken = false;

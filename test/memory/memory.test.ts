@@ -1,14 +1,14 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { ToolError } from "../../lib/base/errors.ts";
-import { createMemory } from "../../lib/memory/memory.ts";
+import { Memory } from "../../lib/memory/memory.ts";
 import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
 import type { Store } from "../../lib/storage/store.ts";
 import { createFakeClock } from "../support/fake_clock.ts";
 
 function setUp(store: Store = createMemoryStore()) {
   const clock = createFakeClock();
-  return { store, clock, memory: createMemory({ store, clock }) };
+  return { store, clock, memory: new Memory({ store, clock }) };
 }
 
 const isError = (code: string, about: string) => (error: unknown) =>

@@ -4,8 +4,8 @@ import { vectorOf } from "../../fixtures/upstream/embeddings_upstream.ts";
 import { cancelError } from "../../lib/base/cancel.ts";
 import { ProviderError } from "../../lib/base/errors.ts";
 import { type Logger, SILENT } from "../../lib/base/telemetry/log.ts";
-import { createMemory, MEMORY, memoryText, parseMemoryRecord } from "../../lib/memory/memory.ts";
-import { createMemoryVectors, type Embedder } from "../../lib/memory/memory_vectors.ts";
+import { MEMORY, Memory, memoryText, parseMemoryRecord } from "../../lib/memory/memory.ts";
+import { type Embedder, MemoryVectors } from "../../lib/memory/memory_vectors.ts";
 import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
 import { createFakeClock } from "../support/fake_clock.ts";
 import { until } from "../support/until.ts";
@@ -25,7 +25,7 @@ function setUp() {
     fails: (_text: string): Error | undefined => undefined,
     hangs: false,
   };
-  const vectors = createMemoryVectors({
+  const vectors = new MemoryVectors({
     store,
     clock,
     log,
@@ -46,7 +46,7 @@ function setUp() {
         return texts.map((text) => Float32Array.from([...vectorOf(text), model.name === "fake/one" ? 0 : 0.1]));
       },
     };
-  const memory = createMemory({ store, clock, vectors });
+  const memory = new Memory({ store, clock, vectors });
   const recall = async (query: string, limit = 10) => (await memory.recall({ query, limit })).map(({ key }) => key);
   const missing = async () => (await store.vectorless(MEMORY, { model: model.name ?? "", limit: 100 })).records.length;
   const settled = () => until(async () => await missing() === 0);

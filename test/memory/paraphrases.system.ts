@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { test } from "node:test";
-import { createMemory } from "../../lib/memory/memory.ts";
+import { Memory } from "../../lib/memory/memory.ts";
 import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
 import { openSqliteStore } from "../../lib/storage/open_sqlite_store.ts";
 import type { Store } from "../../lib/storage/store.ts";
@@ -119,7 +119,7 @@ const trigramsOf = (query: string) =>
   );
 
 async function ours(store: Store): Promise<ReadonlySet<string>> {
-  const memory = createMemory({ store, clock: createFakeClock() });
+  const memory = new Memory({ store, clock: createFakeClock() });
   for (const [key, value] of distractors()) await memory.store({ key, value });
   // The keys say nothing about the texts, so they are not searched for
   for (const { key, entry } of PARAPHRASES) await memory.store({ key, value: entry });

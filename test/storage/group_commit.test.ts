@@ -4,7 +4,7 @@ import { DatabaseSync } from "node:sqlite";
 import { test } from "node:test";
 import { HttpError } from "../../lib/base/errors.ts";
 import { type DiskSync, LogCopyError } from "../../lib/storage/sqlite/disk_sync.ts";
-import { createGroupCommit, ROLL_BACK } from "../../lib/storage/sqlite/group_commit.ts";
+import { GroupCommit, ROLL_BACK } from "../../lib/storage/sqlite/group_commit.ts";
 import { until } from "../support/until.ts";
 import { withTemporaryFolder } from "../support/temporary_folder.ts";
 
@@ -26,7 +26,7 @@ async function withDatabase(use: (database: DatabaseSync, path: string) => Promi
 
 test("a write that fails is taken back alone, and the state is unhealthy until one succeeds", async () => {
   await withDatabase(async (database) => {
-    const commits = createGroupCommit(database, fakeDisk());
+    const commits = new GroupCommit(database, fakeDisk());
     const insert = database.prepare("INSERT INTO t VALUES (?)");
     const results = await Promise.allSettled([
       commits.write(() => insert.run(1) && "first"),
@@ -55,7 +55,7 @@ test("a write that fails is taken back alone, and the state is unhealthy until o
 
 test("a full disk rejects the writes, makes it unhealthy, and it recovers when there is room", async () => {
   await withDatabase(async (database) => {
-    const commits = createGroupCommit(database, fakeDisk());
+    const commits = new GroupCommit(database, fakeDisk());
     const insert = database.prepare("INSERT INTO t VALUES (zeroblob(100000))");
     database.exec("PRAGMA max_page_count = 20");
     const [small, large] = await Promise.allSettled([commits.write(() => "small"), commits.write(() => insert.run())]);
@@ -71,7 +71,7 @@ test("a full disk rejects the writes, makes it unhealthy, and it recovers when t
 
 test("it is healthy again when a write would reach the disk, though nobody writes", async () => {
   await withDatabase(async (database, path) => {
-    const commits = createGroupCommit(database, fakeDisk());
+    const commits = new GroupCommit(database, fakeDisk());
     database.exec("PRAGMA user_version = 7");
     const other = new DatabaseSync(path);
     other.exec("BEGIN IMMEDIATE");
@@ -89,7 +89,7 @@ test("it is healthy again when a write would reach the disk, though nobody write
 
 test("a transaction that cannot begin rejects every write of the group", async () => {
   await withDatabase(async (database, path) => {
-    const commits = createGroupCommit(database, fakeDisk());
+    const commits = new GroupCommit(database, fakeDisk());
     const other = new DatabaseSync(path);
     other.exec("BEGIN IMMEDIATE");
     const writes = [1, 2, 3].map(() => commits.write(() => "written"));
@@ -114,7 +114,7 @@ const turn = () => new Promise<void>((resolve) => setImmediate(resolve));
 test("what is committed can be read at once, and its writer hears of it when it is on the disk", async () => {
   await withDatabase(async (database) => {
     const { sync, held } = heldSync();
-    const commits = createGroupCommit(database, fakeDisk({ sync }));
+    const commits = new GroupCommit(database, fakeDisk({ sync }));
     const insert = database.prepare("INSERT INTO t VALUES (?)");
     let isDurable = false;
     const first = commits.write(() => insert.run(1)).then(() => (isDurable = true));
@@ -140,7 +140,7 @@ test("what is committed can be read at once, and its writer hears of it when it 
 test("after a sync that failed nothing is written any more, whatever the disk says later", async () => {
   await withDatabase(async (database) => {
     const { sync, held } = heldSync();
-    const commits = createGroupCommit(database, fakeDisk({ sync }));
+    const commits = new GroupCommit(database, fakeDisk({ sync }));
     const insert = database.prepare("INSERT INTO t VALUES (?)");
     const lost = assert.rejects(commits.write(() => insert.run(1)), /the disk did not take/);
     await turn();
@@ -159,7 +159,7 @@ test("after a sync that failed nothing is written any more, whatever the disk sa
 test("whoever asks is told when what is committed now is on the disk", async () => {
   await withDatabase(async (database) => {
     const { sync, held } = heldSync();
-    const commits = createGroupCommit(database, fakeDisk({ sync }));
+    const commits = new GroupCommit(database, fakeDisk({ sync }));
     const insert = database.prepare("INSERT INTO t VALUES (?)");
     assert.equal(commits.settled(), undefined);
     const told: string[] = [];
@@ -184,7 +184,7 @@ test("a write during the copy of the log is committed when the copy has ended, n
   await withDatabase(async (database) => {
     const { sync: emptyLog, held } = heldSync();
     let isLong = true;
-    const commits = createGroupCommit(database, fakeDisk({ isLogLong: () => isLong, emptyLog }));
+    const commits = new GroupCommit(database, fakeDisk({ isLogLong: () => isLong, emptyLog }));
     const insert = database.prepare("INSERT INTO t VALUES (?)");
     const rows = () => Number(database.prepare("SELECT count(*) AS n FROM t").get()?.["n"]);
     await commits.write(() => insert.run(0));
@@ -205,7 +205,7 @@ test("a write during the copy of the log is committed when the copy has ended, n
 
 test("a disk that is full refuses with 503 and the reason, and the next write after there is room succeeds", async () => {
   await withDatabase(async (database) => {
-    const commits = createGroupCommit(database, fakeDisk());
+    const commits = new GroupCommit(database, fakeDisk());
     const insert = database.prepare("INSERT INTO t VALUES (?)");
     const pages = Number(database.prepare("PRAGMA page_count").get()?.["page_count"]);
     database.exec(`PRAGMA max_page_count = ${pages}`);
@@ -233,7 +233,7 @@ test("a log that cannot be copied for want of room loses no write, and is copied
         return Promise.resolve();
       },
     });
-    const commits = createGroupCommit(database, disk);
+    const commits = new GroupCommit(database, disk);
     const insert = database.prepare("INSERT INTO t VALUES (?)");
     await commits.write(() => insert.run(1));
     await commits.flush();
@@ -248,7 +248,7 @@ test("a log that cannot be copied for want of room loses no write, and is copied
 
 test("a log that could not be synced while it was copied refuses every write from then on", async () => {
   await withDatabase(async (database) => {
-    const commits = createGroupCommit(
+    const commits = new GroupCommit(
       database,
       fakeDisk({ isLogLong: () => true, emptyLog: () => Promise.reject(new Error("EIO")) }),
     );

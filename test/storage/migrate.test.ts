@@ -5,7 +5,7 @@ import { DatabaseSync } from "node:sqlite";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
 import type { Logger } from "../../lib/base/telemetry/log.ts";
-import { createMemory } from "../../lib/memory/memory.ts";
+import { Memory } from "../../lib/memory/memory.ts";
 import { openSqliteStore } from "../../lib/storage/open_sqlite_store.ts";
 import { migrate, type Migration } from "../../lib/storage/sqlite/migrate.ts";
 import { migrations } from "../../lib/storage/sqlite/migrations.ts";
@@ -150,7 +150,7 @@ function writeVersion3(path: string): void {
 async function assertAllFound(path: string): Promise<void> {
   const clock = createFakeClock();
   const store = await openSqliteStore({ path, clock });
-  const memory = createMemory({ store, clock });
+  const memory = new Memory({ store, clock });
   for (const [key, , query] of TEXTS) assert.equal((await memory.recall({ query }))[0]?.key, key, query);
   assert.equal((await memory.recall({ query: "number 1199" }))[0]?.key, "filler1199");
   assert.deepEqual(await memory.recall({ query: "damaged" }), []);

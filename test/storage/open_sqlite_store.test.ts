@@ -15,7 +15,7 @@ import { test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { Tokens } from "../../lib/access/tokens.ts";
 import { ConfigError } from "../../lib/base/errors.ts";
-import { createMemory } from "../../lib/memory/memory.ts";
+import { Memory } from "../../lib/memory/memory.ts";
 import { createPlans } from "../../lib/memory/plans.ts";
 import { migrations } from "../../lib/storage/sqlite/migrations.ts";
 import { openSqliteStore } from "../../lib/storage/open_sqlite_store.ts";
@@ -188,7 +188,7 @@ test("a database of each released version opens and keeps what it held", async (
       const store = await openSqliteStore({ path, clock });
       const tokens = await Tokens.open({ store, clock, random: createSeededRandom() });
       assert.deepEqual(tokens.verify(`pst_${"A".repeat(43)}`)?.scopes, ["chat"]);
-      const [found] = await createMemory({ store, clock }).recall({ query: "scripts deploy" });
+      const [found] = await new Memory({ store, clock }).recall({ query: "scripts deploy" });
       assert.equal(found?.value, "The deploy script needs Node 24");
       const { tasks } = await createPlans({ store, clock }).list("fixture");
       assert.deepEqual(tasks.map(({ title, status }) => [title, status]), [["first", "completed"], [

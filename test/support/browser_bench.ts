@@ -8,7 +8,7 @@ import process from "node:process";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { systemClock } from "../../lib/base/clock.ts";
-import { type Browsers, createBrowsers } from "../../lib/system/browser/browsers.ts";
+import { Browsers } from "../../lib/system/browser/browsers.ts";
 import { findChromium } from "../../lib/system/browser/chromium.ts";
 import type { ProxySettings } from "../../lib/system/net/proxy_choice.ts";
 import { createUrlPolicy, type UrlPolicy } from "../../lib/system/net/url_policy.ts";
@@ -154,7 +154,7 @@ export async function withBrowserBench(
       domain_blocklist: [],
       ...config.url_access,
     };
-    const browsers = createBrowsers({
+    const browsers = new Browsers({
       commands,
       clock,
       marker: "browser-bench",

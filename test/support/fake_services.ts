@@ -17,7 +17,7 @@ import { createApprovals } from "../../lib/guard/create_approvals.ts";
 import { createStoredConversations } from "../../lib/runs/conversations/stored_conversations.ts";
 import { loginEvent } from "../../lib/guard/audit/audit_event.ts";
 import { createBrowserLogins } from "../../lib/memory/browser_logins.ts";
-import { createMemory } from "../../lib/memory/memory.ts";
+import { Memory } from "../../lib/memory/memory.ts";
 import { createStoredRuns } from "../../lib/runs/journal/stored_runs.ts";
 import { createTaintedFiles } from "../../lib/guard/tainted_files.ts";
 import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
@@ -167,7 +167,7 @@ export function createFakeServices(options: FakeServicesOptions = {}): FakeServi
       retentionDays: () => 0,
     }),
     storedRuns: createStoredRuns({ store }),
-    memory: createMemory({ store, clock }),
+    memory: new Memory({ store, clock }),
     recentLog,
     conversations: createStoredConversations({
       store,

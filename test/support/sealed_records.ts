@@ -8,7 +8,7 @@ import {
 } from "../../lib/extensions/mcp/oauth/credentials.ts";
 import { createBrowserLogins, SEALED_LOGINS } from "../../lib/memory/browser_logins.ts";
 import { createCookieJars, SEALED_COOKIES } from "../../lib/memory/cookie_jars.ts";
-import { createMailbox, SEALED_MAILBOXES } from "../../lib/memory/mailbox.ts";
+import { Mailbox, SEALED_MAILBOXES } from "../../lib/memory/mailbox.ts";
 import { createRecordKeys, type RecordKeys } from "../../lib/storage/record_keys.ts";
 import { type KeyedGateway, type RekeyProgress, rekeyRecords } from "../../lib/storage/rekey_records.ts";
 import type { Store } from "../../lib/storage/store.ts";
@@ -69,7 +69,7 @@ export function gatewayOf(store: Store, keys: RecordKeys) {
       ...{ store, clock, used: () => [], cipher: () => keys.cipher("browser_cookies.key") },
       record: (_event, writes = []) => store.batch(writes),
     }),
-    mailbox: createMailbox({
+    mailbox: new Mailbox({
       store,
       clock,
       random: createSeededRandom(7),

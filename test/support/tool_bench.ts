@@ -10,12 +10,12 @@ import { type Config, defaultConfig } from "../../lib/config/config.ts";
 import { loginEvent } from "../../lib/guard/audit/audit_event.ts";
 import { type BrowserLogins, createBrowserLogins } from "../../lib/memory/browser_logins.ts";
 import { createCookieJars } from "../../lib/memory/cookie_jars.ts";
-import { createMailbox } from "../../lib/memory/mailbox.ts";
+import { Mailbox } from "../../lib/memory/mailbox.ts";
 import { createCron } from "../../lib/automation/cron/cron_service.ts";
 import { createSops } from "../../lib/automation/sops/sop_service.ts";
 import { createApprovals } from "../../lib/guard/create_approvals.ts";
 import { createTaintedFiles } from "../../lib/guard/tainted_files.ts";
-import { createMemory } from "../../lib/memory/memory.ts";
+import { Memory } from "../../lib/memory/memory.ts";
 import { createCommandFolders } from "../../lib/memory/command_folders.ts";
 import { createPlans } from "../../lib/memory/plans.ts";
 import { createSubAgents } from "../../lib/runs/sub_agents/sub_agent_service.ts";
@@ -41,7 +41,7 @@ import type { Bounds } from "../../lib/system/process/bounds.ts";
 import { createCommandLookup } from "../../lib/system/process/command_lookup.ts";
 import type { Processes } from "../../lib/system/process/processes.ts";
 import { runOwnCommand } from "../../lib/system/process/own_command.ts";
-import { createWorkers } from "../../lib/system/process/workers.ts";
+import { Workers } from "../../lib/system/process/workers.ts";
 import { createBoards } from "../../lib/hardware/boards.ts";
 import { BUILTIN_TOOLS } from "../../lib/tools/builtin.ts";
 import type { CallTaintOptions } from "../../lib/tools/runtime/call_taint.ts";
@@ -218,7 +218,7 @@ export function createToolBench(options: ToolBenchOptions): ToolBench {
     sink: (record) => void logged.push(record),
     redact: redactor.redact,
   });
-  const workers = createWorkers({ maxWorkers: 2, clock: systemClock });
+  const workers = new Workers({ maxWorkers: 2, clock: systemClock });
   const wasmModules = createToolModules({
     ...{ files, workers, taintedFiles, log, clock: systemClock },
     guardedFetch: () => Promise.resolve(fetch),
@@ -237,7 +237,7 @@ export function createToolBench(options: ToolBenchOptions): ToolBench {
     writesConfig: options.writesConfig,
     services: {
       files,
-      memory: createMemory({ store, clock }),
+      memory: new Memory({ store, clock }),
       plans: createPlans({ store, clock }),
       commandFolders: createCommandFolders({ store }),
       subAgents: createSubAgents({
@@ -247,7 +247,7 @@ export function createToolBench(options: ToolBenchOptions): ToolBench {
         tools: () => executor,
         runs: () => undefined,
       }),
-      mailbox: createMailbox({
+      mailbox: new Mailbox({
         store,
         clock,
         random,

@@ -1,7 +1,7 @@
 import { dirname, join } from "node:path";
 import { systemClock } from "../../lib/base/clock.ts";
 import { createCommandLookup } from "../../lib/system/process/command_lookup.ts";
-import { createProcesses, type Processes, type ProcessesOptions } from "../../lib/system/process/processes.ts";
+import { Processes, type ProcessesOptions } from "../../lib/system/process/processes.ts";
 
 /**
  * Creates the programs for tools over a workspace, with the system's clock and commands and a home folder that is not there. Quarantine
@@ -10,7 +10,7 @@ import { createProcesses, type Processes, type ProcessesOptions } from "../../li
  */
 export function createWorkspaceProcesses(root: string, changes: Partial<ProcessesOptions> = {}): Processes {
   const beside = dirname(root);
-  return createProcesses({
+  return new Processes({
     commands: createCommandLookup(),
     clock: systemClock,
     home: "/home/nobody",

@@ -22,10 +22,9 @@ import {
   startFiring,
 } from "./fire_schedule.ts";
 import {
-  createScheduleReader,
   type FoundSchedule,
   isScheduleId,
-  type ScheduleReader,
+  ScheduleReader,
   toFiring,
   toSchedule,
   type ViewOptions,
@@ -33,7 +32,7 @@ import {
 import type { ScheduleSharing, SharedSchedules } from "./shared_schedules.ts";
 import { tryChange } from "./try_change.ts";
 import { DONE_SCHEDULES, type FiringRecord, type ScheduleRecord, SCHEDULES } from "./schedule_record.ts";
-import { createScheduler, type Scheduler } from "./scheduler.ts";
+import { Scheduler } from "./scheduler.ts";
 
 /** Schedules, their history, and the part that fires them (docs/design/automation.md "Schedules"). */
 export interface Cron extends Schedules, Pick<ScheduleReader, "get" | "page" | "history"> {
@@ -100,8 +99,8 @@ class CronService implements Cron {
     this.#shared = sharing?.follow(() => this.#readAll());
     this.#view = { runs, shown: (value: unknown) => options.tools().shown(value) };
     this.#firing = { store, clock, log, runs, scopesOf };
-    this.#reader = createScheduleReader(store, this.#view);
-    this.#scheduler = createScheduler({
+    this.#reader = new ScheduleReader(store, this.#view);
+    this.#scheduler = new Scheduler({
       clock,
       log,
       fire: (id, isLast) => this.#mutex(id, () => fireSchedule(id, { ...this.#firing, isLast })),

@@ -43,40 +43,13 @@ export interface ViewOptions {
   readonly shown: (value: unknown) => unknown;
 }
 
-/** Schedules and their firings, as they are shown and as they lie in the store. */
-export interface ScheduleReader extends Pick<Schedules, "list"> {
-  /** Returns a schedule in any state; undefined for an unknown id */
-  get(id: string): Promise<Schedule | undefined>;
-  /** Returns the newest first. Done schedules are left out unless `state` asks for them */
-  page(query: ScheduleQuery): Promise<{ readonly schedules: readonly Schedule[]; readonly hasMore: boolean }>;
-  /** Returns the firings, the newest first. @param options.after older than this firing. @returns undefined for an unknown id */
-  history(
-    id: string,
-    options: { readonly limit: number; readonly after?: string | undefined },
-  ): Promise<{ readonly firings: readonly Firing[]; readonly hasMore: boolean } | undefined>;
-  /** Returns a schedule that is active or paused */
-  find(id: string): Promise<FoundSchedule | undefined>;
-  /** Tells whether the id belongs to a schedule with one time that has fired */
-  isDone(id: string): Promise<boolean>;
-  /** Tells whether there is a record, readable or not, of a schedule that is active or paused */
-  isThere(id: string): Promise<boolean>;
-  /** Returns the id of the token whose rights a schedule has, be it active, paused or done. Undefined: no record says it */
-  ownerOf(id: string): Promise<string | null | undefined>;
-  /** Returns all schedules that are active or paused, by id */
-  records(): AsyncGenerator<ScheduleRecord>;
-}
-
 /** Tells whether a text may be the id of a schedule. */
 export function isScheduleId(id: string): boolean {
   return SCHEDULE_ID.test(id);
 }
 
-/** Creates a reader of the schedules in a store. */
-export function createScheduleReader(store: Store, view: ViewOptions): ScheduleReader {
-  return new StoreScheduleReader(store, view);
-}
-
-class StoreScheduleReader implements ScheduleReader {
+/** Schedules and their firings, as they are shown and as they lie in the store. */
+export class ScheduleReader implements Pick<Schedules, "list"> {
   readonly #store: Store;
   readonly #view: ViewOptions;
 
@@ -85,30 +58,36 @@ class StoreScheduleReader implements ScheduleReader {
     this.#view = view;
   }
 
+  /** Returns a schedule in any state; undefined for an unknown id */
   async get(id: string): Promise<Schedule | undefined> {
     const stored = await this.#getFrom(SCHEDULES, id) ?? await this.#getFrom(DONE_SCHEDULES, id);
     return stored === undefined ? undefined : await toSchedule(stored.value, this.#view);
   }
 
+  /** Returns a schedule that is active or paused */
   async find(id: string): Promise<FoundSchedule | undefined> {
     const stored = await this.#getFrom(SCHEDULES, id);
     return stored === undefined ? undefined : { record: stored.value, version: stored.version };
   }
 
+  /** Tells whether the id belongs to a schedule with one time that has fired */
   async isDone(id: string): Promise<boolean> {
     return isScheduleId(id) && await this.#store.get(DONE_SCHEDULES.name, id) !== undefined;
   }
 
+  /** Tells whether there is a record, readable or not, of a schedule that is active or paused */
   async isThere(id: string): Promise<boolean> {
     return isScheduleId(id) && await this.#store.get(SCHEDULES.name, id) !== undefined;
   }
 
+  /** Returns the id of the token whose rights a schedule has, be it active, paused or done. Undefined: no record says it */
   async ownerOf(id: string): Promise<string | null | undefined> {
     const found = await unlessUnreadable(this.#getFrom(SCHEDULES, id)) ??
       await unlessUnreadable(this.#getFrom(DONE_SCHEDULES, id));
     return found?.value.caller.token_id;
   }
 
+  /** Returns all schedules that are active or paused, by id */
   async *records(): AsyncGenerator<ScheduleRecord> {
     for await (const { value } of SCHEDULES.all(this.#store)) yield value;
   }
@@ -126,7 +105,10 @@ class StoreScheduleReader implements ScheduleReader {
     return { schedules: await this.#shown([...open, ...done]), hidden };
   }
 
-  async page({ state, limit, after }: ScheduleQuery): ReturnType<ScheduleReader["page"]> {
+  /** Returns the newest first. Done schedules are left out unless `state` asks for them */
+  async page(
+    { state, limit, after }: ScheduleQuery,
+  ): Promise<{ readonly schedules: readonly Schedule[]; readonly hasMore: boolean }> {
     const found: ScheduleRecord[] = [];
     const collection = state === "done" ? DONE_SCHEDULES : SCHEDULES;
     for await (const { value: record } of collection.all(this.#store, { ...NEWEST_FIRST, after })) {
@@ -136,10 +118,11 @@ class StoreScheduleReader implements ScheduleReader {
     return { schedules: await this.#shown(found.slice(0, limit)), hasMore: found.length > limit };
   }
 
+  /** Returns the firings, the newest first. @param options.after older than this firing. @returns undefined for an unknown id */
   async history(
     id: string,
-    { limit, after }: Parameters<ScheduleReader["history"]>[1],
-  ): ReturnType<ScheduleReader["history"]> {
+    { limit, after }: { readonly limit: number; readonly after?: string | undefined },
+  ): Promise<{ readonly firings: readonly Firing[]; readonly hasMore: boolean } | undefined> {
     if (await this.get(id) === undefined) return undefined;
     const prefix = firingsOf(id);
     const page = await this.#store.scan(FIRINGS.name, {

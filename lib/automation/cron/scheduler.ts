@@ -2,18 +2,6 @@ import type { Clock, Timer } from "../../base/clock.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
 import type { Fired } from "./fire_schedule.ts";
 
-/** Fires the schedules that are due, by one timer. Times are milliseconds since the epoch. */
-export interface Scheduler {
-  /** Sets when a schedule is due next. @param nextAt undefined: not any more */
-  set(id: string, nextAt: number | undefined): void;
-  /** Takes the next times of all schedules, as they were read. Those that are not among them are not due any more */
-  follow(due: ReadonlyMap<string, number>): void;
-  /** Begins to fire */
-  start(): void;
-  /** Fires nothing more. Resolves when the firings that have begun are done */
-  stop(): Promise<void>;
-}
-
 /** Clock and callbacks of the scheduler. */
 export interface SchedulerOptions {
   readonly clock: Clock;
@@ -48,16 +36,13 @@ interface ClockReading {
   readonly monotonic: number;
 }
 
-/** Creates the timer over all schedules. */
-export function createScheduler(options: SchedulerOptions): Scheduler {
-  return new TimerScheduler(options);
-}
-
 /**
+ * Fires the schedules that are due, by one timer. Times are milliseconds since the epoch.
+ *
  * Sleeps until the next schedule is due, a minute at most: so it notices a machine that slept, and a clock that jumped forward. The
  * monotonic clock shows when the clock was turned back.
  */
-class TimerScheduler implements Scheduler {
+export class Scheduler {
   readonly #options: SchedulerOptions;
   readonly #entries = new Map<string, Entry>();
   #isRunning = false;
@@ -72,23 +57,27 @@ class TimerScheduler implements Scheduler {
     this.#seen = readClock(options.clock);
   }
 
+  /** Sets when a schedule is due next. @param nextAt undefined: not any more */
   set(id: string, nextAt: number | undefined): void {
     this.#put(id, nextAt);
     this.#arm();
   }
 
+  /** Takes the next times of all schedules, as they were read. Those that are not among them are not due any more */
   follow(due: ReadonlyMap<string, number>): void {
     for (const id of this.#entries.keys()) if (!due.has(id)) this.#entries.delete(id);
     for (const [id, nextAt] of due) if (this.#entries.get(id)?.nextAt !== nextAt) this.#put(id, nextAt);
     this.#arm();
   }
 
+  /** Begins to fire */
   start(): void {
     this.#isRunning = true;
     this.#seen = readClock(this.#options.clock);
     this.#arm();
   }
 
+  /** Fires nothing more. Resolves when the firings that have begun are done */
   async stop(): Promise<void> {
     this.#isRunning = false;
     this.#arm();

@@ -25,43 +25,19 @@ export interface EndedStep {
   readonly result: StepResult;
 }
 
-/** Executions over a store. */
-export interface ExecutionStore {
-  /** @param mark the write that marks it as open in a cluster. Default: a mark without an owner */
-  create(execution: Execution, plan: ExecutionPlan, mark?: Write): Promise<void>;
-  find(id: string): Promise<KeptExecution | undefined>;
-  /** Returns the plan of an execution. @throws {TypeError} for an execution without a plan */
-  plan(id: string): Promise<ExecutionPlan>;
-  /** Returns the id of the token whose call started an execution; null: no token's; undefined where no record says it */
-  ownerOf(id: string): Promise<string | null | undefined>;
-  /** Returns the results of the steps that have ended, by step id */
-  results(execution: Execution): Promise<ReadonlyMap<string, StepResult>>;
-  /** Returns the writes that put `next` in the place of what was found. They fail when another write came between */
-  writes(found: KeptExecution, next: Execution): readonly Write[];
-  /** Writes `next` and the result of a step that has ended. @returns false when the execution was changed since it was found */
-  change(found: KeptExecution, next: Execution, result?: EndedStep): Promise<boolean>;
-  /** Returns the ids of the executions that have not ended, oldest first */
-  open(): Promise<readonly string[]>;
-  /** Forgets executions that ended before a time in ISO 8601, and the oldest ended ones over `keep`. @returns their number */
-  prune(options: { readonly before: string; readonly keep: number }): Promise<number>;
-}
-
 const EXECUTION_ID = /^sop_[0-9a-z]{1,64}$/;
 /** Executions that are read at most: well over what may be open at once */
 const MAX_OPEN = 1_000;
 
-/** Creates the store of executions over a store of records. */
-export function createExecutionStore(store: Store): ExecutionStore {
-  return new RecordExecutionStore(store);
-}
-
-class RecordExecutionStore implements ExecutionStore {
+/** Executions over a store. */
+export class ExecutionStore {
   readonly #store: Store;
 
   constructor(store: Store) {
     this.#store = store;
   }
 
+  /** @param mark the write that marks it as open in a cluster. Default: a mark without an owner */
   async create(execution: Execution, plan: ExecutionPlan, mark?: Write): Promise<void> {
     const key = execution.id;
     await this.#store.batch([
@@ -77,17 +53,20 @@ class RecordExecutionStore implements ExecutionStore {
     return found === undefined ? undefined : { execution: found.value, version: found.version };
   }
 
+  /** Returns the plan of an execution. @throws {TypeError} for an execution without a plan */
   async plan(id: string): Promise<ExecutionPlan> {
     const found = await SOP_PLANS.read(this.#store, id);
     if (found === undefined) throw new TypeError(`Execution "${id}" has no plan`);
     return found.value;
   }
 
+  /** Returns the id of the token whose call started an execution; null: no token's; undefined where no record says it */
   async ownerOf(id: string): Promise<string | null | undefined> {
     const plan = await unlessUnreadable(SOP_PLANS.read(this.#store, id));
     return plan?.value.requested_by.token_id;
   }
 
+  /** Returns the results of the steps that have ended, by step id */
   async results({ id, steps }: Execution): Promise<ReadonlyMap<string, StepResult>> {
     const ended = steps.filter(({ ended_at }) => ended_at !== null);
     const found = await Promise.all(ended.map((step) => SOP_RESULTS.read(this.#store, `${id}/${step.id}`)));
@@ -96,10 +75,12 @@ class RecordExecutionStore implements ExecutionStore {
     );
   }
 
+  /** Returns the writes that put `next` in the place of what was found. They fail when another write came between */
   writes({ version, alongside = [] }: KeptExecution, next: Execution): readonly Write[] {
     return [...alongside, SOP_EXECUTIONS.putOver(next.id, version, next)];
   }
 
+  /** Writes `next` and the result of a step that has ended. @returns false when the execution was changed since it was found */
   change(found: KeptExecution, next: Execution, result?: EndedStep): Promise<boolean> {
     const { id } = next;
     const put = result === undefined ? [] : [SOP_RESULTS.put(`${id}/${result.stepId}`, result.result)];
@@ -107,12 +88,14 @@ class RecordExecutionStore implements ExecutionStore {
     return this.#store.batch([...this.writes(found, next), ...put, ...closed]);
   }
 
+  /** Returns the ids of the executions that have not ended, oldest first */
   async open(): Promise<readonly string[]> {
     const stored = await this.#store.scan(OPEN_SOPS, { order: "created", limit: MAX_OPEN });
     readable(this.#store, OPEN_SOPS, stored, parseMark);
     return stored.map(({ key }) => key);
   }
 
+  /** Forgets executions that ended before a time in ISO 8601, and the oldest ended ones over `keep`. @returns their number */
   async prune({ before, keep }: { readonly before: string; readonly keep: number }): Promise<number> {
     const all: Execution[] = [];
     for await (const { value } of SOP_EXECUTIONS.all(this.#store, { order: "created" })) all.push(value);

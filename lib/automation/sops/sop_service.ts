@@ -19,7 +19,7 @@ import type { SopCaller, SopCatalogue, SopExecutionView, Sops } from "../../tool
 import { Executor, type ExecutorOptions } from "./executor.ts";
 import { checkInputs, type SopDefinition } from "./definition.ts";
 import { currentStep, type Execution, hasEnded, newExecution, stepEnded } from "./execution_record.ts";
-import { createExecutionStore, type EndedStep, type ExecutionStore, type KeptExecution } from "./execution_store.ts";
+import { type EndedStep, ExecutionStore, type KeptExecution } from "./execution_store.ts";
 import { executionView, sopSummary } from "./execution_view.ts";
 import { findSop, type FoundSop, loadDefinitions, type LoadedSops, sopFolders } from "./load_definitions.ts";
 import { gateSubject, pendingApproval } from "./step_approvals.ts";
@@ -94,7 +94,7 @@ class ProcedureService implements SopService {
 
   constructor(options: SopsOptions) {
     this.#options = options;
-    this.#store = createExecutionStore(options.store);
+    this.#store = new ExecutionStore(options.store);
     this.#executor = new Executor({
       ...options,
       store: this.#store,

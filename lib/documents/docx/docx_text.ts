@@ -1,6 +1,6 @@
 import { childOf, elementsOf, type XmlElement } from "../parse_xml.ts";
 import { createTextOutput, type WorkBudget } from "../work_budget.ts";
-import { createInlineText, type OpenLink } from "./inline_text.ts";
+import { InlineText, type OpenLink } from "./inline_text.ts";
 import { anchorOf, linkTargets } from "./links.ts";
 import { createNotes, type NoteKind, type Notes } from "./notes.ts";
 import { type Docx, openDocx, type Relationship, toInteger, valueOf } from "./open_docx.ts";
@@ -148,7 +148,7 @@ class DocxReader {
     const numbers = properties === undefined ? undefined : childOf(properties, "w:numPr");
     const level = toInteger(valueOf(numbers, "w:ilvl")) ?? style.numberingLevel ?? 0;
     const label = this.#numbering.next(valueOf(numbers, "w:numId") ?? style.numberingId ?? "0", level);
-    const inline = createInlineText({
+    const inline = new InlineText({
       relationships: this.#relationships,
       notes: this.#notes,
       styleOf: this.#styleOf,

@@ -13,18 +13,6 @@ const MAX_PARAGRAPH = 1_000_000;
 const MAX_FORMULA = 100_000;
 const MAX_SIGN = 8;
 
-/** The text of a paragraph as it is put together. */
-export interface InlineText {
-  add(element: XmlElement): void;
-  text(): string;
-  /** Text boxes that are anchored in the paragraph */
-  readonly boxes: readonly XmlElement[];
-  /** Something was left out because the document does not show it */
-  readonly hiddenText: boolean;
-  /** Links that go on in the next paragraph, after text() was called */
-  readonly openLinks: readonly OpenLink[];
-}
-
 /** A field whose result goes on in the next paragraph, as its address; "" for a field that is no link. */
 export type OpenLink = string;
 
@@ -42,11 +30,6 @@ export interface InlineOptions {
   readonly openLinks: readonly OpenLink[];
 }
 
-/** Creates the renderer of the text inside paragraphs. */
-export function createInlineText(options: InlineOptions): InlineText {
-  return new ParagraphText(options);
-}
-
 /** A link or field that was begun, and what was put together before it. */
 interface Frame {
   readonly outside: string[];
@@ -58,9 +41,13 @@ interface Frame {
   hasLink: boolean;
 }
 
-class ParagraphText implements InlineText {
+/** The text of a paragraph as it is put together. */
+export class InlineText {
+  /** Text boxes that are anchored in the paragraph */
   readonly boxes: XmlElement[] = [];
+  /** Something was left out because the document does not show it */
   hiddenText = false;
+  /** Links that go on in the next paragraph, after text() was called */
   openLinks: readonly OpenLink[] = [];
   readonly #options: InlineOptions;
   readonly #frames: Frame[] = [];

@@ -1,6 +1,6 @@
 import { DocumentError } from "../document_error.ts";
 import type { WorkBudget } from "../work_budget.ts";
-import { createMarkedText, createTextLayout, type MarkedText } from "./text_layout.ts";
+import { createMarkedText, type MarkedText, TextLayout } from "./text_layout.ts";
 import { createTextPen, IDENTITY, START_STATE, type TextPen, type TextState, toMatrix } from "./text_pen.ts";
 import type { PdfFile } from "./open_pdf.ts";
 import { createLexer, isKeyword, isSpace, parsePdfObject, type PdfLexer } from "./pdf_parser.ts";
@@ -61,7 +61,7 @@ class PageReader {
   readonly #file: PdfFile;
   readonly #budget: WorkBudget;
   readonly #fonts: Map<PdfDict, PdfFont>;
-  readonly #layout = createTextLayout();
+  readonly #layout = new TextLayout();
   #unknown = 0;
   #pictures = 0;
 

@@ -103,14 +103,6 @@ export function isKeyword(token: PdfToken | PdfObject | PdfKeyword): token is Pd
 /** A number, name, string or keyword; brackets are keywords. */
 export type PdfToken = number | PdfName | PdfString | PdfKeyword;
 
-/** Reads tokens one after the other. */
-export interface PdfLexer {
-  /** Where the next token is looked for; may be set */
-  position: number;
-  readonly bytes: Uint8Array;
-  next(): PdfToken;
-}
-
 const SPACE = 1;
 const DELIMITER = 2;
 const NUMERIC = 4;
@@ -138,11 +130,13 @@ export function isSpace(code: number | undefined): boolean {
  * Source: ISO 32000-2, sections 7.2 and 7.3
  */
 export function createLexer(bytes: Uint8Array, start = 0): PdfLexer {
-  return new ByteLexer(bytes, start);
+  return new PdfLexer(bytes, start);
 }
 
-class ByteLexer implements PdfLexer {
+/** Reads tokens one after the other. */
+export class PdfLexer {
   readonly bytes: Uint8Array;
+  /** Where the next token is looked for; may be set */
   position: number;
 
   constructor(bytes: Uint8Array, start: number) {

@@ -52,26 +52,15 @@ export interface Point {
   readonly y: number;
 }
 
-/** Puts the pieces of a page together, in the order in which the page draws them. */
-export interface TextLayout {
-  add(piece: TextPiece): void;
-  /** UTF-16 units so far */
-  readonly length: number;
-  text(): string;
-}
-
-/** Creates an empty layout. */
-export function createTextLayout(): TextLayout {
-  return new PageLayout();
-}
-
 /** A piece that says its direction, also where it has no width of its own. */
 interface DirectedPiece extends TextPiece {
   readonly direction: Point;
 }
 
-/** Puts the pieces of one page into lines. Lines that hold letters from right to left are put in order at the end. */
-class PageLayout implements TextLayout {
+/**
+ * Puts the pieces of one page into lines, in the order in which the page draws them. Lines that hold letters from right to left are put in order at the end.
+ */
+export class TextLayout {
   /** Finished lines with the breaks between them: as text, or as pieces that are still in the order of their drawing */
   readonly #lines: (string | readonly DirectedPiece[])[] = [];
   #line: DirectedPiece[] = [];
@@ -83,6 +72,7 @@ class PageLayout implements TextLayout {
   #ending = "";
   #length = 0;
 
+  /** UTF-16 units so far */
   get length(): number {
     return this.#length;
   }

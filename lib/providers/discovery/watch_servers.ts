@@ -7,23 +7,12 @@ export interface WatchServersOptions {
   readonly look: () => Promise<void>;
 }
 
-/** A watch over local servers: looks from time to time, and soon after a sign of a change. */
-export interface ServersWatch {
-  /** Looks again soon: the server in use failed to answer */
-  lookSoon(): void;
-  stop(): void;
-}
-
 const CALM_MS = 30_000;
 /** Least time between two looks, however many requests fail */
 const LEAST_MS = 1_000;
 
-/** Starts a watch that looks each 30 s. */
-export function watchServers(options: WatchServersOptions): ServersWatch {
-  return new CalmWatch(options);
-}
-
-class CalmWatch implements ServersWatch {
+/** A watch over local servers: looks from time to time, and soon after a sign of a change. */
+export class ServersWatch {
   readonly #options: WatchServersOptions;
   #timer: Timer | undefined = undefined;
   #endedAt = Number.NEGATIVE_INFINITY;
@@ -37,6 +26,7 @@ class CalmWatch implements ServersWatch {
     this.#schedule(CALM_MS);
   }
 
+  /** Looks again soon: the server in use failed to answer */
   lookSoon(): void {
     if (this.#stopped || this.#wanted) return;
     this.#wanted = true;

@@ -6,22 +6,6 @@ import { type DiskSync, LogCopyError, writeFirstPage } from "./disk_sync.ts";
 /** Result of a write whose precondition did not hold: its changes are taken back. */
 export const ROLL_BACK = Symbol("roll back");
 
-/** Writes to a database that share transactions and syncs of the disk. */
-export interface GroupCommit {
-  /**
-   * Queues a write. All writes of one tick, or 64 of them, are one transaction. Each write is all or nothing by itself.
-   * `apply` must be synchronous and touch the database alone.
-   * @returns what `apply` returned, once it is durable; rejects when `apply` throws or the commit fails
-   */
-  write<T>(apply: () => T | typeof ROLL_BACK): Promise<T | typeof ROLL_BACK>;
-  /** Commits what is queued, now. Resolves when it is on the disk, or cannot be brought there */
-  flush(): Promise<void>;
-  /** Resolves when what is committed now is on the disk, or cannot be brought there; undefined when it is */
-  settled(): Promise<void> | undefined;
-  /** Returns whether all writes of the last transaction reached the disk. After a failure, each call tries another write */
-  healthy(): boolean;
-}
-
 const MAX_GROUP = 64;
 /** Groups between two attempts to copy the log: each attempt takes time of the disk. */
 const GROUPS_BEFORE_RETRY = 8;
@@ -34,8 +18,7 @@ interface Pending {
 }
 
 /**
- * Creates the group commit of one connection: one transaction for all writes of a tick, and one sync to the disk for all transactions
- * that were committed while the sync before was at work.
+ * Writes to a database that share transactions and syncs of the disk.
  *
  * A tick takes a burst of arriving work well under 5 ms, so a lone write waits for nothing. The transaction is opened, filled and
  * committed without a pause, so no read sees a part of it. The event loop never waits for the disk. A write can only build on
@@ -45,14 +28,7 @@ interface Pending {
  * room is copied later. When a sync fails, nobody knows which part of the log is on the disk, and a later success says nothing about
  * it: every write from then on is refused.
  */
-export function createGroupCommit(
-  database: DatabaseSync,
-  disk: Pick<DiskSync, "sync" | "isLogLong" | "emptyLog">,
-): GroupCommit {
-  return new DatabaseGroupCommit(database, disk);
-}
-
-class DatabaseGroupCommit implements GroupCommit {
+export class GroupCommit {
   readonly #database: DatabaseSync;
   readonly #disk: Pick<DiskSync, "sync" | "isLogLong" | "emptyLog">;
   readonly #begin: StatementSync;
@@ -90,6 +66,11 @@ class DatabaseGroupCommit implements GroupCommit {
     this.#rollBackTo = database.prepare("ROLLBACK TO one");
   }
 
+  /**
+   * Queues a write. All writes of one tick, or 64 of them, are one transaction. Each write is all or nothing by itself.
+   * `apply` must be synchronous and touch the database alone.
+   * @returns what `apply` returned, once it is durable; rejects when `apply` throws or the commit fails
+   */
   write<T>(apply: () => T | typeof ROLL_BACK): Promise<T | typeof ROLL_BACK> {
     if (this.#failed !== undefined) return Promise.reject(this.#failed);
     return new Promise<T | typeof ROLL_BACK>((resolve, reject) => {
@@ -103,6 +84,7 @@ class DatabaseGroupCommit implements GroupCommit {
     });
   }
 
+  /** Commits what is queued, now. Resolves when it is on the disk, or cannot be brought there */
   flush(): Promise<void> {
     this.#isScheduled = false;
     if (!this.#isPaused) this.#commitQueued();
@@ -110,6 +92,7 @@ class DatabaseGroupCommit implements GroupCommit {
     return this.#syncing ?? Promise.resolve();
   }
 
+  /** Resolves when what is committed now is on the disk, or cannot be brought there; undefined when it is */
   settled(): Promise<void> | undefined {
     if (this.#committed.length === 0) return this.#current;
     return new Promise((resolve) => {
@@ -118,6 +101,7 @@ class DatabaseGroupCommit implements GroupCommit {
     });
   }
 
+  /** Returns whether all writes of the last transaction reached the disk. After a failure, each call tries another write */
   healthy(): boolean {
     const isWhole = this.#isHealthy && this.#isCopied;
     if (!isWhole && this.#failed === undefined) this.#tryAgain();

@@ -3,35 +3,11 @@ import type { EncodedWrite } from "../encode_write.ts";
 import { searchTexts } from "../search_texts.ts";
 import type { ScanOptions, Stored, StreamRecord, TextSearch, VectorlessPage, VectorlessScan } from "../store.ts";
 import { findIndexedField, type IndexedField, nameOf, scanOf, type WhereField } from "../indexed_fields.ts";
-import { createTextIndex, NO_END, prefixEnd, type TextIndex } from "./text_index.ts";
+import { NO_END, prefixEnd, TextIndex } from "./text_index.ts";
 import { createVectorIndex, type VectorIndex } from "./vector_index.ts";
-
-/** The SQL of the store: each function is one or a few statements, without a transaction of its own. */
-export interface RecordStatements {
-  get(collection: string, key: string): Stored | undefined;
-  scan(collection: string, options: ScanOptions): readonly Stored[];
-  count(collection: string, which: string | WhereField): number;
-  search(collection: string, options: TextSearch): readonly Stored[];
-  readonly vectors: Pick<VectorIndex, "page">;
-  vectorless(collection: string, options: VectorlessScan): VectorlessPage;
-  /** Returns the records with these ids that are still there */
-  withIds(ids: readonly number[]): readonly Stored[];
-  read(stream: string, afterSeq: number, limit: number): readonly StreamRecord[];
-  take(collection: string, key: string): Stored | undefined;
-  /** @returns false when its precondition did not hold; a part of it may have been written */
-  apply(write: EncodedWrite): boolean;
-}
 
 const COLUMNS = "key, version, body";
 const UPSERT = "INSERT INTO records (collection, key, version, body, created_at, updated_at) VALUES (?, ?, 1, ?, ?, ?)";
-
-/**
- * Prepares the statements of the store.
- * @param now milliseconds since the epoch, for `created_at` and `updated_at`
- */
-export function createRecordStatements(database: DatabaseSync, now: () => number): RecordStatements {
-  return new PreparedRecordStatements(database, now);
-}
 
 type Prepare = (text: string) => StatementSync;
 
@@ -82,7 +58,10 @@ function prepareStreams(sql: Prepare) {
   };
 }
 
-class PreparedRecordStatements implements RecordStatements {
+/**
+ * The SQL of the store: each function is one or a few statements, without a transaction of its own.
+ */
+export class RecordStatements {
   readonly #records: ReturnType<typeof prepareRecords>;
   readonly #scans: ReturnType<typeof prepareScans>;
   readonly #fieldScans: (field: IndexedField) => FieldScans;
@@ -91,13 +70,14 @@ class PreparedRecordStatements implements RecordStatements {
   readonly vectors: VectorIndex;
   readonly #now: () => number;
 
+  /** @param now milliseconds since the epoch, for `created_at` and `updated_at` */
   constructor(database: DatabaseSync, now: () => number) {
     const sql: Prepare = (text) => database.prepare(text);
     this.#records = prepareRecords(sql);
     this.#scans = prepareScans(sql);
     this.#fieldScans = createFieldScans(sql);
     this.#streams = prepareStreams(sql);
-    this.#texts = createTextIndex(database, COLUMNS);
+    this.#texts = new TextIndex(database, COLUMNS);
     this.vectors = createVectorIndex(database, COLUMNS);
     this.#now = now;
   }
@@ -131,6 +111,7 @@ class PreparedRecordStatements implements RecordStatements {
     };
   }
 
+  /** Returns the records with these ids that are still there */
   withIds(ids: readonly number[]): readonly Stored[] {
     return ids.flatMap((id) => toStored(this.vectors.record(id)) ?? []);
   }
@@ -144,6 +125,7 @@ class PreparedRecordStatements implements RecordStatements {
     return toStored(this.#takeRow(collection, key));
   }
 
+  /** @returns false when its precondition did not hold; a part of it may have been written */
   apply(write: EncodedWrite): boolean {
     const { put, insert, putIf } = this.#records;
     switch (write.op) {

@@ -12,31 +12,17 @@ export interface RecordPlace {
   readonly key: string;
 }
 
-/** The full text of records, in FTS5. A row has the id of its record. */
-export interface TextIndex {
-  put(id: number | bigint, place: RecordPlace, text: string): void;
-  drop(id: number | bigint): void;
-  /** Searches the records of a collection whose keys begin with `prefix` */
-  engine(collection: string, prefix: string): TextEngine<FoundRow>;
-}
-
 /**
  * Texts of a scope up to which FTS5 looks for the scope itself. It counts all texts of a scope for each ranked search, which costs more
  * than looking at the keys of the records found.
  */
 const SMALL_SCOPE_TEXTS = 5_000;
 
-/**
- * Creates the text index of a database.
- * @param columns of `records` that a record found has beside its id; `key` is among them
- */
-export function createTextIndex(database: DatabaseSync, columns: string): TextIndex {
-  return new FtsIndex(database, columns);
-}
-
-class FtsIndex implements TextIndex {
+/** The full text of records, in FTS5. A row has the id of its record. */
+export class TextIndex {
   readonly #statements: Lazy<ReturnType<typeof prepareTexts>>;
 
+  /** @param columns of `records` that a record found has beside its id; `key` is among them */
   constructor(database: DatabaseSync, columns: string) {
     // Not at the start, which reads and writes no text: FTS5 opens five tables for the first statement
     this.#statements = lazily(() => prepareTexts((text) => database.prepare(text), columns));
@@ -50,6 +36,7 @@ class FtsIndex implements TextIndex {
     this.#statements().drop.run(id);
   }
 
+  /** Searches the records of a collection whose keys begin with `prefix` */
   engine(collection: string, prefix: string): TextEngine<FoundRow> {
     const { ranked, newest } = this.#statements();
     const scope = `scope : "${scopeOf(collection, prefix)}"`;

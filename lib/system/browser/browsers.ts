@@ -15,25 +15,6 @@ import {
   type StartedBrowser,
 } from "./start_browser.ts";
 
-/** Browsers for tools, one for each run that uses one (docs/design/browser.md "Life"). */
-export interface Browsers {
-  /**
-   * Works on the pages of a run, one piece of work after the other.
-   * @throws {ToolError} `browser_no_page` where the run has no browser and may not open one; `browser_not_contained`,
-   * `browser_not_found`, `browser_driver_missing`, `browser_not_started`, `too_many_browsers`; what the work throws
-   * @throws {CancelError} when the signal aborts
-   */
-  use<T>(runId: string, request: BrowserRequest, work: (pages: BrowserPages) => Promise<T>): Promise<T>;
-  /** Adds an operation of a run's browser to what people see who watch. */
-  note(runId: string, action: Omit<BrowserAction, "at">): void;
-  /** Returns the browser of a run as people see it, with a fresh picture while it is open. Undefined where it has used none */
-  view(runId: string): Promise<BrowserView | undefined>;
-  /** Closes the browser of a run and waits for its end. @returns false where there was none */
-  closeRun(runId: string): Promise<boolean>;
-  /** Closes all browsers and waits for their end. Later work is refused. Repeating it does nothing */
-  close(): Promise<void>;
-}
-
 /** Limits of a piece of work, and the browser that it may open. */
 export interface BrowserRequest extends StepOptions, NewBrowser {
   /** True: opens a browser where the run has none */
@@ -59,12 +40,10 @@ interface Entry {
   idle: Timer;
 }
 
-/** Creates the browsers. None is started before the first use. */
-export function createBrowsers(options: BrowsersOptions): Browsers {
-  return new RunBrowsers(options);
-}
-
-class RunBrowsers implements Browsers {
+/**
+ * Browsers for tools, one for each run that uses one (docs/design/browser.md "Life"). None is started before the first use.
+ */
+export class Browsers {
   readonly #options: BrowsersOptions;
   readonly #entries = new Map<string, Entry>();
   readonly #lock = createKeyedMutex();
@@ -81,6 +60,12 @@ class RunBrowsers implements Browsers {
     this.#starter = createBrowserStarter({ ...options, signal: this.#closing.signal });
   }
 
+  /**
+   * Works on the pages of a run, one piece of work after the other.
+   * @throws {ToolError} `browser_no_page` where the run has no browser and may not open one; `browser_not_contained`,
+   * `browser_not_found`, `browser_driver_missing`, `browser_not_started`, `too_many_browsers`; what the work throws
+   * @throws {CancelError} when the signal aborts
+   */
   use<T>(runId: string, request: BrowserRequest, work: (pages: BrowserPages) => Promise<T>): Promise<T> {
     return this.#lock(runId, async () => {
       const signal = AbortSignal.any([request.signal, this.#closing.signal]);
@@ -97,14 +82,17 @@ class RunBrowsers implements Browsers {
     });
   }
 
+  /** Adds an operation of a run's browser to what people see who watch. */
   note(runId: string, action: Omit<BrowserAction, "at">): void {
     this.#views.note(runId, action);
   }
 
+  /** Returns the browser of a run as people see it, with a fresh picture while it is open. Undefined where it has used none */
   view(runId: string): Promise<BrowserView | undefined> {
     return this.#views.view(runId, this.#entries.get(runId)?.pages);
   }
 
+  /** Closes the browser of a run and waits for its end. @returns false where there was none */
   async closeRun(runId: string): Promise<boolean> {
     this.#ends.delete(runId);
     const open = this.#entries.get(runId);
@@ -114,6 +102,7 @@ class RunBrowsers implements Browsers {
     return await this.#lock(runId, () => this.#end(runId, this.#entries.get(runId))) || wasOpen;
   }
 
+  /** Closes all browsers and waits for their end. Later work is refused. Repeating it does nothing */
   async close(): Promise<void> {
     this.#closing.abort();
     await Promise.all([...this.#entries].map(([runId, entry]) => this.#end(runId, entry)));

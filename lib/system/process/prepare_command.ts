@@ -80,16 +80,6 @@ export interface PreparedCommand extends AfterProgram {
   readonly relay?: CommandRelay | undefined;
 }
 
-/** Steps between a request and the start of its program: every check, and the sandbox. */
-export interface Preparation {
-  /** Makes the checks of steps 1 and 2 and prepares nothing. @throws {ToolError} as `Processes.screen` */
-  screen(request: Pick<ProcessRequest, "words" | "line" | "scope" | "sandbox" | "network">): Promise<void>;
-  /** Makes a request ready to be started. @throws {ToolError} as `Processes.run` @throws {CancelError} when the request's signal aborts */
-  prepare(request: AnyRequest): Promise<PreparedCommand>;
-  /** Looks after the commands of a gateway that was killed, as `after` does, by the notes that it left. Never throws */
-  afterKill(left: readonly LeftNote[]): Promise<Aftermath>;
-}
-
 /** Survey that screening uses for the places that arguments name. A contained command needs none: the sandbox hides credentials. */
 interface Screening {
   readonly survey: SurveyOf;
@@ -107,19 +97,19 @@ export const ENVIRONMENT: Readonly<Record<string, string>> = {
   TERM: "dumb",
 };
 
-/** Creates the preparation of commands. Nothing is started before the first command is prepared. */
-export function createPreparation(options: PreparationOptions): Preparation {
-  return new CommandPreparation(options);
-}
-
-class CommandPreparation implements Preparation {
+/**
+ * Steps between a request and the start of its program: every check, and the sandbox.
+ * Nothing is started before the first command is prepared.
+ */
+export class Preparation {
   readonly #options: PreparationOptions;
 
   constructor(options: PreparationOptions) {
     this.#options = options;
   }
 
-  async screen(request: Parameters<Preparation["screen"]>[0]): Promise<void> {
+  /** Makes the checks of steps 1 and 2 and prepares nothing. @throws {ToolError} as `Processes.screen` */
+  async screen(request: Pick<ProcessRequest, "words" | "line" | "scope" | "sandbox" | "network">): Promise<void> {
     // Nobody cancels a screening: its waits have time limits of their own
     const { signal } = new AbortController();
     const bubblewrap = await this.#bubblewrapFor(request, signal);
@@ -128,6 +118,7 @@ class CommandPreparation implements Preparation {
     await this.#lineOf(request, { survey, contained: bubblewrap !== undefined });
   }
 
+  /** Makes a request ready to be started. @throws {ToolError} as `Processes.run` @throws {CancelError} when the request's signal aborts */
   async prepare(request: AnyRequest): Promise<PreparedCommand> {
     const { scope, composed, signal } = request;
     const bubblewrap = await this.#bubblewrapFor(request, signal);
@@ -160,6 +151,7 @@ class CommandPreparation implements Preparation {
     }
   }
 
+  /** Looks after the commands of a gateway that was killed, as `after` does, by the notes that it left. Never throws */
   afterKill(left: readonly LeftNote[]): Promise<Aftermath> {
     return this.#options.watch.afterKill(left);
   }

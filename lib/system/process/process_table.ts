@@ -33,20 +33,6 @@ export interface ProcessInfo {
   readonly refused: readonly RelayProblem[];
 }
 
-/** Processes that were started to run on, and the last that ended. */
-export interface ProcessTable {
-  /** @throws {ToolError} `too_many_processes`, `command_not_started`; {RightUncertain} as `startWithRight` */
-  start(line: CommandLine, options: ProcessStart): Promise<ProcessInfo>;
-  list(): readonly ProcessInfo[];
-  /** @throws {ToolError} `process_not_found` */
-  get(id: string): ProcessInfo;
-  /** Both streams as they came. @throws {ToolError} `process_not_found` */
-  output(id: string, options: { readonly offset: number; readonly maxBytes: number }): OutputPart;
-  /** Kills the whole group and waits for its end; nothing when it has ended. @throws {ToolError} `process_not_found` */
-  kill(id: string): Promise<ProcessInfo>;
-  killAll(): Promise<void>;
-}
-
 interface ProcessStart {
   readonly words: readonly string[];
   readonly contained: boolean;
@@ -92,10 +78,11 @@ const CLUSTER_ID = /^p\d+-[0-9a-z]{6}$/;
  * @param gateway id of the gateway in a cluster, of which each id of a process has a part. Default: the gateway is alone
  */
 export function createProcessTable(clock: Clock, redact?: RedactPart, gateway?: string): ProcessTable {
-  return new StartedProcesses(clock, redact, gateway === undefined ? "" : `-${gateway.slice(-6)}`);
+  return new ProcessTable(clock, redact, gateway === undefined ? "" : `-${gateway.slice(-6)}`);
 }
 
-class StartedProcesses implements ProcessTable {
+/** Processes that were started to run on, and the last that ended. */
+export class ProcessTable {
   readonly #clock: Clock;
   readonly #redact: RedactPart | undefined;
   readonly #entries = new Map<string, Entry>();
@@ -108,6 +95,7 @@ class StartedProcesses implements ProcessTable {
     this.#suffix = suffix;
   }
 
+  /** @throws {ToolError} `too_many_processes`, `command_not_started`; {RightUncertain} as `startWithRight` */
   async start(line: CommandLine, options: ProcessStart): Promise<ProcessInfo> {
     this.#makeRoom(options.maxProcesses);
     const entry = this.#open(startWithRight(line), options);
@@ -123,14 +111,17 @@ class StartedProcesses implements ProcessTable {
     return [...this.#entries.values()].map(toInfo);
   }
 
+  /** @throws {ToolError} `process_not_found` */
   get(id: string): ProcessInfo {
     return toInfo(this.#find(id));
   }
 
+  /** Both streams as they came. @throws {ToolError} `process_not_found` */
   output(id: string, { offset, maxBytes }: { readonly offset: number; readonly maxBytes: number }): OutputPart {
     return this.#find(id).ring.read(offset, maxBytes);
   }
 
+  /** Kills the whole group and waits for its end; nothing when it has ended. @throws {ToolError} `process_not_found` */
   async kill(id: string): Promise<ProcessInfo> {
     const entry = this.#find(id);
     await killEntry(entry);

@@ -32,71 +32,6 @@ import type { ArgumentScope, NamedFile, ScreenOptions } from "./screen_arguments
 import type { Surveys } from "./surveys.ts";
 import type { AfterProgram, TaintedWrites } from "./workspace_watch.ts";
 
-/** Programs for tools: the only way a tool starts one (docs/design/paths_and_commands.md "Commands"). */
-export interface Processes {
-  /** How commands are contained under these settings; waits for the first look alone, at most 10 s. */
-  containment(settings: ContainmentSettings): Promise<CommandContainment>;
-  /**
-   * Checks that a command could be run: it is there, its arguments name nothing that they may not, and it can be contained as the
-   * setting says. Runs nothing.
-   * @throws {ToolError} `unsupported_platform`, `command_not_found`, `sandbox_unavailable`, and those of `screenArguments`
-   */
-  screen(request: Pick<ProcessRequest, "words" | "line" | "scope" | "sandbox" | "network">): Promise<void>;
-  /** Looks at the files of the workspace that the arguments name, or those of each part. @throws {CancelError} when the signal aborts */
-  named(
-    request: Pick<ProcessRequest, "words" | "line" | "signal"> & {
-      readonly scope: Pick<ArgumentScope, "workspaceRoot">;
-    },
-  ): Promise<readonly NamedFile[]>;
-  /**
-   * Runs one command in the workspace and waits for its end.
-   * @throws {ToolError} as `screen`, and `command_not_started`, `command_not_noted`, `quarantine_full`
-   * @throws {CancelError} when the signal aborts or the gateway closes; nothing of the command is left running
-   */
-  run(request: CommandRequest): Promise<ProcessResult>;
-  /**
-   * Starts a process that runs on until it ends, is killed, or the gateway closes.
-   * @throws {ToolError} as `run`, and `too_many_processes`
-   * @throws {CancelError} as `run`, before anything is started
-   */
-  start(request: StartRequest): Promise<ProcessInfo>;
-  /**
-   * Makes a program ready that a person has installed, for one call. It is in no list; whoever starts it ends it, and the gateway does
-   * when it closes.
-   * @throws {ToolError} as `prepareProgram` @throws {CancelError} when the signal aborts or the gateway closes
-   */
-  prepareProgram(request: ProgramRequest): Promise<PreparedProgram>;
-  /**
-   * Watches the workspace for what a program that runs on writes from now on until `after`, as during one request to it.
-   * @throws {ToolError} `command_not_noted`
-   */
-  watchWrites(request: WriteWatch): Promise<AfterProgram>;
-  /** Returns the processes that run and the last that ended, in the order of their start. */
-  list(): readonly ProcessInfo[];
-  /** Returns one process. @throws {ToolError} `process_not_found` */
-  get(id: string): ProcessInfo;
-  /**
-   * Returns what a process wrote, both streams as they came.
-   * @param options.offset bytes from the first one ever written
-   * @throws {ToolError} `process_not_found`
-   */
-  output(
-    id: string,
-    options: { readonly offset: number; readonly maxBytes: number },
-  ): OutputPart;
-  /** Kills a process with all it started, and waits for its end. @throws {ToolError} `process_not_found` */
-  kill(id: string): Promise<ProcessInfo>;
-  /** Kills what an earlier gateway on this data directory left; only with its lock. @returns how many */
-  killLeftovers(): Promise<number>;
-  /**
-   * Removes the sockets that a killed gateway left, and moves what its commands made under protected names into quarantine; with the lock, once its processes are gone
-   * and before the first command. Names that a person made there in the meantime are moved too.
-   */
-  lookAfterKill(): Promise<Aftermath>;
-  /** Kills what runs and waits for it. Later calls throw a CancelError. Repeating it does nothing */
-  close(): Promise<void>;
-}
-
 /** Request for a process that runs on. */
 export interface StartRequest extends ProcessRequest {
   /** Processes that may run at the same time */
@@ -145,12 +80,11 @@ export interface ProcessesOptions extends ScreenOptions {
 /** Time that a composed command gets to remove its lock files after it is told to stop. */
 const GRACE_MS = 1000;
 
-/** Creates the programs for tools. Nothing is started before the first call. */
-export function createProcesses(options: ProcessesOptions): Processes {
-  return new ToolProcesses(options);
-}
-
-class ToolProcesses implements Processes {
+/**
+ * Programs for tools: the only way a tool starts one (docs/design/paths_and_commands.md "Commands").
+ * Nothing is started before the first call.
+ */
+export class Processes {
   readonly #options: ProcessesOptions;
   readonly #closing = new AbortController();
   /** Work that `close()` waits for */
@@ -169,17 +103,26 @@ class ToolProcesses implements Processes {
     this.#runner = lazily(() => loadRunner(options, this.#finder));
   }
 
+  /** How commands are contained under these settings; waits for the first look alone, at most 10 s. */
   containment(settings: ContainmentSettings): Promise<CommandContainment> {
     const known = settings.sandbox === "off" ? Promise.resolve(undefined) : this.#finder.known();
     return this.#track(known.then((found) => containmentOf(settings, found)));
   }
 
-  async screen(request: Parameters<Processes["screen"]>[0]): Promise<void> {
+  /**
+   * Checks that a command could be run: it is there, its arguments name nothing that they may not, and it can be contained as the
+   * setting says. Runs nothing.
+   * @throws {ToolError} `unsupported_platform`, `command_not_found`, `sandbox_unavailable`, and those of `screenArguments`
+   */
+  async screen(request: Pick<ProcessRequest, "words" | "line" | "scope" | "sandbox" | "network">): Promise<void> {
     const { preparation } = await this.#runner();
     await preparation.screen(request);
   }
 
-  async named({ words, line, scope, signal }: Parameters<Processes["named"]>[0]): Promise<readonly NamedFile[]> {
+  /** Looks at the files of the workspace that the arguments name, or those of each part. @throws {CancelError} when the signal aborts */
+  async named({ words, line, scope, signal }: Pick<ProcessRequest, "words" | "line" | "signal"> & {
+    readonly scope: Pick<ArgumentScope, "workspaceRoot">;
+  }): Promise<readonly NamedFile[]> {
     const { namedFiles } = await import("./screen_arguments.ts");
     const named: NamedFile[] = [];
     for (const { args, folders } of line ?? [{ args: words.slice(1), folders: undefined }]) {
@@ -189,48 +132,81 @@ class ToolProcesses implements Processes {
     return named;
   }
 
+  /**
+   * Runs one command in the workspace and waits for its end.
+   * @throws {ToolError} as `screen`, and `command_not_started`, `command_not_noted`, `quarantine_full`
+   * @throws {CancelError} when the signal aborts or the gateway closes; nothing of the command is left running
+   */
   run(request: CommandRequest): Promise<ProcessResult> {
     return this.#track(this.#run(request));
   }
 
+  /**
+   * Starts a process that runs on until it ends, is killed, or the gateway closes.
+   * @throws {ToolError} as `run`, and `too_many_processes`
+   * @throws {CancelError} as `run`, before anything is started
+   */
   start(request: StartRequest): Promise<ProcessInfo> {
     return this.#track(this.#start(request));
   }
 
+  /**
+   * Makes a program ready that a person has installed, for one call. It is in no list; whoever starts it ends it, and the gateway does
+   * when it closes.
+   * @throws {ToolError} as `prepareProgram` @throws {CancelError} when the signal aborts or the gateway closes
+   */
   prepareProgram(request: ProgramRequest): Promise<PreparedProgram> {
     return this.#track(this.#prepareProgram(request));
   }
 
+  /**
+   * Watches the workspace for what a program that runs on writes from now on until `after`, as during one request to it.
+   * @throws {ToolError} `command_not_noted`
+   */
   async watchWrites(request: WriteWatch): Promise<AfterProgram> {
     const [{ programs }, { watchWrites }] = await Promise.all([this.#runner(), import("./prepare_program.ts")]);
     const watched = await watchWrites(request, programs);
     return { ...watched, after: () => this.#track(this.#afterOf(watched)) };
   }
 
+  /** Returns the processes that run and the last that ended, in the order of their start. */
   list(): readonly ProcessInfo[] {
     return this.#table.list();
   }
 
+  /** Returns one process. @throws {ToolError} `process_not_found` */
   get(id: string): ProcessInfo {
     return this.#table.get(id);
   }
 
+  /**
+   * Returns what a process wrote, both streams as they came.
+   * @param options.offset bytes from the first one ever written
+   * @throws {ToolError} `process_not_found`
+   */
   output(id: string, options: { readonly offset: number; readonly maxBytes: number }): OutputPart {
     return this.#table.output(id, options);
   }
 
+  /** Kills a process with all it started, and waits for its end. @throws {ToolError} `process_not_found` */
   kill(id: string): Promise<ProcessInfo> {
     return this.#table.kill(id);
   }
 
+  /** Kills what an earlier gateway on this data directory left; only with its lock. @returns how many */
   killLeftovers(): Promise<number> {
     return killLeftovers(this.#options.marker);
   }
 
+  /**
+   * Removes the sockets that a killed gateway left, and moves what its commands made under protected names into quarantine; with the lock, once its processes are gone
+   * and before the first command. Names that a person made there in the meantime are moved too.
+   */
   lookAfterKill(): Promise<Aftermath> {
     return this.#track(this.#lookAfterKill());
   }
 
+  /** Kills what runs and waits for it. Later calls throw a CancelError. Repeating it does nothing */
   async close(): Promise<void> {
     this.#closing.abort(new CancelError("shutdown"));
     await Promise.all(this.#working);
@@ -379,14 +355,14 @@ interface CommandRunner {
 
 async function loadRunner(options: ProcessesOptions, containment: ContainmentFinder): Promise<CommandRunner> {
   const [
-    { createPreparation, ENVIRONMENT },
+    { Preparation, ENVIRONMENT },
     { requireStarted },
     { createLauncherFinder, runCommand },
-    { createSurveys },
+    { Surveys },
     { createQuarantine },
     { createCallNotes },
     { createCommandRelays },
-    { createWorkspaceWatch },
+    { WorkspaceWatch },
   ] = await Promise.all([
     import("./prepare_command.ts"),
     import("./sandbox.ts"),
@@ -397,7 +373,7 @@ async function loadRunner(options: ProcessesOptions, containment: ContainmentFin
     import("./command_relay.ts"),
     import("./workspace_watch.ts"),
   ]);
-  const surveys = createSurveys({ clock: options.clock });
+  const surveys = new Surveys({ clock: options.clock });
   const random = options.random ?? createSystemRandom();
   const quarantine = createQuarantine({ folder: options.quarantine, clock: options.clock, random });
   const notes = createCallNotes({ folder: options.notes, random });
@@ -407,10 +383,10 @@ async function loadRunner(options: ProcessesOptions, containment: ContainmentFin
     createRelay: options.relays?.create,
     allowlist: options.relays?.allowlist,
   });
-  const watch = createWorkspaceWatch({ ...options, surveys, quarantine, notes });
+  const watch = new WorkspaceWatch({ ...options, surveys, quarantine, notes });
   const { commands, clock, marker } = options;
   const launcher = createLauncherFinder({ commands, clock, env: ENVIRONMENT });
-  const preparation = createPreparation({ ...options, containment, launcher, watch, relays });
+  const preparation = new Preparation({ ...options, containment, launcher, watch, relays });
   const programs = { commands, clock, marker, containment, watch, relays, launcher, environment: ENVIRONMENT };
   return { preparation, programs, surveys, requireStarted, runCommand };
 }

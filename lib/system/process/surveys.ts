@@ -55,14 +55,6 @@ export interface Survey {
   readonly files: number;
 }
 
-/** Surveys in threads of their own: a slow disk delays nobody else, and an answer that is late is a refusal. */
-export interface Surveys {
-  /** An unfinished survey where no answer came in time. @throws {CancelError} when the signal aborts */
-  survey(request: SurveyRequest, signal: AbortSignal): Promise<Survey>;
-  /** Ends the threads. Later surveys are unfinished */
-  close(): Promise<void>;
-}
-
 /** The survey of whom nobody answered. */
 export const UNFINISHED: Survey = {
   finished: false,
@@ -99,16 +91,14 @@ export interface SurveysOptions {
   readonly module?: URL;
 }
 
-/** Creates surveys without a thread. The first survey starts one thread, the first after a survey of many files starts the others. */
-export function createSurveys(options: SurveysOptions): Surveys {
-  return new SharedSurveys(options);
-}
-
 /**
- * Surveys by a few threads. Most of the time of a survey are calls of the system, one for each file, so threads share the files. Each
- * thread looks at all names for itself. Where one thread ends or is late, the survey is unfinished.
+ * Surveys in threads of their own: a slow disk delays nobody else, and an answer that is late is a refusal.
+ *
+ * Most of the time of a survey are calls of the system, one for each file, so threads share the files. Each thread looks at all names for
+ * itself. Where one thread ends or is late, the survey is unfinished. The first survey starts one thread, the first after a survey of many
+ * files starts the others.
  */
-class SharedSurveys implements Surveys {
+export class Surveys {
   readonly #clock: Clock;
   readonly #maxThreads: number;
   readonly #module: URL;
@@ -123,6 +113,7 @@ class SharedSurveys implements Surveys {
     this.#module = module ?? workerModule(import.meta.url, "survey_worker");
   }
 
+  /** An unfinished survey where no answer came in time. @throws {CancelError} when the signal aborts */
   async survey(request: SurveyRequest, signal: AbortSignal): Promise<Survey> {
     if (signal.aborted) throw cancelError(signal);
     if (this.#isClosed) return UNFINISHED;
@@ -134,6 +125,7 @@ class SharedSurveys implements Surveys {
     return whole;
   }
 
+  /** Ends the threads. Later surveys are unfinished */
   async close(): Promise<void> {
     this.#isClosed = true;
     await Promise.all(this.#threads.map((thread) => thread.close()));

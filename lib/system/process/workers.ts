@@ -6,19 +6,6 @@ import { cancelError } from "../../base/cancel.ts";
 import { batchPerTick } from "../../base/tick.ts";
 import type { Clock, Timer } from "../../base/clock.ts";
 
-/** Threads for work that cannot hear a signal: documents, patterns (docs/design/architecture.md "Signals"). */
-export interface Workers {
-  /**
-   * Runs a job in a thread that does nothing else meanwhile; waits while as many as allowed are running.
-   * @returns what the job's module returned, copied
-   * @throws {CancelError} when the signal aborts; the thread is terminated at once
-   * @throws {WorkerError} the thread ran out of memory, or broke
-   */
-  run(job: WorkerJob): Promise<unknown>;
-  /** Terminates what is running and what is kept; jobs from now on are refused */
-  close(): Promise<void>;
-}
-
 /** Work for a thread of its own. */
 export interface WorkerJob {
   /** A module that calls `answerJobs` */
@@ -56,21 +43,17 @@ const CACHE_VARIABLE = "NODE_COMPILE_CACHE";
 const MAX_YOUNG_MB = 32;
 const STACK_MB = 4;
 
-/**
- * Threads on demand; nothing is started before the first job.
- * @param options.maxWorkers how many run at once
- */
-export function createWorkers(options: { readonly maxWorkers: number; readonly clock: Clock }): Workers {
-  return new WorkerThreads(options);
-}
-
 /** Thread without a job, and the timer that ends it. */
 interface KeptThread {
   readonly thread: Thread;
   readonly timer: Timer;
 }
 
-class WorkerThreads implements Workers {
+/**
+ * Threads for work that cannot hear a signal: documents, patterns (docs/design/architecture.md "Signals").
+ * Nothing is started before the first job.
+ */
+export class Workers {
   readonly #clock: Clock;
   readonly #running = new Set<Promise<unknown>>();
   readonly #waiting: (() => void)[] = [];
@@ -79,11 +62,18 @@ class WorkerThreads implements Workers {
   readonly #closing = new AbortController();
   #free: number;
 
+  /** @param options.maxWorkers how many run at once */
   constructor({ maxWorkers, clock }: { readonly maxWorkers: number; readonly clock: Clock }) {
     this.#clock = clock;
     this.#free = maxWorkers;
   }
 
+  /**
+   * Runs a job in a thread that does nothing else meanwhile; waits while as many as allowed are running.
+   * @returns what the job's module returned, copied
+   * @throws {CancelError} when the signal aborts; the thread is terminated at once
+   * @throws {WorkerError} the thread ran out of memory, or broke
+   */
   run(job: WorkerJob): Promise<unknown> {
     const result = this.#run(job);
     const settled = result.then(() => {}, () => {}).finally(() => this.#running.delete(settled));
@@ -91,6 +81,7 @@ class WorkerThreads implements Workers {
     return result;
   }
 
+  /** Terminates what is running and what is kept; jobs from now on are refused */
   async close(): Promise<void> {
     this.#closing.abort();
     await Promise.all(this.#running);

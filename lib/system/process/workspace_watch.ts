@@ -19,7 +19,7 @@ import { nameIdentity, type Survey, type Surveys, UNFINISHED } from "./surveys.t
 
 /** Services and places that watching a workspace needs. */
 export interface WorkspaceWatchOptions extends ScreenOptions {
-  readonly surveys: Surveys;
+  readonly surveys: Pick<Surveys, "survey">;
   readonly quarantine: Quarantine;
   readonly notes: CallNotes;
   readonly clock: Pick<Clock, "every">;
@@ -47,51 +47,13 @@ export interface AfterProgram {
   drop(): Promise<void>;
 }
 
-/** Checks of the workspace around a program: what it must not see, and what it has made. */
-export interface WorkspaceWatch {
-  /** Returns the real paths of forbidden places: no program may see them, so no survey looks there. */
-  skippedIn(scope: ArgumentScope): Promise<string[]>;
-  /** Returns the survey of folders. @param changedSince as in SurveyRequest. The survey throws a CancelError when the signal aborts */
-  surveyOf(skip: readonly string[], signal: AbortSignal, changedSince?: number): SurveyOf;
-  /** Returns what a sandbox hides, shows as a copy and makes read-only, the sockets that are there, and the watch, by a finished survey. */
-  coversOf(
-    survey: Survey,
-    scope: ArgumentScope,
-  ): Promise<Required<Pick<ContainOptions, "hidden" | "sockets" | "copies" | "guarded" | "watchCovers">>>;
-  /** Refuses a program when the quarantine is full: what it makes could not be moved there. @throws {ToolError} `quarantine_full` */
-  requireRoom(title: string): Promise<void>;
-  /**
-   * Writes the note of a program. Where this gateway is killed before `after`, the next start finds it (`afterKill`).
-   * @param contained given for a program in a sandbox, which finds read-only what is guarded. Its signal ends the wait that `runs` has
-   */
-  watch(note: CallNote, contained?: { readonly signal: AbortSignal }): Promise<AfterProgram>;
-  /**
-   * Counts a contained program as one that runs until the returned function is called, for `requireSettled` and `isRaced`. Waits for git
-   * processes that began before it: they would follow a link that it made in the place of a folder. @throws {CancelError}
-   */
-  runs(note: CallNote, signal: AbortSignal): Promise<() => void>;
-  /** Counts a git process that follows links as one that runs until the returned function is called. @param workspace real path */
-  gitRuns(workspace: string): () => void;
-  /** Tells whether a contained program runs that may write to a workspace. @param workspace real path */
-  isRaced(workspace: string): boolean;
-  /**
-   * Refuses git folders that were not there when a contained program began that still runs: it could exchange them, and their configuration,
-   * at any moment. An uncontained one could do that to all of them. @throws {ToolError} `git_unsettled`
-   */
-  requireSettled(gitPlaces: readonly string[]): void;
-  /** Looks after the programs of a gateway that was killed, as `after` does, by the notes that it left. Never throws */
-  afterKill(left: readonly LeftNote[]): Promise<Aftermath>;
-}
-
 /** Milliseconds for one survey. The first of 100,000 files takes 1 s, and 10 s on a busy machine; later ones remember what they saw */
 const SURVEY_TIMEOUT_MS = 20_000;
 
-/** Creates the watch of workspaces. Looks at nothing by itself. */
-export function createWorkspaceWatch(options: WorkspaceWatchOptions): WorkspaceWatch {
-  return new SurveyedWorkspace(options);
-}
-
-class SurveyedWorkspace implements WorkspaceWatch {
+/**
+ * Checks of the workspace around a program: what it must not see, and what it has made. Looks at nothing by itself.
+ */
+export class WorkspaceWatch {
   readonly #options: WorkspaceWatchOptions;
   /** Notes of the contained programs that run */
   readonly #running = new Set<CallNote>();
@@ -102,20 +64,23 @@ class SurveyedWorkspace implements WorkspaceWatch {
     this.#options = options;
   }
 
+  /** Returns the real paths of forbidden places: no program may see them, so no survey looks there. */
   skippedIn(scope: ArgumentScope): Promise<string[]> {
     return Promise.all(forbiddenNames(scope, this.#options).map((path) => realpath(path).catch(() => path)));
   }
 
+  /** Returns the survey of folders. @param changedSince as in SurveyRequest. The survey throws a CancelError when the signal aborts */
   surveyOf(skip: readonly string[], signal: AbortSignal, changedSince?: number): SurveyOf {
     const { home, ownPaths, surveys } = this.#options;
     return async (root, secrets) =>
       await surveys.survey({ root, skip, secrets, home, ownPaths, timeoutMs: SURVEY_TIMEOUT_MS, changedSince }, signal);
   }
 
+  /** Returns what a sandbox hides, shows as a copy and makes read-only, the sockets that are there, and the watch, by a finished survey. */
   async coversOf(
     { sensitive, guarded, gitConfigs, sockets }: Survey,
     scope: ArgumentScope,
-  ): ReturnType<WorkspaceWatch["coversOf"]> {
+  ): Promise<Required<Pick<ContainOptions, "hidden" | "sockets" | "copies" | "guarded" | "watchCovers">>> {
     const [copies, workspace] = await Promise.all([readConfigCopies(gitConfigs), realpath(scope.workspaceRoot)]);
     const forbidden = forbiddenNames(scope, this.#options);
     const found = sensitive.filter((path) => !copies.has(path));
@@ -131,6 +96,7 @@ class SurveyedWorkspace implements WorkspaceWatch {
     };
   }
 
+  /** Refuses a program when the quarantine is full: what it makes could not be moved there. @throws {ToolError} `quarantine_full` */
   async requireRoom(title: string): Promise<void> {
     const { quarantine } = this.#options;
     if (!await quarantine.isFull()) return;
@@ -142,6 +108,10 @@ class SurveyedWorkspace implements WorkspaceWatch {
     );
   }
 
+  /**
+   * Counts a contained program as one that runs until the returned function is called, for `requireSettled` and `isRaced`. Waits for git
+   * processes that began before it: they would follow a link that it made in the place of a folder. @throws {CancelError}
+   */
   async runs(note: CallNote, signal: AbortSignal): Promise<() => void> {
     // Two programs may have one note
     const own = { ...note };
@@ -158,6 +128,7 @@ class SurveyedWorkspace implements WorkspaceWatch {
     }
   }
 
+  /** Counts a git process that follows links as one that runs until the returned function is called. @param workspace real path */
   gitRuns(workspace: string): () => void {
     const { promise, resolve } = Promise.withResolvers<void>();
     this.#gits.set(promise, workspace);
@@ -167,6 +138,10 @@ class SurveyedWorkspace implements WorkspaceWatch {
     };
   }
 
+  /**
+   * Writes the note of a program. Where this gateway is killed before `after`, the next start finds it (`afterKill`).
+   * @param contained given for a program in a sandbox, which finds read-only what is guarded. Its signal ends the wait that `runs` has
+   */
   async watch(note: CallNote, contained?: { readonly signal: AbortSignal }): Promise<AfterProgram> {
     const end = contained === undefined ? () => {} : await this.runs(note, contained.signal);
     const drop = await this.#options.notes.write(note).catch((error: unknown) => {
@@ -179,10 +154,15 @@ class SurveyedWorkspace implements WorkspaceWatch {
     };
   }
 
+  /** Tells whether a contained program runs that may write to a workspace. @param workspace real path */
   isRaced(workspace: string): boolean {
     return [...this.#running].some((note) => areNested(note.workspace, workspace));
   }
 
+  /**
+   * Refuses git folders that were not there when a contained program began that still runs: it could exchange them, and their configuration,
+   * at any moment. An uncontained one could do that to all of them. @throws {ToolError} `git_unsettled`
+   */
   requireSettled(gitPlaces: readonly string[]): void {
     for (const { workspace, skip, known, within = [workspace] } of this.#running) {
       const places = gitPlaces.filter((path) =>
@@ -205,6 +185,7 @@ class SurveyedWorkspace implements WorkspaceWatch {
     }
   }
 
+  /** Looks after the programs of a gateway that was killed, as `after` does, by the notes that it left. Never throws */
   async afterKill(left: readonly LeftNote[]): Promise<Aftermath> {
     const found: Aftermath[] = [];
     for (const { note, remove } of left) {

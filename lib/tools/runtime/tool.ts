@@ -172,7 +172,7 @@ export interface ToolServices {
   readonly files: Files;
   readonly memory: Memory;
   readonly plans: Plans;
-  readonly mailbox: Mailbox;
+  readonly mailbox: Pick<Mailbox, keyof Mailbox>;
   readonly commandFolders: CommandFolders;
   readonly cookieJars: CookieJars;
   readonly browserLogins: Pick<BrowserLogins, "open" | "list">;

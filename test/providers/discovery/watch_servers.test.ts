@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { watchServers } from "../../../lib/providers/discovery/watch_servers.ts";
+import { ServersWatch } from "../../../lib/providers/discovery/watch_servers.ts";
 import { createFakeClock } from "../../support/fake_clock.ts";
 
 function watched() {
@@ -8,7 +8,7 @@ function watched() {
   const looks: number[] = [];
   let release: (() => void) | undefined;
   const hold = { next: false };
-  const watch = watchServers({
+  const watch = new ServersWatch({
     clock,
     look() {
       looks.push(clock.monotonic());

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import { systemClock } from "../../../lib/base/clock.ts";
-import { type BrowserRequest, type Browsers, createBrowsers } from "../../../lib/system/browser/browsers.ts";
+import { type BrowserRequest, Browsers } from "../../../lib/system/browser/browsers.ts";
 import { createUrlPolicy } from "../../../lib/system/net/url_policy.ts";
 import { createCommandLookup } from "../../../lib/system/process/command_lookup.ts";
 import { noContainedBrowser, openSite } from "../../support/browser_bench.ts";
@@ -39,7 +39,7 @@ async function withBrowsers(
     const clock = createFakeClock();
     const random = createSeededRandom();
     const policy = createUrlPolicy();
-    const browsers = createBrowsers({
+    const browsers = new Browsers({
       commands: createCommandLookup(programs),
       clock,
       marker: "browsers-test",

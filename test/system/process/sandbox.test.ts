@@ -7,7 +7,7 @@ import { systemClock } from "../../../lib/base/clock.ts";
 import { createCommandLookup } from "../../../lib/system/process/command_lookup.ts";
 import { contain, tryBubblewrap } from "../../../lib/system/process/sandbox.ts";
 import { runCommand } from "../../../lib/system/process/run_command.ts";
-import { createProcesses, type Processes } from "../../../lib/system/process/processes.ts";
+import { Processes } from "../../../lib/system/process/processes.ts";
 import { MARKER_VARIABLE } from "../../../lib/system/process/leftover_processes.ts";
 import { CALL_PROBE, refusedCalls } from "../../support/call_probe.ts";
 import { until } from "../../support/until.ts";
@@ -22,7 +22,7 @@ const options = {
   notes: "/nonexistent/commands",
   marker: "test",
 };
-const { kind, text } = await createProcesses(options).containment({ sandbox: "auto" });
+const { kind, text } = await new Processes(options).containment({ sandbox: "auto" });
 const skip = kind === "contained" ? false : text;
 const python = await options.commands.find("python3");
 /** The reason to skip a test of a program in Python, which must stand where the sandbox shows it */
@@ -32,8 +32,8 @@ const noPython = skip !== false
   ? false
   : "python3 is not in /usr";
 
-const processesIn = (workspace: Workspace, more: Partial<Parameters<typeof createProcesses>[0]> = {}) =>
-  createProcesses({ ...options, notes: workspace.path("..", "commands"), ...more });
+const processesIn = (workspace: Workspace, more: Partial<ConstructorParameters<typeof Processes>[0]> = {}) =>
+  new Processes({ ...options, notes: workspace.path("..", "commands"), ...more });
 
 type ProcessRequest = Parameters<Processes["run"]>[0];
 

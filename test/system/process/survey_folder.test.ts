@@ -6,9 +6,9 @@ import process from "node:process";
 import { describe, test } from "node:test";
 import { systemClock } from "../../../lib/base/clock.ts";
 import { createCommandLookup } from "../../../lib/system/process/command_lookup.ts";
-import { createSurveys, type Survey, type SurveyRequest, UNFINISHED } from "../../../lib/system/process/surveys.ts";
-import { createPreparation } from "../../../lib/system/process/prepare_command.ts";
-import { createWorkspaceWatch } from "../../../lib/system/process/workspace_watch.ts";
+import { type Survey, type SurveyRequest, Surveys, UNFINISHED } from "../../../lib/system/process/surveys.ts";
+import { Preparation } from "../../../lib/system/process/prepare_command.ts";
+import { WorkspaceWatch } from "../../../lib/system/process/workspace_watch.ts";
 import { createSurveyor } from "../../../lib/system/process/survey_folder.ts";
 import { createFakeClock, type FakeClock } from "../../support/fake_clock.ts";
 import { withTemporaryFolder } from "../../support/temporary_folder.ts";
@@ -274,7 +274,7 @@ const preparationWith = (survey: (request: SurveyRequest) => Promise<Survey>) =>
   const commands = createCommandLookup();
   const walls = { filters: true, endsNamespaces: true, nests: true, bounds: undefined };
   const found = () => Promise.resolve({ kind: "bubblewrap", file: "/usr/bin/bwrap", ...walls } as const);
-  return createPreparation({
+  return new Preparation({
     commands,
     clock,
     home: "/nonexistent",
@@ -282,11 +282,11 @@ const preparationWith = (survey: (request: SurveyRequest) => Promise<Survey>) =>
     marker: "test",
     containment: { known: found, find: found },
     launcher: () => Promise.resolve([]),
-    watch: createWorkspaceWatch({
+    watch: new WorkspaceWatch({
       clock,
       home: "/nonexistent",
       ownPaths: [],
-      surveys: { survey, close: () => Promise.resolve() },
+      surveys: { survey },
       quarantine: { folder: "/nonexistent", isFull: () => Promise.resolve(false), take: () => Promise.resolve([]) },
       notes: { write: () => Promise.resolve(() => Promise.resolve()) },
     }),
@@ -366,7 +366,7 @@ describe("threads that share a survey", () => {
     withWorkspace(
       Object.fromEntries(Array.from({ length: 2100 }, (_, i) => [`d${i % 20}/f${i}.txt`, "a"])),
       async (workspace) => {
-        const surveys = createSurveys({ clock: systemClock, maxThreads: 3 });
+        const surveys = new Surveys({ clock: systemClock, maxThreads: 3 });
         const look = () => surveys.survey(requestOf(workspace.root), new AbortController().signal);
         try {
           for (let round = 0; round < 2; round++) {
@@ -389,7 +389,7 @@ describe("threads that share a survey", () => {
   ) => {
     const clock = createFakeClock();
     const module = new URL("./survey_job.ts", import.meta.url);
-    const surveys = createSurveys({ clock, maxThreads: 2, module });
+    const surveys = new Surveys({ clock, maxThreads: 2, module });
     const look = async (home: string, signal = new AbortController().signal) =>
       (await surveys.survey(requestOf("/nonexistent", { home }), signal)).finished;
     try {
@@ -423,7 +423,7 @@ describe("threads that share a survey", () => {
 
 test("a thread answers one survey after the other, and none once it is closed", () =>
   withWorkspace({ ".env": "a", "a.txt": "a" }, async ({ root, path }) => {
-    const surveys = createSurveys({ clock: systemClock });
+    const surveys = new Surveys({ clock: systemClock });
     const { signal } = new AbortController();
     const all = await Promise.all([1, 2, 3].map(() => surveys.survey(requestOf(root), signal)));
     for (const { finished, sensitive } of all) assert.deepEqual([finished, sensitive], [true, [path(".env")]]);

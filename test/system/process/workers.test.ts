@@ -4,7 +4,7 @@ import { test } from "node:test";
 import { CancelError } from "../../../lib/base/cancel.ts";
 import { nextTick } from "../../../lib/base/tick.ts";
 import { systemClock } from "../../../lib/base/clock.ts";
-import { createWorkers, WorkerError, type Workers } from "../../../lib/system/process/workers.ts";
+import { WorkerError, Workers } from "../../../lib/system/process/workers.ts";
 import { createFakeClock } from "../../support/fake_clock.ts";
 import { until } from "../../support/until.ts";
 
@@ -14,25 +14,25 @@ const start = (workers: Workers, input: unknown, more: { signal?: AbortSignal; k
   workers.run({ module: MODULE, input, maxHeapMb: 64, signal: new AbortController().signal, ...more });
 
 test("a job's answer comes back", async () => {
-  const workers = createWorkers({ maxWorkers: 2, clock: systemClock });
+  const workers = new Workers({ maxWorkers: 2, clock: systemClock });
   const input = { text: "a", bytes: new Uint8Array(new SharedArrayBuffer(3)) };
   assert.deepEqual(await start(workers, input), { got: input });
   await workers.close();
 });
 
 test("a job sees no environment", async () => {
-  const workers = createWorkers({ maxWorkers: 1, clock: systemClock });
+  const workers = new Workers({ maxWorkers: 1, clock: systemClock });
   assert.deepEqual(await start(workers, "environment"), []);
 });
 
 test("a thread uses what the process has compiled before, where the runtime keeps it", async () => {
-  const workers = createWorkers({ maxWorkers: 1, clock: systemClock });
+  const workers = new Workers({ maxWorkers: 1, clock: systemClock });
   nodeModule.enableCompileCache?.();
   assert.equal(await start(workers, "compile cache"), nodeModule.getCompileCacheDir?.());
 });
 
 test("a busy job ends when its signal aborts, and gives its place to the next", async () => {
-  const workers = createWorkers({ maxWorkers: 1, clock: systemClock });
+  const workers = new Workers({ maxWorkers: 1, clock: systemClock });
   const controller = new AbortController();
   const busy = start(workers, "busy", { signal: controller.signal });
   const waiting = new AbortController();
@@ -47,7 +47,7 @@ test("a busy job ends when its signal aborts, and gives its place to the next", 
 });
 
 test("a job that runs out of memory or breaks ends alone", async () => {
-  const workers = createWorkers({ maxWorkers: 2, clock: systemClock });
+  const workers = new Workers({ maxWorkers: 2, clock: systemClock });
   await assert.rejects(
     start(workers, "heap"),
     (error) => error instanceof WorkerError && error.code === "out_of_memory",
@@ -57,7 +57,7 @@ test("a job that runs out of memory or breaks ends alone", async () => {
 });
 
 test("close() ends what runs and what waits, and refuses what comes", async () => {
-  const workers = createWorkers({ maxWorkers: 1, clock: systemClock });
+  const workers = new Workers({ maxWorkers: 1, clock: systemClock });
   const ended = Promise.allSettled([start(workers, "busy"), start(workers, "busy")]);
   await workers.close();
   assert.deepEqual((await ended).map(({ status }) => status), ["rejected", "rejected"]);
@@ -65,13 +65,13 @@ test("close() ends what runs and what waits, and refuses what comes", async () =
 });
 
 test("a thread ends with its job", async () => {
-  const workers = createWorkers({ maxWorkers: 1, clock: systemClock });
+  const workers = new Workers({ maxWorkers: 1, clock: systemClock });
   assert.deepEqual([await start(workers, "count"), await start(workers, "count")], [1, 1]);
 });
 
 test("a thread that is kept does the next job, until nobody had one for a while", async () => {
   const clock = createFakeClock();
-  const workers = createWorkers({ maxWorkers: 2, clock });
+  const workers = new Workers({ maxWorkers: 2, clock });
   const count = () => start(workers, "count", { keepMs: 1000 });
   assert.equal(await count(), 1);
   await clock.advance(999);
@@ -88,7 +88,7 @@ test("a thread that is kept does the next job, until nobody had one for a while"
 
 test("a thread is not kept after a job that was cancelled or broke", async () => {
   const clock = createFakeClock();
-  const workers = createWorkers({ maxWorkers: 1, clock });
+  const workers = new Workers({ maxWorkers: 1, clock });
   const controller = new AbortController();
   assert.equal(await start(workers, "count", { keepMs: 1000 }), 1);
   const busy = start(workers, "busy", { keepMs: 1000, signal: controller.signal });
@@ -102,7 +102,7 @@ test("a thread is not kept after a job that was cancelled or broke", async () =>
 });
 
 test("a kept thread that ended by itself is replaced", async () => {
-  const workers = createWorkers({ maxWorkers: 1, clock: systemClock });
+  const workers = new Workers({ maxWorkers: 1, clock: systemClock });
   assert.equal(await start(workers, "end later", { keepMs: 60_000 }), undefined);
   await until(async () => {
     // Until its end is heard of, a job may still come to it, and is refused

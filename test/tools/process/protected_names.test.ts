@@ -279,7 +279,7 @@ test(
   () =>
     withTemporaryFolder((home) =>
       withWorkspace({ ".env": "secret\n", "plain.txt": "shown\n" }, async (workspace) => {
-        const { createProcesses } = await import("../../../lib/system/process/processes.ts");
+        const { Processes } = await import("../../../lib/system/process/processes.ts");
         const { createCommandLookup } = await import("../../../lib/system/process/command_lookup.ts");
         const { systemClock } = await import("../../../lib/base/clock.ts");
         mkdirSync(join(home, ".ssh/deep"), { recursive: true });
@@ -292,7 +292,7 @@ test(
         linkSync(join(home, "data/postern.db"), workspace.path("three"));
         linkSync(workspace.path(".env"), workspace.path("four"));
         linkSync(workspace.path("plain.txt"), workspace.path("five"));
-        const processes = createProcesses({
+        const processes = new Processes({
           commands: createCommandLookup(),
           clock: systemClock,
           home,

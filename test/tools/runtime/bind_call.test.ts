@@ -6,7 +6,7 @@ import { systemClock } from "../../../lib/base/clock.ts";
 import { CancelError } from "../../../lib/base/cancel.ts";
 import { defaultConfig } from "../../../lib/config/config.ts";
 import { createCommandLookup } from "../../../lib/system/process/command_lookup.ts";
-import { createProcesses } from "../../../lib/system/process/processes.ts";
+import { Processes } from "../../../lib/system/process/processes.ts";
 import { createFiles } from "../../../lib/system/files/create_files.ts";
 import type { Files } from "../../../lib/system/files/files.ts";
 import { writeFile } from "../../../lib/tools/files/write_file.ts";
@@ -35,7 +35,7 @@ function bind(root: string, input: Readonly<Record<string, unknown>>, more: Circ
     services: {
       files,
       commands: { find: () => Promise.resolve(undefined), identify: () => Promise.resolve(undefined) },
-      processes: createProcesses({
+      processes: new Processes({
         commands: createCommandLookup(),
         clock: systemClock,
         home: "/home/nobody",
