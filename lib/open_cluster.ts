@@ -107,7 +107,7 @@ export async function openCluster(
     },
     async openApprovalNews(parts) {
       const { SharedApprovalNews } = await import("./guard/approval_news.ts");
-      return new SharedApprovalNews({ ...parts, bus: cluster.ownership });
+      return new SharedApprovalNews({ ...parts, bus: cluster.bus });
     },
     async openSharing(parts) {
       const { TokenSharing } = await import("./access/token_sharing.ts");
@@ -120,7 +120,7 @@ export async function openCluster(
     work: cluster.work,
     async shareSchedules(parts) {
       const { shareSchedules } = await import("./automation/cron/shared_schedules.ts");
-      return shareSchedules({ ...parts, ownership: cluster.ownership });
+      return shareSchedules({ ...parts, bus: cluster.bus, workspace: () => cluster.ownership.workspace() });
     },
     // Others may make work, or leave some
     mayFind: () => true,
@@ -132,7 +132,8 @@ export async function openCluster(
     watchDrain: (work) => watchDrain(cluster, work),
     watchPrograms: (marker) => watchPrograms(basics, { cluster, marker }),
     toRuns: (parts) => new ClusterRuns({ ...parts, cluster }),
-    toDayBudget: (parts) => createSlicedDayBudget({ ...parts, news: cluster.ownership }),
+    toDayBudget: (parts) =>
+      createSlicedDayBudget({ ...parts, bus: cluster.bus, history: () => cluster.ownership.history() }),
     sharedWindows,
     sharedCalls: new SharedCalls({ clock: cluster.clock, log, closing }),
     closing,
@@ -168,10 +169,10 @@ async function openSharedDatabase(
 }
 
 /** Returns the ways to the other gateways that tokens, codes and tickets need. */
-function tokenNews({ ownership }: Pick<Cluster, "ownership">): TokenNews {
+function tokenNews({ bus }: Pick<Cluster, "bus">): TokenNews {
   return {
-    tell: () => ownership.tell("tokens", "all"),
-    onChange: (listener) => ownership.onNote(({ kind }) => void (kind === "tokens" && listener())),
+    tell: () => bus.tell("tokens", "all"),
+    onChange: (listener) => bus.onNote(({ kind }) => void (kind === "tokens" && listener())),
   };
 }
 

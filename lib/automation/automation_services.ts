@@ -31,7 +31,7 @@ export interface AutomationCluster {
   readonly work: MakeWork | undefined;
   /** Opens the sharing of the schedules. Undefined: nobody else has them */
   shareSchedules(
-    parts: Omit<SharedSchedulesOptions, "notes" | "read">,
+    parts: Omit<SharedSchedulesOptions, "bus" | "read">,
   ): ScheduleSharing | undefined | Promise<ScheduleSharing>;
   /** Tells whether a collection of open work may have some, now or later without a word to this gateway. */
   mayFind(collection: string): boolean | Promise<boolean>;

@@ -4,7 +4,7 @@ import type { EffectRight } from "../base/effect_right.ts";
 import { storageUnavailable } from "../storage/postgres/server_watch.ts";
 import type { Write } from "../storage/store.ts";
 import { isStorageAway } from "../storage/read_records.ts";
-import type { ClusterNews, ClusterNote } from "./cluster_news.ts";
+import type { ClusterBus } from "./cluster_news.ts";
 import { ConversationLines, type OwnedRun, type OwnedRuns } from "./conversation_lines.ts";
 import type { GatewayLease } from "./gateway_lease.ts";
 import { fenceCheck, type JoinedGateway } from "./leases.ts";
@@ -15,7 +15,7 @@ import type { WorkspaceMembership } from "./workspace_membership.ts";
 export interface RunOwnershipOptions {
   readonly lease: GatewayLease;
   readonly claims: RunClaims;
-  readonly news: ClusterNews;
+  readonly bus: ClusterBus;
   readonly clock: Clock;
   readonly leaseMs: number;
   /** Returns this gateway's place among those of its workspace. Default: it has none */
@@ -43,7 +43,6 @@ export class RunOwnership implements OwnedRuns {
   readonly #owned = new Map<string, OwnedRun>();
   /** Runs that are being claimed to be ended: a look that finds the claim of one leaves it alone. */
   readonly #claiming = new Set<string>();
-  readonly #listeners = new Set<(note: ClusterNote) => void>();
   readonly #lostListeners = new Set<(runIds: readonly string[]) => void>();
   #queue: ClusterQueue = { waiting: 0, waitingHere: 0, hasAbandoned: false, ids: [], byConversation: new Map() };
   #stranded: readonly StrandedRun[] = [];
@@ -53,7 +52,7 @@ export class RunOwnership implements OwnedRuns {
   constructor(options: RunOwnershipOptions) {
     this.#options = options;
     this.leaseMs = options.leaseMs;
-    this.lines = new ConversationLines({ runs: this, claims: options.claims, clock: options.clock });
+    this.lines = new ConversationLines({ runs: this, bus: options.bus, claims: options.claims, clock: options.clock });
   }
 
   /** Returns this gateway's place among those of its workspace. Undefined: it has none. */
@@ -363,25 +362,14 @@ export class RunOwnership implements OwnedRuns {
     return (await this.#options.claims.signals()).filter((id) => this.#owned.has(id));
   }
 
-  /** Tells all gateways that something about a record has changed. */
-  tell(kind: ClusterNote["kind"], id: string, seq = 0): void {
-    this.#options.news.tell(kind, id, seq);
-  }
-
-  /** Calls a function for each note of any gateway. @returns a function that ends this */
-  onNote(listener: (note: ClusterNote) => void): () => void {
-    this.#listeners.add(listener);
-    return () => void this.#listeners.delete(listener);
+  /** Tells all gateways that something about a run has changed. */
+  tell(kind: "run" | "end" | "queue" | "signal", runId: string, seq = 0): void {
+    this.#options.bus.tell(kind, runId, seq);
   }
 
   /** Calls a function with the ids of this gateway's runs when others have taken them over. */
   onLost(listener: (runIds: readonly string[]) => void): void {
     this.#lostListeners.add(listener);
-  }
-
-  /** Takes a note that came over the wire. */
-  hear(note: ClusterNote): void {
-    for (const listener of [...this.#listeners]) listener(note);
   }
 
   /**

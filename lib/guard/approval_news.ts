@@ -2,7 +2,7 @@ import type { Clock } from "../base/clock.ts";
 import { createKeyedNotifier, type Listening } from "../base/keyed_queues.ts";
 import { Poller } from "../base/poller.ts";
 import type { Logger } from "../base/telemetry/log.ts";
-import type { RunOwnership } from "../cluster/run_ownership.ts";
+import type { ClusterBus } from "../cluster/cluster_news.ts";
 import { isStorageAway, scanAll } from "../storage/read_records.ts";
 import type { Store } from "../storage/store.ts";
 import { type ApprovalNews, OPEN_APPROVALS } from "./approval_records.ts";
@@ -16,7 +16,7 @@ export interface SharedApprovalNewsOptions {
   readonly clock: Clock;
   readonly log: Logger;
   /** Notes to and from the other gateways. */
-  readonly bus: Pick<RunOwnership, "tell" | "onNote">;
+  readonly bus: ClusterBus;
 }
 
 /**

@@ -24,7 +24,7 @@ async function joinAsking(database: SharedDatabase, seed: number) {
   const approvals = createApprovals({
     ...{ store, clock, random: createSeededRandom(500 + seed), log: SILENT, metrics: createMetrics() },
     audit: createFakeAudit(store).append,
-    news: new SharedApprovalNews({ store, clock, log: SILENT, bus: cluster.ownership }),
+    news: new SharedApprovalNews({ store, clock, log: SILENT, bus: cluster.bus }),
   });
   const gateway = supervised(
     ({ messages }) => messages.at(-1)?.role === "tool" ? "Done" : { toolCalls: [{ name: "effect", arguments: "{}" }] },

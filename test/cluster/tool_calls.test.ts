@@ -55,7 +55,7 @@ async function joinWithTools(
   });
   const approvals = createApprovals({
     ...{ store, clock, random, log: SILENT, metrics: createMetrics(), audit: audit.append },
-    news: new SharedApprovalNews({ store, clock, log: SILENT, bus: cluster.ownership }),
+    news: new SharedApprovalNews({ store, clock, log: SILENT, bus: cluster.bus }),
   });
   const gateway = supervised(script, {
     ...{ clock, store, seed, log, cluster: member },

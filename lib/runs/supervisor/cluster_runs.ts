@@ -45,7 +45,7 @@ export class ClusterRuns implements RunCoordination {
   /** Begins to claim. Resolves after the first look. */
   start(): Promise<void> {
     const { ends } = this.#options;
-    this.ownership.onNote(({ kind, id, seq }) => {
+    this.#options.cluster.bus.onNote(({ kind, id, seq }) => {
       if (kind === "run" || kind === "end") this.watches.hear(id, seq);
       if (kind === "end") ends.wake(id);
       if (kind === "signal" && this.ownership.owns(id)) void this.#claimer.readSignal(id);

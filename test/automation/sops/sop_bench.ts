@@ -73,7 +73,7 @@ export function createSopBench(options: SopBenchOptions): SopBench {
     ...{ store, clock, random, log },
     metrics: createMetrics(),
     audit: audit.append,
-    news: options.cluster && new SharedApprovalNews({ store, clock, log, bus: options.cluster.cluster.ownership }),
+    news: options.cluster && new SharedApprovalNews({ store, clock, log, bus: options.cluster.cluster.bus }),
   });
   const { runs, executor } = supervised(options.script ?? [], {
     store,
