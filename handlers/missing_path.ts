@@ -1,6 +1,6 @@
 import { type HttpError, refuse } from "../lib/base/errors.ts";
 
-const OPENAI = "the gateway has POST /v1/chat/completions and GET /v1/models of OpenAI's API";
+const CHAT = "POST /v1/chat/completions answers, in the format of OpenAI";
 
 /** Paths of APIs that the gateway does not have, with what is there in their place. */
 const ABSENT: readonly (readonly [path: RegExp, reason: string])[] = [
@@ -9,13 +9,15 @@ const ABSENT: readonly (readonly [path: RegExp, reason: string])[] = [
     'it has no OAuth; make a token with "postern token add --scope tools", and give it to the client as the header "Authorization: Bearer <token>"',
   ],
   [/^\/(?:sse|messages?)$/, "MCP is at /mcp, by Streamable HTTP; its older transport (SSE) is not there"],
-  [/^\/api\/(?:tags|generate|show|ps|version|embed|embeddings)$/, `it has no API of Ollama: ${OPENAI}`],
-  [/\/messages(?:\/|$)/, `it has no Messages API of Anthropic: ${OPENAI}`],
-  [/\/responses(?:\/|$)/, `it has no Responses API: ${OPENAI}`],
-  [
-    /\/(?:completions|embeddings|images|audio|files|batches|moderations|assistants|threads|realtime)(?:\/|$)/,
-    `it has no such API: ${OPENAI}`,
-  ],
+  [/^\/api\/(?:tags|show|ps)$/, "it has no API of Ollama: GET /v1/models lists the models"],
+  [/^\/api\/embed$/, "it has no API of Ollama: POST /v1/embeddings gives vectors, in the format of OpenAI"],
+  [/^\/api\/(?:generate|version)$/, `it has no API of Ollama: ${CHAT}`],
+  [/\/messages(?:\/|$)/, `it has no Messages API of Anthropic: ${CHAT}`],
+  [/\/responses(?:\/|$)/, `it has no Responses API: ${CHAT}`],
+  [/\/completions(?:\/|$)/, `it completes no bare prompts: ${CHAT}, with the prompt as a message`],
+  [/\/(?:assistants|threads)(?:\/|$)/, "it has no such API: POST /v1/runs starts work that goes on by itself"],
+  [/\/realtime(?:\/|$)/, "it has no such API: a chat over a WebSocket is at /ws/chat"],
+  [/\/(?:rerank|images|audio|files|batches|moderations)(?:\/|$)/, "it has no such API, and no other route does this"],
 ];
 
 /**

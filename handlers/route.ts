@@ -30,8 +30,6 @@ export interface RequestContext {
   readonly signal: AbortSignal;
   /** Controller of `signal`. Attached work takes it as its own controller and so ends with the request */
   readonly controller: AbortController;
-  /** The path within the gateway, without the mount's base path, and the query */
-  readonly path: string;
   readonly query: URLSearchParams;
   /** The Authorization header, for a route with a token of its own; undefined without one */
   readonly authorization?: string | undefined;
@@ -85,21 +83,32 @@ export interface RouteParameter {
   readonly schema: JsonSchema;
 }
 
+/** A parameter of the query with its reader. */
+export interface QueryField<T> extends RouteParameter {
+  /**
+   * Returns the value of the parameter. `text` is null where the query has none.
+   * @throws {HttpError} 400 invalid_request with `name` as `param`
+   */
+  readonly read: (text: string | null, name: string) => T;
+}
+
 /** A method and a path that the router answers, with everything that `/openapi.json` says about it. */
 export interface Route extends Door {
   readonly method: "GET" | "POST" | "DELETE";
   /** `/v1/models/:id`; a parameter is one path segment, or the rest of the path when written `:id+` */
   readonly path: string;
   readonly summary: string;
+  /** Names of the services that the handler uses, at most five. Undefined for a handler that takes the whole context */
+  readonly needs?: readonly (keyof Services)[];
   /** Schema of the JSON body, which the handler validates with; undefined: the route reads no body */
   readonly body?: GenericSchema | undefined;
-  /** Body of another media type than JSON, with its own bound in place of `max_request_bytes`. For routes without path parameters */
-  readonly rawBody?: { readonly type: string; readonly maxBytes: number };
+  /** Body of another media type than JSON, `what` in a word, with its own bound in place of `max_request_bytes`. For routes without path parameters */
+  readonly rawBody?: { readonly type: string; readonly maxBytes: number; readonly what: string } | undefined;
   /** true: the route takes an empty body. Default false */
   readonly bodyOptional?: boolean;
   /** Maximum bytes of a body that is read before the sender is known. Default: `max_request_bytes`, which is never exceeded */
   readonly maxBodyBytes?: number;
-  /** Set by strictRoute: unknown fields are refused. Default false: they go to x-postern-ignored */
+  /** true: unknown fields are refused, and any field where the route has no body. Default false: they go to x-postern-ignored */
   readonly strict?: boolean;
   /** Reply of the usual success */
   readonly reply: RouteReply;

@@ -27,6 +27,7 @@ import {
   forgetFolderRoute,
 } from "./routes/cluster.ts";
 import { completionsRoute } from "./routes/completions.ts";
+import { embeddingsRoute } from "./routes/embeddings.ts";
 import {
   conversationRoute,
   conversationsRoute,
@@ -36,7 +37,7 @@ import {
 } from "./routes/conversations.ts";
 import { dashboardRoute } from "./routes/dashboard_page.ts";
 import { deliveriesRoute, resolveDeliveryRoute } from "./routes/deliveries.ts";
-import { HEALTH_ROUTES, pingRoute } from "./routes/health.ts";
+import { HEALTH_ROUTES } from "./routes/health.ts";
 import { logsRoute } from "./routes/logs.ts";
 import { deleteMemoryRoute, memoryRoute } from "./routes/memory.ts";
 import { endMcpSessionRoute, mcpRoute, mcpStreamRoute } from "./routes/mcp.ts";
@@ -71,6 +72,7 @@ import {
   trustSkillRoute,
   untrustSkillRoute,
 } from "./routes/skills.ts";
+import { pingRoute } from "./routes/ping.ts";
 import { openApiRoute } from "./routes/openapi.ts";
 import { clearTaintRoute, taintedFilesRoute } from "./routes/tainted_files.ts";
 import {
@@ -105,6 +107,7 @@ export const ROUTES: readonly Route[] = [
   webhookRoute,
   chatRoute,
   completionsRoute,
+  embeddingsRoute,
   chatSocketRoute,
   modelsRoute,
   modelRoute,

@@ -1,39 +1,35 @@
 import type { AutomationServices } from "./automation/automation_services.ts";
 import { SHUTTING_DOWN } from "./base/cancel.ts";
-import type { OpenedList } from "./base/opened_list.ts";
-import type { Logger } from "./base/telemetry/log.ts";
+import type { Kit } from "./base/kit.ts";
+import { defineWing, type OpenedList } from "./base/opened_list.ts";
+import type { Redactor } from "./base/redact.ts";
 import type { Config } from "./config/config.ts";
+import { createReloads, type Reloads } from "./config/create_reloads.ts";
+import { namedSecrets } from "./config/secrets.ts";
 import type { Coordination } from "./coordination.ts";
 import type { Extensions } from "./extensions/open_extensions.ts";
 import type { GuardServices } from "./guard/guard_services.ts";
+import type { OpenProviders } from "./providers/provider_services.ts";
 import type { RunEventFeed } from "./runs/journal/run_event_feed.ts";
 import type { RunSupervisor } from "./runs/run_request.ts";
-import type { GatewayState, ServicesOptions, SharedWorkspace } from "./services.ts";
+import type { CurrentState, GatewayState, ServicesOptions, SharedWorkspace } from "./services.ts";
 import type { Store } from "./storage/store.ts";
 import type { DrainableExecutor } from "./tools/runtime/drainable_executor.ts";
 
-/** State of the gateway itself, which changes while it runs. */
-export interface CurrentState {
-  /** The newest configuration. */
-  config: Config;
-  /** Reason why the gateway takes no work any more, as the end of a sentence. Undefined: it does */
-  draining: string | undefined;
-}
-
 /** Parts of a gateway that tell how it is. */
 export interface GatewayHealth {
-  readonly current: CurrentState;
-  readonly store: Store;
+  readonly state: CurrentState;
+  readonly storage: { readonly store: Store };
   readonly guard: Pick<GuardServices, "audit">;
-  readonly options: Pick<ServicesOptions, "logHealthy">;
+  readonly program: Pick<ServicesOptions, "logHealthy">;
   readonly cluster: Pick<Coordination, "lease" | "membership">;
 }
 
 /** Parts of a gateway that have work, which ends before the gateway does. */
 export interface GatewayWork {
-  readonly current: CurrentState;
+  readonly state: CurrentState;
   readonly automation: AutomationServices;
-  readonly calls: DrainableExecutor;
+  readonly tools: DrainableExecutor;
   readonly extensions: Pick<Extensions, "nodes">;
   /** Undefined: no agent runs here */
   readonly runs: RunSupervisor | undefined;
@@ -45,18 +41,18 @@ export interface GatewayWork {
 const FEED_MS = 2_000;
 
 /** Returns whether the gateway works, works in part, or ends. */
-export function stateOf({ current, store, cluster, guard, options }: GatewayHealth): GatewayState {
-  if (current.draining !== undefined) return "draining";
+export function stateOf({ state, storage: { store }, cluster, guard, program }: GatewayHealth): GatewayState {
+  if (state.draining !== undefined) return "draining";
   if (!cluster.lease.mayAct()) return "degraded";
   if (cluster.membership()?.refusal() !== undefined) return "degraded";
   const isWhole = store.unreadable.count() === 0;
-  const isLogged = options.logHealthy?.() ?? true;
+  const isLogged = program.logHealthy?.() ?? true;
   return store.healthy() && guard.audit.healthy() && isLogged && isWhole ? "ok" : "degraded";
 }
 
 /** Returns why the gateway is not "ok", as the end of a sentence. Undefined: it is, or its storage, audit or log is the reason */
-export function stateReasonOf({ current, cluster }: Pick<GatewayHealth, "current" | "cluster">): string | undefined {
-  if (current.draining !== undefined) return current.draining;
+export function stateReasonOf({ state, cluster }: Pick<GatewayHealth, "state" | "cluster">): string | undefined {
+  if (state.draining !== undefined) return state.draining;
   if (!cluster.lease.mayAct()) {
     return "the lease in the cluster could not be renewed in time, so no effect begins until the database renews it";
   }
@@ -73,41 +69,83 @@ export function sharedWorkspaceOf({ membership }: Pick<Coordination, "membership
 
 /** Takes no work any more, and ends what is at work. @param graceMs milliseconds that runs and calls may go on */
 export async function drain(work: GatewayWork, graceMs: number): Promise<void> {
-  work.current.draining = SHUTTING_DOWN;
+  work.state.draining = SHUTTING_DOWN;
   await endWork(work, graceMs);
   await work.feed?.close(FEED_MS);
 }
 
-async function endWork({ current, automation, runs, calls, extensions }: GatewayWork, graceMs: number): Promise<void> {
-  const reason = current.draining;
+async function endWork({ state, automation, runs, tools, extensions }: GatewayWork, graceMs: number): Promise<void> {
+  const reason = state.draining;
   await automation.cron.stop();
   await automation.sops.stop();
-  await Promise.all([runs?.drain(graceMs, reason), calls.drain(graceMs, reason)]);
+  await Promise.all([runs?.drain(graceMs, reason), tools.drain(graceMs, reason)]);
   await automation.deliveries.stop();
   extensions.nodes?.close();
 }
 
+/** Needs of `drainWing`. */
+export interface DrainNeeds extends GatewayWork {
+  readonly kit: Kit;
+  readonly config: () => Config;
+  readonly guard: Pick<GuardServices, "audit">;
+  readonly cluster: Pick<Coordination, "watchDrain">;
+}
+
 /** Waits for somebody to drain this gateway. The gateway then ends its work and goes on answering what needs none. */
-export async function watchDrain(
-  work: GatewayWork & {
-    readonly cluster: Pick<Coordination, "id" | "watchDrain">;
-    readonly guard: Pick<GuardServices, "audit">;
-    readonly config: () => Config;
-    readonly log: Logger;
-    readonly opened: OpenedList;
-    /** Told once that the gateway takes no work any more. */
-    readonly drainListeners: readonly (() => void)[];
-  },
-): Promise<void> {
-  const { cluster, current, drainListeners, config, log, opened, guard } = work;
+export const drainWing = defineWing({ name: "drain", start: watchDrain });
+
+async function watchDrain(needs: DrainNeeds, opened: OpenedList): Promise<void> {
+  const { cluster, state, config, kit: { log }, guard } = needs;
   await cluster.watchDrain({
     ...{ log, opened },
-    record: async (gateway, asked) =>
-      void await guard.audit.append({ type: "cluster", action: "drain_begun", gateway, ...asked }),
+    async record(gateway, asked) {
+      await guard.audit.append({ type: "cluster", action: "drain_begun", gateway, ...asked });
+    },
     async letGo(reason) {
-      current.draining ??= reason;
-      for (const listener of drainListeners) listener();
-      await endWork(work, config().gateway.shutdown_grace_secs * 1_000);
+      state.draining ??= reason;
+      for (const listener of state.drainListeners) listener();
+      await endWork(needs, config().gateway.shutdown_grace_secs * 1_000);
+    },
+  });
+}
+
+/** Needs of `reloadsWing`. */
+export interface ReloadsNeeds extends Pick<GatewayWork, "state" | "automation" | "tools" | "runs"> {
+  readonly kit: Kit;
+  readonly program: Pick<ServicesOptions, "environment">;
+  readonly config: () => Config;
+  readonly telemetry: { readonly redactor: Pick<Redactor, "add"> };
+  readonly guard: Pick<GuardServices, "audit" | "recordTrust">;
+  readonly models: { readonly live: Pick<OpenProviders, "prepare"> | undefined };
+  readonly extensions: { readonly mcp: Pick<Extensions["mcp"], "follow"> };
+}
+
+/** Reloads of the configuration, which all wings follow. */
+export const reloadsWing = defineWing({ name: "reloads", start: followConfig });
+
+function followConfig(needs: ReloadsNeeds): Reloads {
+  const { state, kit: { clock, log }, program, config, telemetry, guard, models, extensions, automation, tools } =
+    needs;
+  return createReloads({
+    clock,
+    log,
+    running: config,
+    record: ({ keys, needsRestart }) =>
+      guard.audit.append({ type: "config", action: "taken_over", keys, needs_restart: needsRestart }),
+    async prepare(next, { always }) {
+      await guard.recordTrust();
+      for (const [secret, name] of await namedSecrets(next, program.environment)) telemetry.redactor.add(secret, name);
+      const useProviders = await models.live?.prepare(next, { always });
+      const { warnOfIdleSettings } = await import("./tools/idle_settings.ts");
+      return () => {
+        const before = state.config;
+        state.config = next;
+        warnOfIdleSettings(next, { log, tools: tools.executor });
+        useProviders?.();
+        const isDraining = state.draining !== undefined;
+        if (!isDraining) void extensions.mcp.follow();
+        if (needs.runs !== undefined && !isDraining) automation.followCron(before.cron, next.cron);
+      };
     },
   });
 }

@@ -4,54 +4,43 @@ import { join } from "node:path";
 import process from "node:process";
 import type { TokenNews } from "./access/token_sharing.ts";
 import { CancelError } from "./base/cancel.ts";
-import type { Clock } from "./base/clock.ts";
+import type { Kit } from "./base/kit.ts";
 import type { OpenedList } from "./base/opened_list.ts";
-import type { Random } from "./base/random.ts";
-import type { Logger } from "./base/telemetry/log.ts";
-import type { Metrics } from "./base/telemetry/metrics.ts";
 import type { GatewayLinkSettings } from "./cluster/gateway_links.ts";
 import type { Cluster } from "./cluster/join_cluster.ts";
 import type { Config } from "./config/config.ts";
 import type { Coordination, DrainedWork } from "./coordination.ts";
 import { createStoredRuns } from "./runs/journal/stored_runs.ts";
-import type { ServicesOptions } from "./services.ts";
-import type { OpenedStore } from "./storage/open_store.ts";
+import type { ServicesOptions, StorageSharing } from "./services.ts";
 import type { Store } from "./storage/store.ts";
 
 /** Parts of a gateway that its membership in a cluster is made of. */
-export interface ClusterBasics {
-  readonly options: ServicesOptions;
+export interface ClusterNeeds {
+  readonly program: ServicesOptions;
   readonly config: () => Config;
-  /** Reads an environment variable */
-  readonly environment: (name: string) => string | undefined;
-  /** Absolute paths */
-  readonly dataDir: string;
-  readonly workspaceRoot: string;
-  readonly clock: Clock;
-  readonly random: Random;
-  readonly log: Logger;
-  readonly metrics: Metrics;
-  readonly opened: OpenedList;
+  /** Kit with the clock of this machine. */
+  readonly local: Kit;
+  readonly storage: {
+    readonly store: Store;
+    /** Keys for encrypted records that this gateway has */
+    readonly keys: { readonly ids: readonly string[] };
+    readonly shared: StorageSharing | undefined;
+  };
 }
-
-/** Database that gateways share: the one that the configuration names, or one that a program hands in. */
-export type SharedStore =
-  | NonNullable<ServicesOptions["database"]>
-  | { readonly store: Store; readonly database: NonNullable<OpenedStore["database"]> };
 
 /**
  * Joins the gateways that share the database, and makes what a gateway among them has beside the services of one alone.
- * @param found store and database, and the ids of the keys for encrypted records that this gateway has
  * @throws {ConfigError} `config_environment`, and what `joinCluster` throws
  */
 export async function openCluster(
-  basics: ClusterBasics,
-  found: SharedStore & { readonly keys: readonly string[] },
+  needs: ClusterNeeds,
+  { opened, shared }: { readonly opened: OpenedList; readonly shared: StorageSharing },
 ): Promise<Coordination> {
-  const { options, config, clock, random, log, opened } = basics;
-  const { lease_secs, advertise_url } = config().cluster;
+  const { program, config, local: { random, log }, storage: { store, keys } } = needs;
+  const { dataDir, workspaceRoot, version, signal } = program;
+  const { lease_secs, advertise_url, workspace_id } = config().cluster;
   const leaseMs = lease_secs * 1_000;
-  const database = "cluster" in found ? found.cluster : await openSharedDatabase(basics, found.database);
+  const database = await openSharedDatabase(needs, shared);
   const [{ joinCluster }, { loadMachineId, loadWorkspaceId }, { createProofFiles, PROOF_FOLDER }, { ClusterRuns }] =
     await Promise.all(
       [
@@ -61,22 +50,21 @@ export async function openCluster(
         import("./runs/supervisor/cluster_runs.ts"),
       ],
     );
-  const id = await loadWorkspaceId({ ...basics, configured: config().cluster.workspace_id });
+  const id = await loadWorkspaceId({ dataDir, workspaceRoot, random, configured: workspace_id });
   const workspace = {
-    ...{ id, files: createProofFiles(basics.workspaceRoot), dataDir: basics.dataDir },
-    folder: await realpath(basics.workspaceRoot).catch(() => basics.workspaceRoot),
+    ...{ id, files: createProofFiles(workspaceRoot), dataDir },
+    folder: await realpath(workspaceRoot).catch(() => workspaceRoot),
   };
   const cluster = await joinCluster({
-    ...{ store: found.store, database, leaseMs, clock, random, log, metrics: basics.metrics, opened, workspace },
-    signal: options.signal,
+    ...{ store, database, leaseMs, kit: needs.local, opened, workspace, signal },
     about: {
-      ...{ host: hostname(), pid: process.pid, version: options.version },
+      ...{ host: hostname(), pid: process.pid, version },
       ...(advertise_url === "" ? {} : { advertise_url }),
-      ...(found.keys.length === 0 ? {} : { storage_keys: [...found.keys] }),
+      ...(keys.ids.length === 0 ? {} : { storage_keys: [...keys.ids] }),
     },
     workspaceWaitMs: config().cluster.workspace_wait_secs * 1_000,
-    link: await linkSettings(basics),
-    acceptedAt: async (runId) => (await createStoredRuns({ store: found.store }).get(runId))?.created_at,
+    link: await linkSettings(needs, opened),
+    acceptedAt: async (runId) => (await createStoredRuns({ store }).get(runId))?.created_at,
   });
   const [{ createSlicedDayBudget }, { SharedWindows }, { SharedCalls }] = await Promise.all([
     import("./runs/supervisor/sliced_day_budget.ts"),
@@ -84,7 +72,7 @@ export async function openCluster(
     import("./tools/runtime/shared_calls.ts"),
   ]);
   const sharedWindows = new SharedWindows({
-    ...{ store: found.store, clock: cluster.clock, log, gateway: cluster.id },
+    ...{ store, clock: cluster.clock, log, gateway: cluster.id },
     gateways: async () => (await cluster.gateways()).length,
   });
   opened.own(sharedWindows, (open) => open.close());
@@ -130,25 +118,28 @@ export async function openCluster(
       return parts.opened.own(new SharedNodes({ ...parts, cluster }), (open) => open.close());
     },
     watchDrain: (work) => watchDrain(cluster, work),
-    watchPrograms: (marker) => watchPrograms(basics, { cluster, marker }),
+    watchPrograms: (marker) => watchPrograms(needs, { cluster, marker, opened }),
     toRuns: (parts) => new ClusterRuns({ ...parts, cluster }),
     toDayBudget: (parts) =>
       createSlicedDayBudget({ ...parts, bus: cluster.bus, history: () => cluster.ownership.history() }),
     sharedWindows,
     sharedCalls: new SharedCalls({ clock: cluster.clock, log, closing }),
     closing,
-    machine: await loadMachineId(basics),
-    taintWorkspace: { id, isShared: config().cluster.workspace_id !== "" },
-    ownPaths: [join(basics.workspaceRoot, PROOF_FOLDER)],
+    machine: await loadMachineId({ dataDir, random }),
+    taintWorkspace: { id, isShared: workspace_id !== "" },
+    ownPaths: [join(workspaceRoot, PROOF_FOLDER)],
   };
 }
 
 /** Returns the settings of the links to the other gateways. @throws {ConfigError} `config_environment` */
-async function linkSettings({ options, config, environment, opened }: ClusterBasics): Promise<GatewayLinkSettings> {
+async function linkSettings(
+  { program: { linkFetch }, config, local: { environment } }: ClusterNeeds,
+  opened: OpenedList,
+): Promise<GatewayLinkSettings> {
   const { token_env, insecure } = config().cluster;
   const { checkClusterToken } = await import("./cluster/gateway_links.ts");
   const token = token_env === "" ? undefined : checkClusterToken(environment(token_env), token_env);
-  if (options.linkFetch !== undefined) return { token, insecure, fetch: options.linkFetch };
+  if (linkFetch !== undefined) return { token, insecure, fetch: linkFetch };
   const { createDirectFetch } = await import("./system/net/direct_fetch.ts");
   const direct = opened.own(createDirectFetch(), (open) => open.close());
   return { token, insecure, fetch: direct.fetch };
@@ -156,9 +147,11 @@ async function linkSettings({ options, config, environment, opened }: ClusterBas
 
 /** Opens what the gateways of a database need of it beside the store. */
 async function openSharedDatabase(
-  { config, clock, random, log, metrics }: ClusterBasics,
-  database: NonNullable<OpenedStore["database"]>,
+  { config, local: { clock, random, log, metrics } }: ClusterNeeds,
+  shared: StorageSharing,
 ) {
+  if ("given" in shared) return shared.given;
+  const database = shared.opened;
   const [{ openPostgresCluster }, { observeDatabase }] = await Promise.all([
     import("./cluster/postgres_cluster.ts"),
     import("./storage/postgres/observe_database.ts"),
@@ -190,10 +183,14 @@ async function watchDrain(cluster: Cluster, { letGo, record, log, opened }: Drai
 
 /** Has the programs of this gateway killed when its heartbeats stop, since others may go on with its runs then. */
 async function watchPrograms(
-  { options, log, opened }: ClusterBasics,
-  { cluster, marker }: { readonly cluster: Pick<Cluster, "onBeat">; readonly marker: string },
+  { program, local: { log } }: ClusterNeeds,
+  { cluster, marker, opened }: {
+    readonly cluster: Pick<Cluster, "onBeat">;
+    readonly marker: string;
+    readonly opened: OpenedList;
+  },
 ): Promise<void> {
   const { startWatchdog } = await import("./system/process/watchdog.ts");
-  const watchdog = opened.own(startWatchdog({ marker, env: options.environment, log }), (open) => open.stop());
+  const watchdog = opened.own(startWatchdog({ marker, env: program.environment, log }), (open) => open.stop());
   cluster.onBeat((leftMs) => watchdog.beat(leftMs));
 }

@@ -30,6 +30,7 @@ import type { TellProgram } from "./runs/journal/run_event_feed.ts";
 import type { StoredRuns } from "./runs/journal/stored_runs.ts";
 import type { RunSupervisor } from "./runs/run_request.ts";
 import type { RekeyProgress } from "./storage/rekey_records.ts";
+import type { OpenedStore } from "./storage/open_store.ts";
 import type { Store } from "./storage/store.ts";
 import type { BrowserView } from "./system/browser/browser_views.ts";
 import type { SystemServices } from "./system/system_services.ts";
@@ -43,6 +44,21 @@ import type { ToolExecutor, ToolInfo } from "./tools/runtime/tool_executor.ts";
  * written, damaged records are set aside, the lease in the cluster is lost, or the workspace is not that of its other gateways.
  */
 export type GatewayState = "ok" | "degraded" | "draining";
+
+/** Database that gateways share: opened for this one, or given to it by the program. */
+export type StorageSharing =
+  | { readonly opened: NonNullable<OpenedStore["database"]> }
+  | { readonly given: ClusterDatabase };
+
+/** State of the gateway itself, which changes while it runs. */
+export interface CurrentState {
+  /** The newest configuration. */
+  config: Config;
+  /** Reason why the gateway takes no work any more, as the end of a sentence. Undefined: it does */
+  draining: string | undefined;
+  /** Told once that somebody drained the gateway. */
+  readonly drainListeners: (() => void)[];
+}
 
 /** Workspace of a gateway in a cluster, as status shows it. */
 export interface SharedWorkspace {

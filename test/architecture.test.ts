@@ -27,7 +27,7 @@ const FLOORS: readonly (readonly [wing: string, floor: number])[] = [
   ["lib/coordination.ts", 8],
   ["lib/services.ts", 9],
   ["lib/open_cluster.ts", 10],
-  ["lib/gateway_keys.ts", 10],
+  ["lib/gateway_base.ts", 10],
   ["lib/gateway_state.ts", 10],
   ["lib/gateway.ts", 11],
   ["handlers/", 12],
@@ -304,6 +304,25 @@ test("no module keeps state: what changes belongs to one gateway and is handed i
     "a.ts: const queue = createQueue();",
     "a.ts: kept.set(",
   ]);
+});
+
+/** Returns the names of the fields that an interface declares. */
+function fieldsOf(text: string, name: string): readonly string[] {
+  const body = new RegExp(String.raw`^export interface ${name}\b[^\n]*\{\n(.*?)^\}`, "ms").exec(text)?.[1] ?? "";
+  return [...body.matchAll(/^ {2}readonly (\w+)/gm)].map((match) => match[1] ?? "");
+}
+
+test("the kit has five fields, of which none is a service", () => {
+  const kit = FILES.find(({ path }) => path === "lib/base/kit.ts")?.text ?? "";
+  assert.deepEqual(fieldsOf(kit, "Kit"), ["clock", "random", "log", "metrics", "environment"]);
+});
+
+test("a wing needs at most twelve others", () => {
+  const needs = FILES.flatMap(({ text }) =>
+    [...text.matchAll(/^export interface (\w+Needs)\b/gm)].map(([, name = ""]) => [name, fieldsOf(text, name)] as const)
+  );
+  assert.ok(needs.length > 15, "the needs of the wings are found");
+  assert.deepEqual(needs.filter(([, fields]) => fields.length === 0 || fields.length > 12), []);
 });
 
 test("no exported name has two meanings", () => {

@@ -92,9 +92,7 @@ async function offerTools(context: CommandContext, { id, url, token, patterns, l
       work,
       version: VERSION,
       platform: `${process.platform} ${process.arch}`,
-      clock,
-      random,
-      log,
+      kit: { clock, random, log },
       audit: audit.append,
       onConnected() {
         const names = work.tools().map(({ name }) => name);

@@ -128,22 +128,18 @@ function toRequest(
   return {
     name,
     input: JSON.stringify(input),
-    runId,
     callId,
-    requestId,
-    caller,
+    scope: { runId, requestId, conversationId: null, caller, depth: 0, direct: true, signal: way.signal },
     allowed,
-    depth: 0,
-    direct: true,
-    sees: true,
-    takesParts: true,
-    signal: way.signal,
     onProgress: createProgress(name, way),
-    onTold: (level, message) => {
-      // A client that is gone hears nothing, and the call learns of it by its signal
-      way.context()?.mcpReq.log(level, message, name).catch(() => {});
+    model: { sees: true },
+    client: {
+      onTold: (level, message) => {
+        // A client that is gone hears nothing, and the call learns of it by its signal
+        way.context()?.mcpReq.log(level, message, name).catch(() => {});
+      },
+      asks: new ClientQuestions({ can, way, place: { tool: name, requestId, runId, callId, caller }, services }),
     },
-    client: new ClientQuestions({ can, way, place: { tool: name, requestId, runId, callId, caller }, services }),
     approver,
   };
 }

@@ -5,7 +5,7 @@ import type { JoinedGateway } from "../../lib/cluster/leases.ts";
 import { readable, readRecord } from "../../lib/storage/read_records.ts";
 import type { Store, Write } from "../../lib/storage/store.ts";
 import type { RequestContext } from "../route.ts";
-import { textReply } from "../wire/reply.ts";
+import { sendText } from "../wire/reply.ts";
 
 /** A whole reply for repeats. `body` is null when it was longer than MAX_RECORDED_BYTES. */
 export interface RecordedReply {
@@ -41,7 +41,7 @@ export async function recordReply(reply: Response): Promise<ReplyRecording> {
 export function recordText(recorded: RecordedReply): ReplyRecording {
   const { status, headers, body } = recorded;
   const send = (context: RequestContext, extra: Record<string, string>) =>
-    textReply(context, status, body, headers["content-type"] ?? "application/json", { ...headers, ...extra });
+    sendText(context, status, body, headers["content-type"] ?? "application/json", { ...headers, ...extra });
   return {
     reply: (context) => send(context, {}),
     replay(context) {
@@ -85,7 +85,7 @@ class StreamRecording implements ReplyRecording {
 
   #send(context: RequestContext, extra: Record<string, string>): Response {
     const { status, headers } = this.#head;
-    return textReply(context, status, this.#open(), "text/event-stream", { ...headers, ...extra });
+    return sendText(context, status, this.#open(), "text/event-stream", { ...headers, ...extra });
   }
 
   /** Opens a stream that reads the recording from its start. */

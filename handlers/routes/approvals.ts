@@ -13,14 +13,13 @@ import {
   RULE_MATCHES,
 } from "../../lib/base/records/approval.ts";
 import { runStatusSchema } from "../../lib/base/records/run.ts";
+import type { Services } from "../../lib/services.ts";
 import { describeApproval } from "../../lib/guard/describe_approval.ts";
 import { unknownApproval } from "../../lib/guard/approval_refusals.ts";
 import { APPROVAL_LIMITS } from "../../lib/guard/approvals.ts";
-import type { RequestContext, Route } from "../route.ts";
-import { readJson, strictRoute } from "../wire/read_json.ts";
-import { callerOf } from "../door.ts";
-import { choiceOf, choiceQuery, LIMIT_QUERY, listReply, listSchema, pageOf, textQuery } from "../wire/lists.ts";
-import { jsonReply } from "../wire/reply.ts";
+import { defineRoute, type RouteInput } from "../define_route.ts";
+import { choiceQuery, LIMIT_QUERY, listReply, listSchema, textQuery } from "../wire/lists.ts";
+import { jsonReply, type Reply } from "../wire/reply.ts";
 
 const answerSchema = v.strictObject({
   decision: v.picklist(["approve", "deny"]),
@@ -47,10 +46,12 @@ const answeredSchema = v.object({
 });
 
 /** GET /v1/approvals: tool calls that wait for a person, and the answers, newest first. */
-export const approvalsRoute: Route = strictRoute({
+export const approvalsRoute = defineRoute({
   method: "GET",
   path: "/v1/approvals",
   access: "approve",
+  strict: true,
+  needs: ["approvals"],
   summary: "Approvals of tool calls, waiting and answered, newest first",
   query: {
     status: choiceQuery("Only those in this state", APPROVAL_STATUSES),
@@ -58,73 +59,68 @@ export const approvalsRoute: Route = strictRoute({
     after: textQuery("Only those older than this id"),
   },
   reply: { status: 200, type: "application/json", schema: listSchema(shownSchema) },
-  async handler(_request, context) {
-    const { approvals, hasMore } = await context.services.approvals.list({
-      ...pageOf(context),
-      status: choiceOf(context, "status", APPROVAL_STATUSES),
-    });
-    return listReply(context, approvals.map(toShown), hasMore);
+  async handle(parts, { query }) {
+    const { approvals, hasMore } = await parts.approvals.list(query);
+    return listReply(approvals.map(toShown), hasMore);
   },
 });
 
 /** GET /v1/approvals/:id: one approval. */
-export const approvalRoute: Route = strictRoute({
+export const approvalRoute = defineRoute({
   method: "GET",
   path: "/v1/approvals/:id",
   access: "approve",
+  strict: true,
+  needs: ["approvals"],
   params: { id: { type: "string", pattern: APPROVAL_ID.source } },
   summary: "One approval, with the exact input of its tool call",
   reply: { status: 200, type: "application/json", schema: shownSchema },
-  async handler(_request, context) {
-    const approval = await context.services.approvals.get(context.params["id"] ?? "");
+  async handle(parts, { params }) {
+    const approval = await parts.approvals.get(params.id);
     if (approval === undefined) throw unknownApproval();
-    return jsonReply(context, 200, toShown(approval));
+    return jsonReply(200, toShown(approval));
   },
 });
 
 /** POST /v1/approvals/:id: answers an approval. The first of two answers counts. */
-export const answerApprovalRoute: Route = strictRoute({
+export const answerApprovalRoute = defineRoute({
   method: "POST",
   path: "/v1/approvals/:id",
   access: "approve",
+  strict: true,
+  needs: ["approvals", "agent"],
   params: { id: { type: "string", pattern: APPROVAL_ID.source } },
   summary: "Approve or deny a call, or answer what a server asks; what is remembered comes back as stored_rule",
   body: answerSchema,
   reply: { status: 200, type: "application/json", schema: answeredSchema },
   idempotency: "honoured",
-  repeat: answerAgain,
-  handler: answer,
+  // An answer counts once, so the approval itself tells whether the first request took effect
+  async repeat(parts, input) {
+    const { approvals } = parts;
+    const approval = await approvals.get(input.params.id);
+    if (approval?.status !== (input.body.decision === "approve" ? "approved" : "denied")) {
+      return await answer(parts, input);
+    }
+    return await answered(parts, approval, (await approvals.rules()).find((rule) => rule.approval_id === approval.id));
+  },
+  handle: answer,
 });
 
-async function answer(request: Request, context: RequestContext): Promise<Response> {
-  const { decision, remember, match, note, content } = await readJson(request, context, answerSchema);
-  const { approval, rule } = await context.services.approvals.answer(context.params["id"] ?? "", {
-    decision,
-    remember,
-    match,
-    note,
-    content,
-    by: callerOf(context, "http"),
-  });
-  return await answered(context, approval, rule);
+type AnswerParts = Pick<Services, "approvals" | "agent">;
+
+async function answer(
+  parts: AnswerParts,
+  { params, body, caller }: RouteInput<{ readonly id: string }, unknown, v.InferOutput<typeof answerSchema>>,
+): Promise<Reply> {
+  const { decision, remember, match, note, content } = body;
+  const given = { decision, remember, match, note, content, by: caller };
+  const { approval, rule } = await parts.approvals.answer(params.id, given);
+  return await answered(parts, approval, rule);
 }
 
-/** Answers a repeat. An answer counts once, so the approval itself tells whether the first request took effect. */
-async function answerAgain(request: Request, context: RequestContext): Promise<Response> {
-  const { decision } = await readJson(request, context, answerSchema);
-  const { approvals } = context.services;
-  const approval = await approvals.get(context.params["id"] ?? "");
-  if (approval?.status !== (decision === "approve" ? "approved" : "denied")) return await answer(request, context);
-  return await answered(context, approval, (await approvals.rules()).find((rule) => rule.approval_id === approval.id));
-}
-
-async function answered(
-  context: RequestContext,
-  approval: Approval,
-  rule: ApprovalRule | undefined,
-): Promise<Response> {
-  const run = await context.services.agent?.runs.get(approval.run_id);
-  return jsonReply(context, 200, { ...toShown(approval), stored_rule: rule ?? null, run_status: run?.status ?? null });
+async function answered({ agent }: AnswerParts, approval: Approval, rule: ApprovalRule | undefined): Promise<Reply> {
+  const run = await agent?.runs.get(approval.run_id);
+  return jsonReply(200, { ...toShown(approval), stored_rule: rule ?? null, run_status: run?.status ?? null });
 }
 
 function toShown(approval: Approval): v.InferOutput<typeof shownSchema> {
@@ -132,34 +128,37 @@ function toShown(approval: Approval): v.InferOutput<typeof shownSchema> {
 }
 
 /** GET /v1/approval-rules: every remembered answer. */
-export const approvalRulesRoute: Route = strictRoute({
+export const approvalRulesRoute = defineRoute({
   method: "GET",
   path: "/v1/approval-rules",
   access: "approve",
+  strict: true,
+  needs: ["approvals"],
   summary: "Answers that are remembered, newest first",
   reply: { status: 200, type: "application/json", schema: listSchema(approvalRuleSchema) },
-  async handler(_request, context) {
-    const rules = await context.services.approvals.rules();
-    return listReply(context, rules);
+  async handle(parts) {
+    const rules = await parts.approvals.rules();
+    return listReply(rules);
   },
 });
 
 /** DELETE /v1/approval-rules/:id: forgets a remembered answer. Calls that it allowed wait for a person again. */
-export const revokeApprovalRuleRoute: Route = strictRoute({
+export const revokeApprovalRuleRoute = defineRoute({
   method: "DELETE",
   path: "/v1/approval-rules/:id",
   access: "approve",
+  strict: true,
+  needs: ["approvals"],
   params: { id: { type: "string", pattern: RULE_ID.source } },
   summary: "Forget a remembered answer",
   reply: { status: 200, type: "application/json", schema: v.object({ id: v.string(), deleted: v.literal(true) }) },
-  async handler(_request, context) {
-    const id = context.params["id"] ?? "";
-    if (!await context.services.approvals.revoke(id, callerOf(context, "http"))) {
+  async handle({ approvals }, { params: { id }, caller }) {
+    if (!await approvals.revoke(id, caller)) {
       throw refuse(
         "not_found",
         'Cannot find an approval rule with this id: "postern approval rules" and GET /v1/approval-rules show those that exist',
       );
     }
-    return jsonReply(context, 200, { id, deleted: true });
+    return jsonReply(200, { id, deleted: true });
   },
 });

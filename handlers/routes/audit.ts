@@ -2,17 +2,8 @@ import * as v from "valibot";
 import { refuse } from "../../lib/base/errors.ts";
 import { AUDIT_TYPES } from "../../lib/guard/audit/audit_event.ts";
 import type { GivenHead } from "../../lib/guard/audit/verify_audit.ts";
-import type { RequestContext, Route } from "../route.ts";
-import {
-  choiceOf,
-  choiceQuery,
-  LIMIT_QUERY,
-  limitOf,
-  listSchema,
-  placedListReply,
-  textQuery,
-  wholeNumber,
-} from "../wire/lists.ts";
+import { defineRoute } from "../define_route.ts";
+import { choiceQuery, LIMIT_QUERY, listSchema, placedListReply, textQuery, wholeNumber } from "../wire/lists.ts";
 import { jsonReply } from "../wire/reply.ts";
 
 /** Each type of event has further fields. */
@@ -60,39 +51,29 @@ const reportSchema = v.object({
 });
 
 /** GET /v1/audit: records of decisions, approvals and calls, newest first. */
-export const auditRoute: Route = {
+export const auditRoute = defineRoute({
   method: "GET",
   path: "/v1/audit",
   access: "admin",
+  needs: ["audit"],
   summary: "Audit records, newest first",
   query: {
     limit: LIMIT_QUERY,
     after: {
       description: "Only records older than this position, the last_id of the list before",
       schema: { type: "string", pattern: `^[1-9]\\d{0,15}$|${CLUSTER_PLACE.source}` },
+      read: (text: string | null) => text === null ? undefined : placeOf(text),
     },
     type: choiceQuery("Only this type of event", AUDIT_TYPES),
     tool: textQuery("Only records of this tool"),
     run_id: textQuery("Only records of this run"),
   },
   reply: { status: 200, type: "application/json", schema: listSchema(recordSchema) },
-  async handler(_request, context) {
-    const { query, services } = context;
-    const after = query.get("after");
-    const part = await services.audit.list({
-      limit: limitOf(context),
-      type: choiceOf(context, "type", AUDIT_TYPES),
-      tool: query.get("tool") ?? undefined,
-      runId: query.get("run_id") ?? undefined,
-      before: after === null ? undefined : placeOf(after),
-    });
-    const { records, hasMore, last } = part;
-    return placedListReply(context, records, {
-      hasMore,
-      lastId: hasMore || records.length > 0 ? last : null,
-    });
+  async handle({ audit }, { query: { after: before, run_id: runId, ...query } }) {
+    const { records, hasMore, last } = await audit.list({ ...query, runId, before });
+    return placedListReply(records, { hasMore, lastId: hasMore || records.length > 0 ? last : null });
   },
-};
+});
 
 /** Reads the place that a list goes on before. @throws {HttpError} 400 invalid_request */
 function placeOf(text: string): string {
@@ -103,28 +84,28 @@ function placeOf(text: string): string {
 const HEAD = /^(?:([\w.-]{1,100}):)?([1-9]\d{0,14}):([0-9a-f]{64})$/;
 
 /** GET /v1/audit/verify: checks whether the audit was changed from outside, and where. */
-export const verifyAuditRoute: Route = {
+export const verifyAuditRoute = defineRoute({
   method: "GET",
   path: "/v1/audit/verify",
   access: "admin",
+  needs: ["audit"],
   summary: "Check the audit's chain; every record that was altered, deleted, inserted or moved is named",
   query: {
     head: {
       description:
         "A head kept from before, such as <position>:<hash>, in a cluster <chain>:<position>:<hash>: nothing up to it may have been rewritten",
       schema: { type: "string", pattern: HEAD.source },
+      read: headOf,
     },
   },
   reply: { status: 200, type: "application/json", schema: reportSchema },
   errors: ["shutting_down", "provider_timeout"],
-  async handler(_request, context) {
-    const head = headOf(context);
-    return jsonReply(context, 200, await context.services.audit.verify({ head, signal: context.signal }));
+  async handle({ audit }, { query, signal }) {
+    return jsonReply(200, await audit.verify({ ...query, signal }));
   },
-};
+});
 
-function headOf({ query }: RequestContext): GivenHead | undefined {
-  const text = query.get("head");
+function headOf(text: string | null): GivenHead | undefined {
   if (text === null) return undefined;
   const [, chain, seq = "", hash = ""] = HEAD.exec(text) ?? [];
   if (hash !== "") return { chain, seq: Number(seq), hash };

@@ -2,7 +2,9 @@ import type { Message, Peer } from "crossws";
 import * as v from "valibot";
 import { refuse } from "../../lib/base/errors.ts";
 import { usageSource } from "../../lib/base/records/usage.ts";
-import type { RequestContext, Route } from "../route.ts";
+import type { Services } from "../../lib/services.ts";
+import { defineRoute, type RouteInput } from "../define_route.ts";
+import type { Route } from "../route.ts";
 import { SocketSession } from "../websocket/socket_session.ts";
 import {
   attachRun,
@@ -17,8 +19,7 @@ import { refuseWhileDraining } from "../connections.ts";
 import { callerOf } from "../door.ts";
 import { collectReply, spokenText } from "../wire/collect_reply.ts";
 import { textQuery } from "../wire/lists.ts";
-import { readJson } from "../wire/read_json.ts";
-import { CHANGE_HEADERS, errorReply, jsonReply, nameChanges } from "../wire/reply.ts";
+import { CHANGE_HEADERS, changeHeaders, jsonReply, type Reply } from "../wire/reply.ts";
 
 const chatSchema = v.object({
   message: spokenSchema,
@@ -37,19 +38,21 @@ const chatReplySchema = v.object({
 });
 
 /** POST /api/chat: one message, one JSON reply, always recorded under a conversation (docs/design/runs.md "Conversations"). */
-export const chatRoute: Route = {
+export const chatRoute = defineRoute({
   method: "POST",
   path: "/api/chat",
   access: "chat",
+  needs: ["agent", "tools"],
   continues: "conversation",
   summary: "Chat with the agent, answered as JSON",
   body: chatSchema,
   reply: { status: 200, type: "application/json", schema: chatReplySchema, headers: CHANGE_HEADERS },
   errors: REPLY_ERRORS,
   idempotency: "by_run",
+  before: (parts) => void requireAgent(parts),
   repeat: chat,
-  handler: chat,
-};
+  handle: chat,
+});
 
 /** POST /webhook: the legacy name, with the body and reply of /api/chat. */
 export const legacyWebhookRoute: Route = {
@@ -59,38 +62,42 @@ export const legacyWebhookRoute: Route = {
 };
 
 /** @param runId of the run that was started for an earlier request under the same Idempotency-Key; undefined starts one */
-async function chat(request: Request, context: RequestContext, runId?: string | null): Promise<Response> {
-  const agent = requireAgent(context.services);
-  const { message, context: background, conversation_id, model } = await readJson(request, context, chatSchema);
-  const { claim } = context;
+async function chat(
+  { agent, tools }: Pick<Services, "agent" | "tools">,
+  input: RouteInput<unknown, unknown, v.InferOutput<typeof chatSchema>>,
+  runId?: string | null,
+): Promise<Reply> {
+  const { runs } = requireAgent({ agent });
+  const { message, context: background, conversation_id, model } = input.body;
+  const { claim } = input;
   // A repeat must find the work, so it outlives its client (docs/design/http.md "Idempotency")
   const durable = claim !== undefined;
   const run = typeof runId === "string"
-    ? await attachRun(runId, context, { streams: false })
-    : await agent.runs.start(toChatRequest(
+    ? await attachRun(runId, { runs, request: input }, { streams: false })
+    : await runs.start(toChatRequest(
       { message, context: background, conversationId: conversation_id ?? "new", model },
       {
         kind: "chat",
-        caller: callerOf(context, "http"),
+        caller: input.caller,
         durable,
         claim: claim?.write,
-        controller: durable ? undefined : context.controller,
-        requestId: context.requestId,
+        controller: durable ? undefined : input.controller,
+        requestId: input.requestId,
       },
     ));
-  const handle = durable ? readRun(run, context, { streams: false }) : run;
+  const handle = durable ? readRun(run, { claim, tools }, { streams: false }) : run;
   try {
     const reply = await collectReply(handle);
-    nameChanges(context, reply);
-    return jsonReply(context, 200, {
+    const answered = {
       message: spokenText(reply),
       tokens_used_estimate: reply.usage.total_tokens,
       usage_source: usageSource(reply.usage),
       run_id: handle.id,
       conversation_id: handle.conversationId,
-    });
+    };
+    return jsonReply(200, answered, changeHeaders(reply));
   } catch (error) {
-    return errorReply(context, error, { hadEffect: handle.hadEffect() });
+    return { error, hadEffect: handle.hadEffect() };
   }
 }
 

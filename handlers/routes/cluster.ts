@@ -2,12 +2,10 @@ import * as v from "valibot";
 import { refuse } from "../../lib/base/errors.ts";
 import type { ClusterShown } from "../../lib/coordination.ts";
 import type { Services } from "../../lib/services.ts";
-import { callerOf } from "../door.ts";
-import type { Route } from "../route.ts";
+import { defineRoute } from "../define_route.ts";
 import { answerStream, KEEP_ALIVE_MS } from "../wire/event_stream.ts";
-import { LIMIT_QUERY, listSchema, pageOf, placedListReply, textQuery } from "../wire/lists.ts";
-import { readJson, strictRoute } from "../wire/read_json.ts";
-import { jsonReply, sseReply } from "../wire/reply.ts";
+import { LIMIT_QUERY, listSchema, placedListReply, textQuery } from "../wire/lists.ts";
+import { jsonReply, streamReply } from "../wire/reply.ts";
 
 const MAX_ID_LENGTH = 200;
 
@@ -100,28 +98,29 @@ const statusSchema = v.object({
 export type ClusterReply = v.InferOutput<typeof statusSchema>;
 
 /** GET /v1/cluster: the gateways that share the database, what they own, and what waits. */
-export const clusterRoute: Route = strictRoute({
+export const clusterRoute = defineRoute({
   method: "GET",
   path: "/v1/cluster",
   access: "admin",
+  strict: true,
+  needs: ["cluster", "config", "stateReason"],
   summary: "Gateways that share the database, with leases, runs, queue and the state of the database",
   reply: { status: 200, type: "application/json", schema: statusSchema },
   errors: ["storage_unavailable"],
-  async handler(_request, context) {
-    const { services } = context;
-    const { shown } = services.cluster;
-    if (shown === undefined) return jsonReply(context, 200, { cluster: null, reason: whyAlone(services) });
-    return jsonReply(context, 200, {
-      cluster: { ...await shown.overview.status(), own: ownFigures(shown, services) },
-    });
+  async handle(parts) {
+    const { shown } = parts.cluster;
+    if (shown === undefined) return jsonReply(200, { cluster: null, reason: whyAlone(parts) });
+    return jsonReply(200, { cluster: { ...await shown.overview.status(), own: ownFigures(shown, parts) } });
   },
 });
 
 /** GET /v1/cluster/runs: the open runs with their owners. */
-export const clusterRunsRoute: Route = strictRoute({
+export const clusterRunsRoute = defineRoute({
   method: "GET",
   path: "/v1/cluster/runs",
   access: "admin",
+  strict: true,
+  needs: ["cluster", "config"],
   summary: "Open runs of the cluster in the order of their ids, and the gateway that owns each",
   query: {
     limit: LIMIT_QUERY,
@@ -143,13 +142,9 @@ export const clusterRunsRoute: Route = strictRoute({
     })),
   },
   errors: ["not_found", "storage_unavailable"],
-  async handler(_request, context) {
-    const { overview } = requireCluster(context.services);
-    const { runs, hasMore, lastId } = await overview.runs({
-      ...pageOf(context),
-      gateway: context.query.get("gateway") ?? undefined,
-    });
-    return placedListReply(context, runs.map((run) => ({ object: "open_run", ...run })), { hasMore, lastId });
+  async handle(parts, { query }) {
+    const { runs, hasMore, lastId } = await requireCluster(parts).overview.runs(query);
+    return placedListReply(runs.map((run) => ({ object: "open_run", ...run })), { hasMore, lastId });
   },
 });
 
@@ -159,25 +154,27 @@ const drainBodySchema = v.strictObject({
 });
 
 /** GET /v1/cluster/link: which gateway answers here, since an address may lead to another one than it is given for. */
-export const clusterLinkRoute: Route = {
+export const clusterLinkRoute = defineRoute({
   method: "GET",
   path: "/v1/cluster/link",
   access: "cluster",
+  needs: ["clock", "cluster"],
   steady: "link",
   summary: "For other gateways of the cluster: the id of the gateway that answers",
   reply: { status: 200, type: "text/event-stream", description: "The id as JSON: gateway" },
-  handler(_request, context) {
-    const { clock, cluster } = context.services;
+  handle({ clock, cluster }) {
     const work = Promise.resolve({ gateway: cluster.id ?? null });
-    return sseReply(context, answerStream({ work, clock, beatMs: KEEP_ALIVE_MS, onLeave: () => {} }));
+    return streamReply(answerStream({ work, clock, beatMs: KEEP_ALIVE_MS, onLeave: () => {} }));
   },
-};
+});
 
 /** POST /v1/cluster/gateways/:id/drain: asks a gateway to end its work, hand its durable runs on, and take no more. */
-export const drainGatewayRoute: Route = strictRoute({
+export const drainGatewayRoute = defineRoute({
   method: "POST",
   path: "/v1/cluster/gateways/:id/drain",
   access: "admin",
+  strict: true,
+  needs: ["audit", "cluster", "config"],
   summary:
     "Drain a gateway of the cluster: it ends its work, hands durable runs on, and accepts no new work until it is restarted",
   body: drainBodySchema,
@@ -194,28 +191,29 @@ export const drainGatewayRoute: Route = strictRoute({
   },
   errors: ["not_found", "conflict", "storage_unavailable"],
   idempotency: "harmless",
-  async handler(request, context) {
-    const body = await readJson(request, context, drainBodySchema, { optional: true });
-    const { overview } = requireCluster(context.services);
-    const id = context.params["id"] ?? "";
+  async handle(parts, { params, body, caller }) {
+    const { overview } = requireCluster(parts);
+    const { id } = params;
     if (id.length > MAX_ID_LENGTH) throw refuse("not_found", "Cannot find the gateway: no id is as long as this");
-    const by = callerOf(context, "http");
     const force = body?.force === true;
-    const { append } = context.services.audit;
+    const { append } = parts.audit;
     const { gateway, requested_at, isRepeated } = await overview.drain(id, {
-      ...{ by, force },
+      by: caller,
+      force,
       write: (asked, writes) =>
         append({ type: "cluster", action: "drain_asked", gateway: id, force, ...asked }, writes),
     });
-    return jsonReply(context, 202, { gateway, requested_at, repeated: isRepeated });
+    return jsonReply(202, { gateway, requested_at, repeated: isRepeated });
   },
 });
 
 /** POST /v1/cluster/workspaces/:id/forget-folder: lets a workspace be another folder, for the next gateway that is let in. */
-export const forgetFolderRoute: Route = strictRoute({
+export const forgetFolderRoute = defineRoute({
   method: "POST",
   path: "/v1/cluster/workspaces/:id/forget-folder",
   access: "admin",
+  strict: true,
+  needs: ["audit", "cluster", "config"],
   summary:
     "Forget which folder a workspace of the cluster is: the next gateway with its workspace_id says it; refused while a gateway works in it",
   reply: {
@@ -230,31 +228,31 @@ export const forgetFolderRoute: Route = strictRoute({
   },
   errors: ["not_found", "conflict", "storage_unavailable"],
   idempotency: "harmless",
-  async handler(_request, context) {
-    const { overview } = requireCluster(context.services);
-    const id = context.params["id"] ?? "";
+  async handle(parts, { params, caller }) {
+    const { overview } = requireCluster(parts);
+    const { id } = params;
     if (id.length > MAX_ID_LENGTH) throw refuse("not_found", "Cannot find the workspace: no id is as long as this");
-    const { append } = context.services.audit;
+    const { append } = parts.audit;
     const { workspace, requested_at, isForgotten } = await overview.forgetFolder(id, {
-      by: callerOf(context, "http"),
+      by: caller,
       write: (asked, writes) =>
         append({ type: "cluster", action: "folder_forgotten", workspace: id, ...asked }, writes),
     });
-    return jsonReply(context, 200, { workspace, requested_at, forgotten: isForgotten });
+    return jsonReply(200, { workspace, requested_at, forgotten: isForgotten });
   },
 });
 
-function requireCluster(services: Services): ClusterShown {
+function requireCluster(services: Pick<Services, "cluster" | "config">): ClusterShown {
   const { shown } = services.cluster;
   if (shown !== undefined) return shown;
   throw refuse("not_found", `Cannot find a cluster: ${whyAlone(services)}`);
 }
 
-function whyAlone({ config }: Services): string {
+function whyAlone({ config }: Pick<Services, "config">): string {
   return `this gateway is alone, since storage.driver is "${config().storage.driver}" and not "postgres"`;
 }
 
-function ownFigures({ id, lease, notes }: ClusterShown, { stateReason }: Services) {
+function ownFigures({ id, lease, notes }: ClusterShown, { stateReason }: Pick<Services, "stateReason">) {
   const { leftMs, roundTripMs, failures, losses } = lease.heartbeats();
   return {
     id,

@@ -3,16 +3,15 @@ import { refuse } from "../../lib/base/errors.ts";
 import { usageSchema } from "../../lib/base/records/usage.ts";
 import { isPlainModel } from "../../lib/providers/models/model_names.ts";
 import type { RunHandle, RunPace, RunRequest, RunSupervisor } from "../../lib/runs/run_request.ts";
-import type { RequestContext, Route } from "../route.ts";
+import type { Services } from "../../lib/services.ts";
+import { defineRoute, type RouteInput } from "../define_route.ts";
 import { attachRun, readRun, REPLY_ERRORS, requireAgent } from "../wire/agent_runs.ts";
-import { callerOf, confirmCaller } from "../door.ts";
 import { collectReply } from "../wire/collect_reply.ts";
 import { CompletionChunks, type CompletionHead, completionJson } from "../wire/completion_reply.ts";
 import { completionSchema, readCompletionBody } from "../wire/completion_body.ts";
 import { endedInSilence, runFailure, toHttpError } from "../wire/http_errors.ts";
 import { eventStream, KEEP_ALIVE_MS, openEvents, paceComment } from "../wire/event_stream.ts";
-import { readJsonValue } from "../wire/read_json.ts";
-import { errorReply, nameFallback, sseReply, textReply } from "../wire/reply.ts";
+import { fallbackHeader, type Reply, streamReply } from "../wire/reply.ts";
 import { toCompletionInput } from "../wire/to_completion_input.ts";
 
 const { vendor: _, ...usageEntries } = usageSchema.entries;
@@ -43,10 +42,11 @@ const completionReplySchema = v.looseObject({
 });
 
 /** POST /v1/chat/completions, JSON and SSE from one stream of events (docs/design/completions.md "Replies and streams"). */
-export const completionsRoute: Route = {
+export const completionsRoute = defineRoute({
   method: "POST",
   path: "/v1/chat/completions",
   access: "chat",
+  needs: ["agent", "clock", "log", "tools"],
   steady: "completion",
   summary: "Chat completion in the chat-completions format; with stream: true as server-sent events",
   body: completionSchema,
@@ -60,35 +60,53 @@ export const completionsRoute: Route = {
   otherReplies: [{ status: 200, type: "text/event-stream" }],
   errors: REPLY_ERRORS,
   idempotency: "by_run",
+  before(parts, input) {
+    requireAgent(parts);
+    agentToolsOf(input);
+  },
+  read: readCompletion,
   repeat: complete,
-  handler: complete,
-};
+  handle: complete,
+});
 
-/** @param runId of the run that was started for an earlier request under the same Idempotency-Key; undefined starts one */
-async function complete(request: Request, context: RequestContext, runId?: string | null): Promise<Response> {
-  const { runs } = requireAgent(context.services);
-  const asked = agentToolsOf(request, context);
-  const body = readCompletionBody(await readJsonValue(request, context));
+type CompletionParts = Pick<Services, "agent" | "clock" | "log" | "tools">;
+type CompletionInput = RouteInput<unknown, unknown, ReturnType<typeof readCompletion>>;
+type Asking = Pick<RouteInput, "head" | "identity">;
+
+/** Reads a completion, and whether it gets the agent's own tools. */
+function readCompletion(json: unknown, asking: Asking, ignored: string[]) {
+  const asked = agentToolsOf(asking);
+  const body = readCompletionBody(json);
   const agentTools = isPlainModel(body.model ?? undefined) ? "none" : asked;
   const input = toCompletionInput(body, { plain: agentTools === "none" });
-  if (input.ignored.length > 0) context.ignored.push(...input.ignored);
-  checkToolChoice(input, agentTools, context);
-  const { claim } = context;
+  ignored.push(...input.ignored);
+  if (agentTools === "none" && input.clientTools.length === 0) {
+    if (typeof input.toolChoice === "string") ignored.push("tool_choice");
+    if (input.parallelToolCalls !== undefined) ignored.push("parallel_tool_calls");
+  }
+  return { input, agentTools };
+}
+
+/** @param runId of the run that was started for an earlier request under the same Idempotency-Key; undefined starts one */
+async function complete(parts: CompletionParts, asked: CompletionInput, runId?: string | null): Promise<Reply> {
+  const { runs } = requireAgent(parts);
+  const { claim, body: { input, agentTools } } = asked;
+  checkToolChoice(input, agentTools, parts.tools);
   // A repeat must find the work, so it outlives its client (docs/design/http.md "Idempotency")
   const durable = claim !== undefined;
   let pace: RunPace | undefined;
-  if (durable || agentTools !== "none") await confirmCaller(context, { access: "tools" });
+  if (durable || agentTools !== "none") await asked.confirm({ access: "tools" });
   const run = typeof runId === "string"
-    ? await attachRun(runId, context, { streams: input.stream, onPace: (now) => void (pace = now) })
+    ? await attachRun(runId, { runs, request: asked }, { streams: input.stream, onPace: (now) => void (pace = now) })
     : await runs.start({
       kind: "chat",
       messages: input.messages,
       model: input.model,
-      caller: callerOf(context, "http"),
-      requestId: context.requestId,
+      caller: asked.caller,
+      requestId: asked.requestId,
       durable,
       claim: claim?.write,
-      controller: durable ? undefined : context.controller,
+      controller: durable ? undefined : asked.controller,
       whole: !input.stream,
       canApprove: false,
       agentTools,
@@ -97,11 +115,11 @@ async function complete(request: Request, context: RequestContext, runId?: strin
       parallelToolCalls: input.parallelToolCalls,
       parameters: input.parameters,
     });
-  const handle = durable ? readRun(run, context, { streams: input.stream }) : run;
+  const handle = durable ? readRun(run, { claim, tools: parts.tools }, { streams: input.stream }) : run;
   const head: CompletionHead = {
     // Made of the run's id, by which the log and the journal name the run
     id: `chatcmpl-${handle.id.slice("run_".length)}`,
-    created: Math.floor((durable ? await createdAt(handle, runs) : context.services.clock.now()) / 1000),
+    created: Math.floor((durable ? await createdAt(handle, runs) : parts.clock.now()) / 1000),
     model: handle.model,
   };
   try {
@@ -112,17 +130,15 @@ async function complete(request: Request, context: RequestContext, runId?: strin
         pace = undefined;
         return text;
       };
-      return await streamed(handle, context, { ...head, includeUsage: input.includeUsage, leaves, comment });
+      return await streamed(handle, { parts, asked }, { ...head, includeUsage: input.includeUsage, leaves, comment });
     }
     const reply = await collectReply(handle);
-    context.ignored.push(...reply.ignored);
-    const { fallback } = reply;
-    if (fallback === undefined) return textReply(context, 200, completionJson(head, reply), "application/json");
-    nameFallback(context, fallback);
-    const answered = reply.fallbackAnswered ? { ...head, model: fallback } : head;
-    return textReply(context, 200, completionJson(answered, reply), "application/json");
+    const { fallback, ignored } = reply;
+    const answered = fallback !== undefined && reply.fallbackAnswered ? { ...head, model: fallback } : head;
+    const headers = fallback === undefined ? undefined : fallbackHeader(fallback);
+    return { status: 200, body: completionJson(answered, reply), type: "application/json", headers, ignored };
   } catch (error) {
-    return errorReply(context, error, { hadEffect: handle.hadEffect() });
+    return { error, hadEffect: handle.hadEffect() };
   }
 }
 
@@ -140,24 +156,31 @@ interface StreamOptions extends CompletionHead {
   readonly comment: () => string;
 }
 
-async function streamed(handle: RunHandle, context: RequestContext, options: StreamOptions): Promise<Response> {
-  const { clock, log } = context.services;
-  const { claim } = context;
+async function streamed(
+  handle: RunHandle,
+  { parts: { clock, log }, asked: { claim, requestId } }: {
+    readonly parts: CompletionParts;
+    readonly asked: CompletionInput;
+  },
+  options: StreamOptions,
+): Promise<Reply> {
   const leave = () => {
     if (options.leaves) handle.cancel("client_gone");
   };
   const opening = await openEvents(handle, { clock, maxWaitMs: KEEP_ALIVE_MS });
   let firstModel = options.model;
+  let headers: Readonly<Record<string, string>> | undefined;
+  let ignored: string[] | undefined;
   for (const event of opening.held.flat()) {
     if (event.type === "error") throw runFailure(event);
     if (event.type === "turn_start" || event.type === "turn_restart") firstModel = options.model;
     if (event.type !== "notice") continue;
-    if (event.param !== undefined) context.ignored.push(event.param);
+    if (event.param !== undefined) (ignored ??= []).push(event.param);
     if (event.model === undefined) continue;
     firstModel = event.model;
-    nameFallback(context, firstModel);
+    headers = fallbackHeader(firstModel);
   }
-  const toError = (error: unknown) => toHttpError(error, { log, requestId: context.requestId });
+  const toError = (error: unknown) => toHttpError(error, { log, requestId });
   const encoder = new CompletionChunks({
     ...options,
     firstModel,
@@ -172,28 +195,23 @@ async function streamed(handle: RunHandle, context: RequestContext, options: Str
     toError: (error) => toError(error ?? endedInSilence()),
     onLeave: leave,
   });
-  return sseReply(context, stream);
+  return { ...streamReply(stream), headers, ignored };
 }
 
-function agentToolsOf(request: Request, { identity }: RequestContext): RunRequest["agentTools"] {
-  const value = request.headers.get("x-postern-tools");
+function agentToolsOf({ head, identity }: Asking): RunRequest["agentTools"] {
+  const value = head.headers.get("x-postern-tools");
   if (value === null) return identity?.plain ? "none" : "configured";
   if (value.trim().toLowerCase() === "none") return "none";
   throw refuse("invalid_request", `Cannot read the header "x-postern-tools": the only value is "none"`);
 }
 
 function checkToolChoice(
-  input: ReturnType<typeof toCompletionInput>,
+  { toolChoice: choice, clientTools }: ReturnType<typeof toCompletionInput>,
   agentTools: RunRequest["agentTools"],
-  context: RequestContext,
+  tools: Services["tools"],
 ): void {
-  const choice = input.toolChoice;
-  if (agentTools === "none" && input.clientTools.length === 0) {
-    if (typeof choice === "string") context.ignored.push("tool_choice");
-    if (input.parallelToolCalls !== undefined) context.ignored.push("parallel_tool_calls");
-  }
-  if (typeof choice !== "object" || input.clientTools.some((tool) => tool.name === choice.name)) return;
-  if (agentTools === "configured" && context.services.tools.get(choice.name)?.enabled) return;
+  if (typeof choice !== "object" || clientTools.some((tool) => tool.name === choice.name)) return;
+  if (agentTools === "configured" && tools.get(choice.name)?.enabled) return;
   throw refuse("invalid_request", `Cannot choose the tool "${choice.name}": it is not among the request's tools`, {
     param: "tool_choice.function.name",
   });

@@ -2,18 +2,8 @@ import * as v from "valibot";
 import { refuse } from "../../lib/base/errors.ts";
 import { contentSchema, toolCallSchema } from "../../lib/base/records/message.ts";
 import type { SaidMessage } from "../../lib/runs/conversations/stored_conversations.ts";
-import type { Route } from "../route.ts";
-import { readJson, strictRoute } from "../wire/read_json.ts";
-import {
-  LIMIT_QUERY,
-  limitOf,
-  listReply,
-  listSchema,
-  pageOf,
-  positionOf,
-  positionQuery,
-  textQuery,
-} from "../wire/lists.ts";
+import { defineRoute } from "../define_route.ts";
+import { LIMIT_QUERY, listReply, listSchema, positionQuery, textQuery } from "../wire/lists.ts";
 import { jsonReply } from "../wire/reply.ts";
 
 const conversationSchema = v.object({
@@ -41,24 +31,26 @@ const messageSchema = v.object({
 });
 
 /** GET /v1/conversations: stored conversations, newest first. */
-export const conversationsRoute: Route = {
+export const conversationsRoute = defineRoute({
   method: "GET",
   path: "/v1/conversations",
   access: "runs",
+  needs: ["conversations"],
   summary: "Conversations, newest first",
   query: { limit: LIMIT_QUERY, after: textQuery("Only those made before the one with this id") },
   reply: { status: 200, type: "application/json", schema: listSchema(conversationSchema) },
-  async handler(_request, context) {
-    const { conversations, hasMore } = await context.services.conversations.list(pageOf(context));
-    return listReply(context, conversations, hasMore);
+  async handle(parts, { query }) {
+    const { conversations, hasMore } = await parts.conversations.list(query);
+    return listReply(conversations, hasMore);
   },
-};
+});
 
 /** GET /v1/conversations/:id: a page of the messages, oldest first. */
-export const conversationRoute: Route = {
+export const conversationRoute = defineRoute({
   method: "GET",
   path: "/v1/conversations/:id",
   access: "runs",
+  needs: ["conversations"],
   summary: "One conversation with a page of its messages, in the order they were said",
   query: { limit: LIMIT_QUERY, after: positionQuery("Only messages after this seq") },
   reply: {
@@ -66,16 +58,12 @@ export const conversationRoute: Route = {
     type: "application/json",
     schema: v.object({ ...conversationSchema.entries, messages: listSchema(messageSchema) }),
   },
-  async handler(_request, context) {
-    const id = context.params["id"] ?? "";
-    const limit = limitOf(context);
-    const afterSeq = positionOf("after", context.query.get("after") ?? "0");
-    const { conversations } = context.services;
+  async handle({ conversations }, { params: { id }, query: { limit, after: afterSeq } }) {
     const conversation = await conversations.get(id);
     if (conversation === undefined) throw unknownConversation();
     const messages = await conversations.messages(id, { afterSeq, limit });
     const last = messages.at(-1);
-    return jsonReply(context, 200, {
+    return jsonReply(200, {
       ...conversation,
       messages: {
         object: "list",
@@ -85,7 +73,7 @@ export const conversationRoute: Route = {
       },
     });
   },
-};
+});
 
 const renameSchema = v.object({
   /** 1-200 characters that are not all space */
@@ -93,59 +81,61 @@ const renameSchema = v.object({
 });
 
 /** POST /v1/conversations/:id: names a conversation. */
-export const renameConversationRoute: Route = {
+export const renameConversationRoute = defineRoute({
   method: "POST",
   path: "/v1/conversations/:id",
   access: "runs",
+  needs: ["conversations"],
   summary: "Name a conversation; one that is at work is 409",
   body: renameSchema,
   reply: { status: 200, type: "application/json", schema: conversationSchema },
   errors: ["conflict"],
   idempotency: "harmless",
-  async handler(request, context) {
-    const { title } = await readJson(request, context, renameSchema);
-    const renamed = await context.services.conversations.rename(context.params["id"] ?? "", title);
+  async handle({ conversations }, { params, body }) {
+    const renamed = await conversations.rename(params.id, body.title);
     if (renamed === "unknown") throw unknownConversation();
     if (renamed === "at_work") throw atWork("name");
-    return jsonReply(context, 200, renamed);
+    return jsonReply(200, renamed);
   },
-};
+});
 
 /** DELETE /v1/conversations/:id: deletes the messages of a conversation; the records of its runs stay. */
-export const deleteConversationRoute: Route = {
+export const deleteConversationRoute = defineRoute({
   method: "DELETE",
   path: "/v1/conversations/:id",
   access: "runs",
+  needs: ["conversations"],
   summary: "Forget a conversation; one that is at work is 409",
   errors: ["conflict"],
   reply: { status: 200, type: "application/json", schema: v.object({ id: v.string(), deleted: v.literal(true) }) },
-  async handler(_request, context) {
-    const id = context.params["id"] ?? "";
-    switch (await context.services.conversations.delete(id)) {
+  async handle({ conversations }, { params: { id } }) {
+    switch (await conversations.delete(id)) {
       case "unknown":
         throw unknownConversation();
       case "at_work":
         throw atWork("delete");
       case "deleted":
-        return jsonReply(context, 200, { id, deleted: true });
+        return jsonReply(200, { id, deleted: true });
     }
   },
-};
+});
 
 /** DELETE /v1/conversations: deletes every conversation that is not at work. An id in the query or the body is refused: use the route with `:id`. */
-export const deleteConversationsRoute: Route = strictRoute({
+export const deleteConversationsRoute = defineRoute({
   method: "DELETE",
   path: "/v1/conversations",
   access: "runs",
+  strict: true,
+  needs: ["conversations"],
   summary: "Forget every conversation that is not at work",
   reply: {
     status: 200,
     type: "application/json",
     schema: v.object({ deleted: v.number(), at_work: v.number() }),
   },
-  async handler(_request, context) {
-    const { deleted, atWork } = await context.services.conversations.deleteAll();
-    return jsonReply(context, 200, { deleted, at_work: atWork });
+  async handle(parts) {
+    const { deleted, atWork } = await parts.conversations.deleteAll();
+    return jsonReply(200, { deleted, at_work: atWork });
   },
 });
 

@@ -5,9 +5,8 @@ import {
   type DeliveryRecord,
 } from "../../lib/automation/channels/delivery_record.ts";
 import { RUN_ID_SCHEMA } from "../../lib/base/records/run.ts";
-import type { Route } from "../route.ts";
-import { choiceOf, choiceQuery, LIMIT_QUERY, listReply, listSchema, pageOf, textQuery } from "../wire/lists.ts";
-import { readJson } from "../wire/read_json.ts";
+import { defineRoute } from "../define_route.ts";
+import { choiceQuery, LIMIT_QUERY, listReply, listSchema, textQuery } from "../wire/lists.ts";
 import { jsonReply } from "../wire/reply.ts";
 
 const deliverySchema = v.object({
@@ -27,10 +26,11 @@ const deliverySchema = v.object({
 });
 
 /** GET /v1/deliveries: replies of channels on their way to a `reply_url`, and their outcomes. */
-export const deliveriesRoute: Route = {
+export const deliveriesRoute = defineRoute({
   method: "GET",
   path: "/v1/deliveries",
   access: "runs",
+  needs: ["deliveries"],
   summary: "Replies of channels on their way to their reply_url, newest first",
   query: {
     status: choiceQuery("Only those in this state", DELIVERY_STATUSES),
@@ -38,14 +38,11 @@ export const deliveriesRoute: Route = {
     after: textQuery("Only those accepted before the one with this id"),
   },
   reply: { status: 200, type: "application/json", schema: listSchema(deliverySchema) },
-  async handler(_request, context) {
-    const { deliveries, hasMore } = await context.services.deliveries.page({
-      ...pageOf(context),
-      status: choiceOf(context, "status", DELIVERY_STATUSES),
-    });
-    return listReply(context, deliveries.map(toDelivery), hasMore);
+  async handle(parts, { query }) {
+    const { deliveries, hasMore } = await parts.deliveries.page(query);
+    return listReply(deliveries.map(toDelivery), hasMore);
   },
-};
+});
 
 const resolveSchema = v.object({
   /** `release` sends a held or failed one, with all its attempts; `drop` gives up a held one */
@@ -53,22 +50,21 @@ const resolveSchema = v.object({
 });
 
 /** POST /v1/deliveries/:id/resolve: a person's decision about a delivery that a restore held, or that failed. */
-export const resolveDeliveryRoute: Route = {
+export const resolveDeliveryRoute = defineRoute({
   method: "POST",
   path: "/v1/deliveries/:id/resolve",
   access: "runs",
+  needs: ["deliveries"],
   params: { id: RUN_ID_SCHEMA },
   errors: ["not_found", "conflict", "overloaded"],
   summary: "Send a delivery that is held or failed, or drop one that is held; any other is 409",
   body: resolveSchema,
   reply: { status: 200, type: "application/json", schema: deliverySchema },
   idempotency: "honoured",
-  async handler(request, context) {
-    const { action } = await readJson(request, context, resolveSchema);
-    const { deliveries } = context.services;
-    return jsonReply(context, 200, toDelivery(await deliveries.resolve(context.params["id"] ?? "", action)));
+  async handle({ deliveries }, { params, body }) {
+    return jsonReply(200, toDelivery(await deliveries.resolve(params.id, body.action)));
   },
-};
+});
 
 function toDelivery({ v: _, run_id, released_at, ...rest }: DeliveryRecord) {
   return { id: run_id, object: "delivery", ...rest, released_at: released_at ?? null };

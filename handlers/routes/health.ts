@@ -3,8 +3,7 @@ import { containmentSchema } from "../../lib/base/records/approval.ts";
 import type { ClusterShown } from "../../lib/coordination.ts";
 import type { GatewayState, Services } from "../../lib/services.ts";
 import type { Route } from "../route.ts";
-import { readJsonValue } from "../wire/read_json.ts";
-import { jsonReply, textReply } from "../wire/reply.ts";
+import { type Reply, sendJson, sendReply, sendText } from "../wire/reply.ts";
 
 const healthSchema = v.object({
   status: v.picklist(["ok", "degraded", "draining"]),
@@ -37,53 +36,22 @@ export const healthRoute: Route = {
     const reason = context.services.cluster.shown && context.services.stateReason();
     const why = reason === undefined ? "" : `,"reason":${JSON.stringify(reason)}`;
     const body = `{"status":"${state}","version":"${version}","uptime_seconds":${uptimeSeconds}${why}}`;
-    return textReply(context, STATUS[state], body, "application/json");
+    return sendText(context, STATUS[state], body, "application/json");
   },
 };
 
 /** GET /health/live: the process answers. */
-export const liveRoute: Route = {
+export const liveRoute = defineFacts({
   method: "GET",
   path: "/health/live",
   access: "public",
   summary: "Whether the process answers",
+  needs: [],
   reply: { status: 200, type: "application/json", schema: v.object({ ok: v.literal(true) }) },
-  handler: (_request, context) => textReply(context, 200, '{"ok":true}', "application/json"),
-};
+  handle: () => LIVE,
+});
 
-/** Any JSON: `message` is echoed where there is one, else the whole body. */
-const bodySchema = v.union([
-  v.array(v.unknown()),
-  v.looseObject({ message: v.optional(v.unknown()) }),
-  v.string(),
-  v.number(),
-  v.boolean(),
-  v.null(),
-]);
-
-/** POST /v1/ping: tells whether a token works, and echoes the body. */
-export const pingRoute: Route = {
-  method: "POST",
-  path: "/v1/ping",
-  access: "chat",
-  steady: "echo",
-  summary: "Echo: message, else the JSON body itself, or null without one",
-  body: bodySchema,
-  bodyOptional: true,
-  reply: { status: 200, type: "application/json", schema: v.object({ ok: v.literal(true), echo: v.unknown() }) },
-  idempotency: "harmless",
-  async handler(request, context) {
-    // Any JSON fits the schema. Checking would remove `null` fields, and the echo shows the body as it was sent
-    const body = await readJsonValue(request, context, { optional: true });
-    return jsonReply(context, 200, { ok: true, echo: echoOf(body) });
-  },
-};
-
-function echoOf(body: unknown): unknown {
-  if (body === undefined) return null;
-  const message = body !== null && typeof body === "object" && "message" in body ? body.message : undefined;
-  return message ?? body;
-}
+const LIVE: Reply = { status: 200, body: '{"ok":true}', type: "application/json" };
 
 /** State of a running gateway for an administrator: provider, containment, configuration, damaged records. Times are ISO 8601. */
 const statusSchema = v.object({
@@ -137,7 +105,7 @@ export const statusRoute: Route = {
     const { services } = context;
     const { version, startedAt, clock, workspaceRoot, agent, cluster: { shown } } = services;
     const shared = services.sharedWorkspace();
-    return jsonReply(context, 200, {
+    return sendJson(context, 200, {
       status: services.state(),
       version,
       started_at: new Date(startedAt).toISOString(),
@@ -158,15 +126,25 @@ function inCluster({ stateReason }: Services, { id, gatewaysFound }: ClusterShow
 }
 
 /** GET /metrics: Prometheus text 0.0.4 (docs/design/observability.md "Metrics"). */
-export const metricsRoute: Route = {
+export const metricsRoute = defineFacts({
   method: "GET",
   path: "/metrics",
   access: "public",
   summary: "Metrics as Prometheus text",
   reply: { status: 200, type: "text/plain" },
-  handler: (_request, context) =>
-    textReply(context, 200, context.services.metrics.render(), "text/plain; version=0.0.4; charset=utf-8"),
-};
+  needs: ["metrics"],
+  handle: ({ metrics }) => ({ status: 200, body: metrics.render(), type: "text/plain; version=0.0.4; charset=utf-8" }),
+});
 
 /** Routes by which others see that the gateway works. They answer before the other routes are loaded. */
 export const HEALTH_ROUTES: readonly Route[] = [healthRoute, liveRoute, metricsRoute, statusRoute];
+
+/** Makes the route of a handler that asks nothing of its request, such as a probe: nothing is read, and nothing made, for it. */
+function defineFacts<const Need extends keyof Services>(
+  form: Omit<Route, "handler" | "needs"> & {
+    readonly needs: readonly Need[];
+    handle(parts: Pick<Services, Need>): Reply;
+  },
+): Route & { handle(parts: Pick<Services, Need>): Reply } {
+  return { ...form, handler: (_request, context) => sendReply(context, form.handle(context.services)) };
+}

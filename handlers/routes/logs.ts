@@ -1,16 +1,7 @@
 import * as v from "valibot";
 import { LOG_LEVELS, RECENT_LINES } from "../../lib/base/telemetry/log.ts";
-import type { Route } from "../route.ts";
-import {
-  choiceOf,
-  choiceQuery,
-  listSchema,
-  MAX_POSITION,
-  placedListReply,
-  positionOf,
-  positionQuery,
-  wholeNumber,
-} from "../wire/lists.ts";
+import { defineRoute } from "../define_route.ts";
+import { choiceQuery, countQuery, listSchema, MAX_POSITION, placedListReply, positionQuery } from "../wire/lists.ts";
 
 const MAX_TEXT_CHARACTERS = 4_000;
 const MAX_FIELDS_CHARACTERS = 16_000;
@@ -25,29 +16,21 @@ const lineSchema = v.object({
 });
 
 /** GET /v1/logs: the last lines of the gateway's log, as it keeps them in memory. */
-export const logsRoute: Route = {
+export const logsRoute = defineRoute({
   method: "GET",
   path: "/v1/logs",
   access: "admin",
+  needs: ["recentLog"],
   summary: `The last ${RECENT_LINES} lines of the log, newest first, without secrets`,
   query: {
-    limit: {
-      description: "How many",
-      schema: { type: "integer", minimum: 1, maximum: RECENT_LINES, default: RECENT_LINES },
-    },
-    after: positionQuery("Only lines older than this one, the last_id of the list before"),
+    limit: countQuery("How many", { max: RECENT_LINES, usual: RECENT_LINES }),
+    after: positionQuery("Only lines older than this one, the last_id of the list before", MAX_POSITION),
     since: positionQuery("Only lines newer than the one with this seq"),
     level: choiceQuery("Only lines of this level and the more urgent ones. Default all", LOG_LEVELS),
   },
   reply: { status: 200, type: "application/json", schema: listSchema(lineSchema) },
-  handler(_request, context) {
-    const { query, services } = context;
-    const { lines, hasMore } = services.recentLog.list({
-      limit: wholeNumber("limit", query.get("limit") ?? String(RECENT_LINES), RECENT_LINES),
-      beforeSeq: positionOf("after", query.get("after") ?? String(MAX_POSITION)),
-      sinceSeq: positionOf("since", query.get("since") ?? "0"),
-      level: choiceOf(context, "level", LOG_LEVELS) ?? "debug",
-    });
+  handle({ recentLog }, { query: { limit, after: beforeSeq, since: sinceSeq, level = "debug" } }) {
+    const { lines, hasMore } = recentLog.list({ limit, beforeSeq, sinceSeq, level });
     const data = lines.map(({ seq, time, level, message, fields }) => ({
       object: "log_line",
       seq,
@@ -56,9 +39,9 @@ export const logsRoute: Route = {
       message: shortened(message, MAX_TEXT_CHARACTERS),
       fields: boundedFields(fields),
     }));
-    return placedListReply(context, data, { hasMore, lastId: String(lines.at(-1)?.seq ?? "") || null });
+    return placedListReply(data, { hasMore, lastId: String(lines.at(-1)?.seq ?? "") || null });
   },
-};
+});
 
 /** Fields of a line are for people; those of an error with many causes may be endless. */
 function boundedFields(fields: Readonly<Record<string, unknown>>): Readonly<Record<string, unknown>> {

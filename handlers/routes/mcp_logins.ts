@@ -1,9 +1,7 @@
 import * as v from "valibot";
 import { refuse } from "../../lib/base/errors.ts";
-import { callerOf } from "../door.ts";
-import type { Route } from "../route.ts";
-import { readJson, strictRoute } from "../wire/read_json.ts";
-import { jsonReply } from "../wire/reply.ts";
+import { defineRoute } from "../define_route.ts";
+import { emptyReply, jsonReply } from "../wire/reply.ts";
 
 const text = (max: number) => v.pipe(v.string(), v.maxLength(max));
 
@@ -43,58 +41,64 @@ const loginSchema = v.object({
 });
 
 /** POST /v1/mcp-servers/:name/login: begins a person's sign-in. `postern mcp login` sends it. */
-export const mcpLoginRoute: Route = strictRoute({
+export const mcpLoginRoute = defineRoute({
   method: "POST",
   path: "/v1/mcp-servers/:name/login",
   access: "admin",
+  strict: true,
+  needs: ["mcpSignIn"],
   summary: "Begin the sign-in of a person to an MCP server, and return the page to open",
   body: beginSchema,
   reply: { status: 201, type: "application/json", schema: begunSchema },
   errors: ["not_found", "conflict"],
   idempotency: "harmless",
-  async handler(request, context) {
-    const { redirect_uri: redirectUri, scope, client_id: clientId } = await readJson(request, context, beginSchema);
-    const { mcpSignIn } = context.services;
-    const begun = await mcpSignIn.begin(context.params["name"] ?? "", { redirectUri, scope, clientId });
+  async handle(parts, { params, body }) {
+    const { redirect_uri: redirectUri, scope, client_id: clientId } = body;
+    const { mcpSignIn } = parts;
+    const begun = await mcpSignIn.begin(params.name, { redirectUri, scope, clientId });
     const { authorizationUrl: authorization_url, state, issuer } = begun;
-    return jsonReply(context, 201, { authorization_url, state, issuer });
+    return jsonReply(201, { authorization_url, state, issuer });
   },
 });
 
 /** POST /v1/mcp-servers/:name/login/complete: takes the answer of the authorization server, once. */
-export const completeMcpLoginRoute: Route = strictRoute({
+export const completeMcpLoginRoute = defineRoute({
   method: "POST",
   path: "/v1/mcp-servers/:name/login/complete",
   access: "admin",
+  strict: true,
+  needs: ["mcpSignIn"],
   summary: "Take the answer to a sign-in that was begun, once, and keep the tokens, encrypted",
   body: answerSchema,
   reply: { status: 200, type: "application/json", schema: loginSchema },
   errors: ["not_found", "conflict"],
   idempotency: "harmless",
-  async handler(request, context) {
-    const answer = await readJson(request, context, answerSchema);
-    const name = context.params["name"] ?? "";
-    const { mcpSignIn } = context.services;
-    const login = await mcpSignIn.complete(name, answer, callerOf(context, "http"));
+  async handle(parts, { params, body, caller }) {
+    const answer = body;
+    const name = params.name;
+    const { mcpSignIn } = parts;
+    const login = await mcpSignIn.complete(name, answer, caller);
     const { server, issuer, scope, expiresAt, isRenewed } = login;
     const end = expiresAt === null ? null : new Date(Math.min(expiresAt, 8.64e15)).toISOString();
     const shown = { server, issuer, scope, expires_at: end, is_renewed: isRenewed };
-    return jsonReply(context, 200, { object: "mcp_login", ...shown });
+    return jsonReply(200, { object: "mcp_login", ...shown });
   },
 });
 
 /** DELETE /v1/mcp-servers/:name/login: removes a sign-in, and tells the authorization server where it takes that. */
-export const removeMcpLoginRoute: Route = strictRoute({
+export const removeMcpLoginRoute = defineRoute({
   method: "DELETE",
   path: "/v1/mcp-servers/:name/login",
   access: "admin",
+  strict: true,
+  needs: ["mcpSignIn"],
   summary: "Remove the sign-in to an MCP server, and revoke its tokens where the authorization server lets one",
   reply: { status: 204 },
   errors: ["not_found"],
-  async handler(_request, context) {
-    const name = context.params["name"] ?? "";
-    const isRemoved = await context.services.mcpSignIn.remove(name, callerOf(context, "http"));
-    if (isRemoved) return new context.Response(null, { status: 204 });
+  async handle(parts, { params, caller }) {
+    const name = params.name;
+    const isRemoved = await parts.mcpSignIn.remove(name, caller);
+    if (isRemoved) return emptyReply();
     throw refuse(
       "not_found",
       `Cannot sign out of the MCP server ${JSON.stringify(name.slice(0, 64))}: nobody is signed in`,

@@ -1,8 +1,7 @@
 import * as v from "valibot";
-import { callerOf } from "../door.ts";
-import type { Route } from "../route.ts";
+import { defineRoute } from "../define_route.ts";
 import { listSchema, placedListReply } from "../wire/lists.ts";
-import { strictRoute } from "../wire/read_json.ts";
+import { emptyReply } from "../wire/reply.ts";
 
 const recordSchema = v.object({
   /** Name that the server had in `[mcp.servers.<name>]` */
@@ -15,29 +14,33 @@ const recordSchema = v.object({
 });
 
 /** GET /v1/mcp-records: servers that left the configuration, and what is kept of them. */
-export const mcpRecordsRoute: Route = strictRoute({
+export const mcpRecordsRoute = defineRoute({
   method: "GET",
   path: "/v1/mcp-records",
   access: "admin",
+  strict: true,
+  needs: ["mcpServers"],
   summary: "MCP servers that left the configuration, and of which something is kept",
   reply: { status: 200, type: "application/json", schema: listSchema(recordSchema) },
-  async handler(_request, context) {
-    const kept = await (await context.services.mcpServers()).kept();
-    return placedListReply(context, kept, { hasMore: false, lastId: kept.at(-1)?.name ?? null });
+  async handle(parts) {
+    const kept = await (await parts.mcpServers()).kept();
+    return placedListReply(kept, { hasMore: false, lastId: kept.at(-1)?.name ?? null });
   },
 });
 
 /** DELETE /v1/mcp-records/:name: forgets a server that left the configuration. */
-export const forgetMcpRecordRoute: Route = strictRoute({
+export const forgetMcpRecordRoute = defineRoute({
   method: "DELETE",
   path: "/v1/mcp-records/:name",
   access: "admin",
+  strict: true,
+  needs: ["mcpServers"],
   summary: "Forget an MCP server that left the configuration: its accepted tools, its sign-in and its switch",
   reply: { status: 204 },
   errors: ["not_found", "conflict"],
-  async handler(_request, context) {
-    const name = context.params["name"] ?? "";
-    await (await context.services.mcpServers()).forget(name, callerOf(context, "http"));
-    return new context.Response(null, { status: 204 });
+  async handle(parts, { params, caller }) {
+    const name = params.name;
+    await (await parts.mcpServers()).forget(name, caller);
+    return emptyReply();
   },
 });

@@ -1,9 +1,8 @@
 import * as v from "valibot";
 import { refuse } from "../../lib/base/errors.ts";
 import { isPlainModel, plainModelOf } from "../../lib/providers/models/model_names.ts";
-import type { RequestContext, Route } from "../route.ts";
-import { readJson, strictRoute } from "../wire/read_json.ts";
-import { callerOf } from "../door.ts";
+import type { Services } from "../../lib/services.ts";
+import { defineRoute } from "../define_route.ts";
 import { jsonReply } from "../wire/reply.ts";
 
 const modelSchema = v.object({
@@ -18,10 +17,11 @@ const modelSchema = v.object({
 });
 
 /** GET /v1/models: what the configured providers really serve; an empty list without an agent. */
-export const modelsRoute: Route = {
+export const modelsRoute = defineRoute({
   method: "GET",
   path: "/v1/models",
   access: "chat",
+  needs: ["agent"],
   steady: "models",
   summary: "Models of the configured providers",
   reply: {
@@ -29,27 +29,27 @@ export const modelsRoute: Route = {
     type: "application/json",
     schema: v.object({ object: v.literal("list"), data: v.array(modelSchema) }),
   },
-  async handler(_request, context) {
-    return jsonReply(context, 200, { object: "list", data: await listModels(context) });
+  async handle({ agent }, { signal }) {
+    return jsonReply(200, { object: "list", data: await listModels(agent, signal) });
   },
-};
+});
 
 /**
  * GET /v1/models/:id; ids may hold slashes, encoded or not. `plain/<id>` is the model `<id>` under the name it was asked by: clients
  * look a model up under the name that they ask it by.
  */
-export const modelRoute: Route = {
+export const modelRoute = defineRoute({
   method: "GET",
   path: "/v1/models/:id+",
   access: "chat",
+  needs: ["agent"],
   steady: "models",
   summary: "One model",
   reply: { status: 200, type: "application/json", schema: modelSchema },
   errors: ["model_not_found"],
-  async handler(_request, context) {
-    const { id = "" } = context.params;
+  async handle({ agent }, { params: { id }, signal }) {
     const listed = isPlainModel(id) ? plainModelOf(id) : id;
-    const model = (await listModels(context)).find((entry) => entry.id === listed);
+    const model = (await listModels(agent, signal)).find((entry) => entry.id === listed);
     if (model === undefined) {
       throw refuse(
         "model_not_found",
@@ -59,9 +59,9 @@ export const modelRoute: Route = {
         },
       );
     }
-    return jsonReply(context, 200, { ...model, id });
+    return jsonReply(200, { ...model, id });
   },
-};
+});
 
 const trustSchema = v.strictObject({
   /** Address of a model server on this machine, as `127.0.0.1:11434` */
@@ -75,20 +75,21 @@ const trustedSchema = v.object({
 });
 
 /** POST /v1/model-servers: for `postern models trust`. */
-export const trustModelServerRoute: Route = strictRoute({
+export const trustModelServerRoute = defineRoute({
   method: "POST",
   path: "/v1/model-servers",
   access: "admin",
+  strict: true,
+  needs: ["trustModelServer"],
   summary: "Trust a model server of this machine that another user runs",
   body: trustSchema,
   idempotency: "honoured",
   reply: { status: 200, type: "application/json", schema: trustedSchema },
-  async handler(request, context) {
-    const { address } = await readJson(request, context, trustSchema);
-    return jsonReply(context, 200, await context.services.trustModelServer(address, callerOf(context, "http")));
+  async handle({ trustModelServer }, { body, caller }) {
+    return jsonReply(200, await trustModelServer(body.address, caller));
   },
 });
 
-async function listModels({ services, signal }: RequestContext) {
-  return services.agent === undefined ? [] : await services.agent.providers.listModels(signal);
+async function listModels(agent: Services["agent"], signal: AbortSignal) {
+  return agent === undefined ? [] : await agent.providers.listModels(signal);
 }

@@ -6,6 +6,7 @@ import type { Services } from "../../lib/services.ts";
 import type { NodeInfo } from "../../lib/extensions/nodes/known_node.ts";
 import type { NodeLink } from "../../lib/extensions/nodes/node_link.ts";
 import type { NodeAdmission, Nodes } from "../../lib/extensions/nodes/nodes.ts";
+import { defineRoute } from "../define_route.ts";
 import { refuseWhileDraining } from "../connections.ts";
 import { bearerTokenOf } from "../door.ts";
 import type { RequestContext, Route } from "../route.ts";
@@ -14,7 +15,7 @@ import { listReply, listSchema, textQuery } from "../wire/lists.ts";
 import { callFields, callReplySchema, makeCall } from "../wire/make_call.ts";
 import { readJson } from "../wire/read_json.ts";
 import { answerStream, KEEP_ALIVE_MS } from "../wire/event_stream.ts";
-import { jsonReply, sseReply } from "../wire/reply.ts";
+import { jsonReply, type Reply, streamReply } from "../wire/reply.ts";
 
 const nodeFields = {
   id: v.string(),
@@ -48,51 +49,48 @@ const invokeSchema = v.object({
 });
 
 /** GET /v1/nodes: the nodes of `allowed_node_ids`, connected or not. */
-export const nodesRoute: Route = {
+export const nodesRoute = defineRoute({
   method: "GET",
   path: "/v1/nodes",
   access: "tools",
+  needs: ["nodes"],
   errors: ["not_found"],
   summary: "Nodes that may connect, and whether they are",
   reply: { status: 200, type: "application/json", schema: listSchema(nodeSchema) },
-  handler(_request, context) {
-    const nodes = requireNodes(context.services).list();
-    return listReply(context, nodes);
-  },
-};
+  handle: ({ nodes }) => listReply(requireNodes(nodes).list()),
+});
 
 /** GET /v1/nodes/:id: one node with the tools that it last reported, also while it is not connected. */
-export const nodeRoute: Route = {
+export const nodeRoute = defineRoute({
   method: "GET",
   path: "/v1/nodes/:id",
   access: "tools",
+  needs: ["nodes"],
   summary: "One node and the tools it last reported",
   reply: { status: 200, type: "application/json", schema: describedSchema },
-  handler(_request, context) {
-    const { id } = findNode(context);
-    return jsonReply(context, 200, described(context, id));
-  },
-};
+  handle: ({ nodes }, { params }) => jsonReply(200, described(nodes, params.id)),
+});
 
 /** POST /v1/nodes/:id/describe: makes the node report its tools now. */
-export const describeNodeRoute: Route = {
+export const describeNodeRoute = defineRoute({
   method: "POST",
   path: "/v1/nodes/:id/describe",
   access: "tools",
+  needs: ["nodes"],
   errors: ["overloaded", "shutting_down", "provider_timeout"],
   summary: "Ask a node for its tools again",
   reply: { status: 200, type: "application/json", schema: describedSchema },
   idempotency: "harmless",
-  async handler(_request, context) {
-    const { id } = findNode(context);
+  async handle({ nodes }, { params, signal }) {
+    const { id } = findNode(nodes, params.id);
     try {
-      await requireNodes(context.services).describe(id, context.signal);
+      await requireNodes(nodes).describe(id, signal);
     } catch (error) {
       throw toRefusal(error);
     }
-    return jsonReply(context, 200, described(context, id));
+    return jsonReply(200, described(nodes, id));
   },
-};
+});
 
 /** POST /v1/nodes/:id/invoke: one call of a node's tool, through the gateway's executor and then the node's own. */
 export const invokeNodeRoute: Route = {
@@ -105,9 +103,9 @@ export const invokeNodeRoute: Route = {
   errors: ["shutting_down", "provider_timeout"],
   idempotency: "honoured",
   async handler(request, context) {
-    const node = findNode(context);
+    const node = findNode(context.services.nodes, context.params["id"]);
     const { tool, input, approved, approval_id } = await readJson(request, context, invokeSchema);
-    const known = requireNodes(context.services).toolsOf(node.id).find(({ name }) => name === tool);
+    const known = requireNodes(context.services.nodes).toolsOf(node.id).find(({ name }) => name === tool);
     if (known === undefined) throw noSuchTool(node);
     return await makeCall(context, { name: known.registered_as, input, approved, approval_id });
   },
@@ -125,29 +123,30 @@ const nodeCallSchema = v.object({
 });
 
 /** POST /v1/cluster/nodes/:id/call: a call that has passed the policy of another gateway, for a node whose link this one holds. */
-export const clusterNodeCallRoute: Route = {
+export const clusterNodeCallRoute = defineRoute({
   method: "POST",
   path: "/v1/cluster/nodes/:id/call",
   access: "cluster",
+  needs: ["nodes", "clock", "cluster", "log"],
   steady: "link",
   summary: "For other gateways of the cluster: call a tool of a node that is connected to this gateway",
   body: nodeCallSchema,
   reply: { status: 200, type: "text/event-stream", description: "Signs of life, then the result or the error as JSON" },
   errors: ["not_found", "conflict"],
   idempotency: "honoured",
-  async handler(request, context) {
-    const nodes = requireNodes(context.services);
-    const { id } = findConnected(context);
-    const call = await readJson(request, context, nodeCallSchema);
-    return answerGateway(context, (signal) => nodes.answerCall(id, call, signal));
+  before: (parts, { params }) => void findConnected(parts, params.id),
+  handle(parts, { params, body }) {
+    const nodes = requireNodes(parts.nodes);
+    return answerGateway(parts, (signal) => nodes.answerCall(params.id, body, signal));
   },
-};
+});
 
 /** POST /v1/cluster/nodes/:id/describe: makes a node report its tools, for another gateway. */
-export const clusterNodeDescribeRoute: Route = {
+export const clusterNodeDescribeRoute = defineRoute({
   method: "POST",
   path: "/v1/cluster/nodes/:id/describe",
   access: "cluster",
+  needs: ["nodes", "clock", "cluster", "log"],
   steady: "link",
   summary: "For other gateways of the cluster: ask a node that is connected to this gateway for its tools",
   body: v.object({}),
@@ -155,24 +154,27 @@ export const clusterNodeDescribeRoute: Route = {
   reply: { status: 200, type: "text/event-stream", description: "Signs of life, then the tools or the error as JSON" },
   errors: ["not_found", "conflict"],
   idempotency: "harmless",
-  async handler(request, context) {
-    const nodes = requireNodes(context.services);
-    const { id } = findConnected(context);
-    await readJson(request, context, v.object({}), { optional: true });
-    return answerGateway(context, (signal) => nodes.answerDescribe(id, signal));
+  before: (parts, { params }) => void findConnected(parts, params.id),
+  handle(parts, { params }) {
+    const nodes = requireNodes(parts.nodes);
+    return answerGateway(parts, (signal) => nodes.answerDescribe(params.id, signal));
   },
-};
+});
+
+type LinkParts = Pick<Services, "nodes" | "clock" | "cluster" | "log">;
 
 /** Finds a node whose link this gateway holds. @throws {HttpError} 404 not_found; 409 conflict, so that the caller looks again */
-function findConnected(context: RequestContext): NodeInfo {
-  const node = findNode(context);
-  if (node.connected && node.gateway === context.services.cluster.id) return node;
+function findConnected({ nodes, cluster }: LinkParts, id: string): NodeInfo {
+  const node = findNode(nodes, id);
+  if (node.connected && node.gateway === cluster.id) return node;
   throw refuse("conflict", `Cannot ask node "${node.id}": it is not connected to this gateway`);
 }
 
 /** Answers another gateway with the outcome of work that ends when the caller leaves. */
-function answerGateway(context: RequestContext, work: (signal: AbortSignal) => Promise<unknown>): Response {
-  const { clock, cluster, log } = context.services;
+function answerGateway(
+  { clock, cluster, log }: LinkParts,
+  work: (signal: AbortSignal) => Promise<unknown>,
+): Reply {
   const leaving = new AbortController();
   const outcome = work(leaving.signal).catch((error) => {
     if (!leaving.signal.aborted) log.error("A node could not be asked", { error });
@@ -184,11 +186,11 @@ function answerGateway(context: RequestContext, work: (signal: AbortSignal) => P
     beatMs: cluster.links.beatMs ?? KEEP_ALIVE_MS,
     onLeave: () => leaving.abort(new CancelError("client_gone")),
   });
-  return sseReply(context, stream);
+  return streamReply(stream);
 }
 
 /** Returns the nodes of the gateway. @throws {HttpError} 404 not_found while node control is off */
-function requireNodes({ nodes }: Services): Nodes {
+function requireNodes(nodes: Services["nodes"]): Nodes {
   if (nodes !== undefined) return nodes;
   throw refuse(
     "not_found",
@@ -196,17 +198,16 @@ function requireNodes({ nodes }: Services): Nodes {
   );
 }
 
-function findNode({ services, params }: RequestContext): NodeInfo {
-  const node = requireNodes(services).get(params["id"] ?? "");
+function findNode(nodes: Services["nodes"], id = ""): NodeInfo {
+  const node = requireNodes(nodes).get(id);
   if (node !== undefined) return node;
   throw refuse("not_found", "Cannot find this node: [gateway.node_control] allowed_node_ids does not name it", {
     param: "id",
   });
 }
 
-function described({ services }: RequestContext, id: string) {
-  const nodes = requireNodes(services);
-  return { ...nodes.get(id), tools: nodes.toolsOf(id) };
+function described(nodes: Services["nodes"], id: string) {
+  return { ...findNode(nodes, id), tools: requireNodes(nodes).toolsOf(id) };
 }
 
 function noSuchTool({ id, connected_at }: NodeInfo) {
@@ -253,7 +254,7 @@ export const nodeSocketRoute: Route = {
   ],
   websocket(context) {
     const { services, remoteAddress } = context;
-    const nodes = requireNodes(services);
+    const nodes = requireNodes(services.nodes);
     const token = bearerTokenOf(context.authorization);
     const id = context.query.get("id") ?? undefined;
     const admission = nodes.admit({ token, id, address: remoteAddress });

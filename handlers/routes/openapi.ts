@@ -2,9 +2,9 @@ import { toJsonSchema } from "@valibot/to-json-schema";
 import type { GenericSchema } from "valibot";
 import { ERROR_CODES, type ErrorCode } from "../../lib/base/errors.ts";
 import { isRecord, type JsonSchema } from "../../lib/base/json.ts";
+import { defineRoute } from "../define_route.ts";
 import type { DoorAccess } from "../door.ts";
 import type { Route, RouteParameter, RouteReply } from "../route.ts";
-import { textReply } from "../wire/reply.ts";
 
 const PATH = "/openapi.json";
 
@@ -14,19 +14,20 @@ const PATH = "/openapi.json";
  */
 export function openApiRoute(routes: () => readonly Route[]): Route {
   let text: string | undefined;
-  return {
+  return defineRoute({
     method: "GET",
     path: PATH,
     access: "public",
+    needs: ["version"],
     summary: "This description",
     reply: { status: 200, type: "application/json" },
-    handler(request, context) {
-      text ??= JSON.stringify(describeRoutes(routes(), context.services.version)).slice(1);
+    handle({ version }, { head }) {
+      text ??= JSON.stringify(describeRoutes(routes(), version)).slice(1);
       // The address by which the client reached the gateway, with the path of the mount
-      const url = request.url.split(/[?#]/, 1)[0]?.slice(0, -PATH.length);
-      return textReply(context, 200, `{"servers":${JSON.stringify([{ url }])},${text}`, "application/json");
+      const url = head.url.split(/[?#]/, 1)[0]?.slice(0, -PATH.length);
+      return { status: 200, body: `{"servers":${JSON.stringify([{ url }])},${text}`, type: "application/json" };
     },
-  };
+  });
 }
 
 /**

@@ -1,11 +1,9 @@
 import * as v from "valibot";
 import { refuse } from "../../lib/base/errors.ts";
-import { callerOf } from "../door.ts";
-import type { RequestContext, Route } from "../route.ts";
+import { defineRoute } from "../define_route.ts";
 import { refusing } from "../wire/http_errors.ts";
 import { listReply, listSchema, textQuery } from "../wire/lists.ts";
-import { readJson, strictRoute } from "../wire/read_json.ts";
-import { jsonReply } from "../wire/reply.ts";
+import { emptyReply, jsonReply, type Reply } from "../wire/reply.ts";
 
 /** Bytes of a package, in place of `max_request_bytes`. Source: docs/design/plugins.md "Packages" */
 const MAX_PACKAGE_BYTES = 67_108_864;
@@ -57,112 +55,118 @@ const enableSchema = v.strictObject({
 });
 
 /** GET /v1/plugins: all plugins, installed and found. */
-export const pluginsRoute: Route = strictRoute({
+export const pluginsRoute = defineRoute({
   method: "GET",
   path: "/v1/plugins",
   access: "admin",
+  strict: true,
+  needs: ["plugins"],
   summary: "Plugins, installed and found, and why each is on or off",
   reply: { status: 200, type: "application/json", schema: listSchema(pluginSchema) },
-  async handler(_request, context) {
-    const { plugins } = await context.services.plugins();
+  async handle(parts) {
+    const { plugins } = await parts.plugins();
     await plugins.look();
-    return listReply(context, plugins.list());
+    return listReply(plugins.list());
   },
 });
 
 /** GET /v1/plugins/:id: one plugin. */
-export const pluginRoute: Route = strictRoute({
+export const pluginRoute = defineRoute({
   method: "GET",
   path: "/v1/plugins/:id",
   access: "admin",
+  strict: true,
+  needs: ["plugins"],
   summary: "One plugin",
   reply: { status: 200, type: "application/json", schema: pluginSchema },
-  handler: (_request, context) =>
-    answer(context, async () => {
-      const { plugins } = await context.services.plugins();
+  handle: (parts, { params }) =>
+    answer(async () => {
+      const { plugins } = await parts.plugins();
       await plugins.look();
-      return plugins.require(idOf(context));
+      return plugins.require(params.id);
     }),
 });
 
 /** POST /v1/plugins: installs a package, off; with `serve=true` serves it at once until it is deleted. */
-export const installPluginRoute: Route = strictRoute({
+export const installPluginRoute = defineRoute({
   method: "POST",
   path: "/v1/plugins",
   access: "admin",
+  strict: true,
+  needs: ["plugins"],
   summary: "Install a package, which is off until it is enabled",
-  rawBody: { type: TAR, maxBytes: MAX_PACKAGE_BYTES },
+  rawBody: { type: TAR, maxBytes: MAX_PACKAGE_BYTES, what: "package" },
   query: {
-    serve: textQuery(
-      "true: enable it too, in place of every other plugin of its id, until it is deleted or the gateway ends",
-    ),
+    serve: {
+      description:
+        "true: enable it too, in place of every other plugin of its id, until it is deleted or the gateway ends",
+      schema: { type: "string" },
+      read: readServe,
+    },
   },
   reply: { status: 201, type: "application/json", schema: pluginSchema },
   errors: ["conflict"],
   idempotency: "harmless",
-  handler: (request, context) =>
-    answer(context, async () => {
-      requireTar(request);
-      const serve = context.query.get("serve");
-      if (serve !== null && serve !== "true") {
-        throw refuse("invalid_request", 'Cannot accept "serve": it is "true", or left out', { param: "serve" });
-      }
-      const bytes = await context.body();
-      const { plugins } = await context.services.plugins();
-      const by = callerOf(context, "http");
-      return serve === null ? await plugins.install(bytes, { by }) : await plugins.serve(bytes, { by });
+  handle: (parts, { query, body, caller }) =>
+    answer(async () => {
+      const { plugins } = await parts.plugins();
+      return query.serve ? await plugins.serve(body, { by: caller }) : await plugins.install(body, { by: caller });
     }, 201),
 });
 
 /** POST /v1/plugins/:id/enable: lets the tools of exactly this content be called. */
-export const enablePluginRoute: Route = strictRoute({
+export const enablePluginRoute = defineRoute({
   method: "POST",
   path: "/v1/plugins/:id/enable",
   access: "admin",
+  strict: true,
+  needs: ["plugins"],
   summary: "Enable a plugin for the content with this digest, with the capabilities that it asks for",
   body: enableSchema,
   reply: { status: 200, type: "application/json", schema: pluginSchema },
   errors: ["conflict"],
   idempotency: "harmless",
-  handler: (request, context) =>
-    answer(context, async () => {
-      const { digest } = await readJson(request, context, enableSchema);
-      const { plugins } = await context.services.plugins();
-      return await plugins.enable(idOf(context), { by: callerOf(context, "http"), digest });
+  handle: (parts, { params, body, caller }) =>
+    answer(async () => {
+      const { plugins } = await parts.plugins();
+      return await plugins.enable(params.id, { by: caller, digest: body.digest });
     }),
 });
 
 /** POST /v1/plugins/:id/disable: turns the tools of a plugin off. */
-export const disablePluginRoute: Route = strictRoute({
+export const disablePluginRoute = defineRoute({
   method: "POST",
   path: "/v1/plugins/:id/disable",
   access: "admin",
+  strict: true,
+  needs: ["plugins"],
   summary: "Disable a plugin",
   reply: { status: 200, type: "application/json", schema: pluginSchema },
   errors: ["conflict", "request_timeout"],
   idempotency: "harmless",
-  handler: (_request, context) =>
-    answer(context, async () => {
-      const { plugins } = await context.services.plugins();
-      return await plugins.disable(idOf(context), { by: callerOf(context, "http") });
+  handle: (parts, { params, caller }) =>
+    answer(async () => {
+      const { plugins } = await parts.plugins();
+      return await plugins.disable(params.id, { by: caller });
     }),
 });
 
 /** DELETE /v1/plugins/:id: removes an installed package, or ends the serving of one. */
-export const removePluginRoute: Route = strictRoute({
+export const removePluginRoute = defineRoute({
   method: "DELETE",
   path: "/v1/plugins/:id",
   access: "admin",
+  strict: true,
+  needs: ["plugins"],
   summary: "Remove an installed package",
   query: { serve: textQuery("true: end what POST /v1/plugins?serve=true began, and remove nothing else") },
   reply: { status: 204 },
   errors: ["conflict", "request_timeout"],
-  handler: async (_request, context) => {
-    const { plugins } = await context.services.plugins();
-    const [id, by] = [idOf(context), callerOf(context, "http")];
-    const isServing = context.query.get("serve") === "true";
-    await refusing(() => isServing ? plugins.endServing(id, { by }) : plugins.remove(id, { by }));
-    return new context.Response(null, { status: 204 });
+  handle: async (parts, { params, query, caller }) => {
+    const { plugins } = await parts.plugins();
+    const [id, by] = [params.id, caller];
+    await refusing(() => query.serve === "true" ? plugins.endServing(id, { by }) : plugins.remove(id, { by }));
+    return emptyReply();
   },
 });
 
@@ -190,25 +194,29 @@ const trustSchema = v.strictObject({
 });
 
 /** GET /v1/plugin-registry: searches the registry. */
-export const searchPluginsRoute: Route = strictRoute({
+export const searchPluginsRoute = defineRoute({
   method: "GET",
   path: "/v1/plugin-registry",
   access: "admin",
+  strict: true,
+  needs: ["plugins"],
   summary: "Plugins of the registry whose id or description has all words of a query",
   query: { query: textQuery("Words; none: all plugins") },
   reply: { status: 200, type: "application/json", schema: listSchema(entrySchema) },
   errors: ["conflict", "provider_error"],
-  async handler(_request, context) {
-    const { registry } = await context.services.plugins();
-    return listReply(context, await refusing(() => registry.search(context.query.get("query") ?? "", context.signal)));
+  async handle(parts, { query, signal }) {
+    const { registry } = await parts.plugins();
+    return listReply(await refusing(() => registry.search(query.query ?? "", signal)));
   },
 });
 
 /** POST /v1/plugin-registry/install: installs a plugin of the registry, off. */
-export const installFromRegistryRoute: Route = strictRoute({
+export const installFromRegistryRoute = defineRoute({
   method: "POST",
   path: "/v1/plugin-registry/install",
   access: "admin",
+  strict: true,
+  needs: ["plugins"],
   summary: "Install or update a plugin from the registry",
   body: registryInstallSchema,
   reply: {
@@ -223,41 +231,40 @@ export const installFromRegistryRoute: Route = strictRoute({
   },
   errors: ["conflict", "not_found", "provider_error"],
   idempotency: "harmless",
-  handler: (request, context) =>
-    answer(context, async () => {
-      const { id, version } = await readJson(request, context, registryInstallSchema);
-      const { registry } = await context.services.plugins();
-      return await registry.install(id, { by: callerOf(context, "http"), version, signal: context.signal });
+  handle: (parts, { body, caller, signal }) =>
+    answer(async () => {
+      const { id, version } = body;
+      const { registry } = await parts.plugins();
+      return await registry.install(id, { by: caller, version, signal });
     }),
 });
 
 /** POST /v1/plugin-registry/trust-key: accepts the key of a publisher in place of the pinned one. */
-export const trustPluginKeyRoute: Route = strictRoute({
+export const trustPluginKeyRoute = defineRoute({
   method: "POST",
   path: "/v1/plugin-registry/trust-key",
   access: "admin",
+  strict: true,
+  needs: ["plugins"],
   summary: "Accept the key of a plugin's publisher, in place of the one before",
   body: trustSchema,
   reply: { status: 200, type: "application/json", schema: v.object({ id: v.string(), key: v.string() }) },
   idempotency: "harmless",
-  handler: (request, context) =>
-    answer(context, async () => {
-      const { id, key } = await readJson(request, context, trustSchema);
-      const { registry } = await context.services.plugins();
-      await registry.trustKey(id, { key, by: callerOf(context, "http") });
+  handle: (parts, { body, caller }) =>
+    answer(async () => {
+      const { id, key } = body;
+      const { registry } = await parts.plugins();
+      await registry.trustKey(id, { key, by: caller });
       return { id, key };
     }),
 });
 
-function idOf({ params }: RequestContext): string {
-  return params["id"] ?? "";
+/** Tells whether a plugin is served. @throws {HttpError} 400 invalid_request */
+function readServe(text: string | null, name: string): boolean {
+  if (text === null || text === "true") return text !== null;
+  throw refuse("invalid_request", 'Cannot accept "serve": it is "true", or left out', { param: name });
 }
 
-function requireTar(request: Request): void {
-  if (request.headers.get("content-type")?.split(";")[0]?.trim().toLowerCase() === TAR) return;
-  throw refuse("unsupported_media_type", `Cannot read the request body: send the package as ${TAR}`);
-}
-
-async function answer(context: RequestContext, work: () => Promise<unknown>, status = 200): Promise<Response> {
-  return jsonReply(context, status, await refusing(work));
+async function answer(work: () => Promise<unknown>, status = 200): Promise<Reply> {
+  return jsonReply(status, await refusing(work));
 }

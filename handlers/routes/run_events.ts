@@ -8,10 +8,10 @@ import { callerOf } from "../door.ts";
 import { toHttpError } from "../wire/http_errors.ts";
 import { type EventEncoder, eventStream, paceComment } from "../wire/event_stream.ts";
 import { openRunEvents, requireAgent, runsToRead } from "../wire/agent_runs.ts";
-import { choiceOf, choiceQuery, positionOf, positionQuery } from "../wire/lists.ts";
-import { sseReply, textReply } from "../wire/reply.ts";
+import { choiceQuery, positionOf, positionQuery } from "../wire/lists.ts";
+import { sendReply, sendText, streamReply } from "../wire/reply.ts";
 
-const FOLLOW = ["0", "1"] as const;
+const FOLLOW = choiceQuery("0: only what is recorded by now, without waiting for more. Default 1", ["0", "1"]);
 
 /**
  * GET /v1/runs/:id/events: the events of a run, from the journal and then live, to the terminal event.
@@ -30,7 +30,7 @@ export const runEventsRoute: Route = {
     "Events of a run as server-sent events, live to the terminal one; 204 when the run is over and nothing comes after the position",
   query: {
     after: positionQuery("Only events after this seq; the header Last-Event-ID wins. Default: from the first"),
-    follow: choiceQuery("0: only what is recorded by now, without waiting for more. Default 1", FOLLOW),
+    follow: FOLLOW,
   },
   headers: { "Last-Event-ID": positionQuery("Only events after this seq") },
   params: { id: RUN_ID_SCHEMA },
@@ -40,35 +40,33 @@ export const runEventsRoute: Route = {
     const { services, identity, connections } = context;
     const id = context.params["id"] ?? "";
     const after = afterOf(request, context);
-    const follows = followsOf(context);
+    const follows = FOLLOW.read(context.query.get("follow"), "follow") !== "0";
     const reading = new AbortController();
     const leave = () => reading.abort(new CancelError("client_gone"));
     const caller = callerOf(context, "http");
     const encoder = createEventLines({ follows, now: () => services.clock.now(), after: after.seq });
-    const { events, recorded, eventsFollow } = await openRunEvents(runsToRead(context), id, {
+    const { events, recorded, eventsFollow } = await openRunEvents(runsToRead(services), id, {
       after,
       signal: reading.signal,
       caller,
       onPace: encoder.onPace,
     });
-    if (!eventsFollow && after.seq >= recorded) return textReply(context, 204, null, "text/event-stream");
+    if (!eventsFollow && after.seq >= recorded) return sendText(context, 204, null, "text/event-stream");
     const remove = connections.followers.add({ tokenId: identity?.tokenId ?? null, close: leave });
     const shown = follows ? events : upTo(recorded, { after: after.seq, events });
-    return sseReply(
-      context,
-      eventStream({
-        opening: { iterator: endsWith(shown, remove), held: [], pending: undefined },
-        encoder,
-        clock: services.clock,
-        toError: (error) =>
-          error === undefined ? cutShort() : toHttpError(error, { log: services.log, requestId: context.requestId }),
-        // A reader that left before its first read never started the iteration, whose end would remove the follower
-        onLeave() {
-          leave();
-          remove();
-        },
-      }),
-    );
+    const stream = eventStream({
+      opening: { iterator: endsWith(shown, remove), held: [], pending: undefined },
+      encoder,
+      clock: services.clock,
+      toError: (error) =>
+        error === undefined ? cutShort() : toHttpError(error, { log: services.log, requestId: context.requestId }),
+      // A reader that left before its first read never started the iteration, whose end would remove the follower
+      onLeave() {
+        leave();
+        remove();
+      },
+    });
+    return sendReply(context, streamReply(stream));
   },
 };
 
@@ -100,20 +98,18 @@ export const clusterRunEventsRoute: Route = {
     });
     if (events === undefined) throw refuse("conflict", "Cannot stream this run: it is not at work at this gateway");
     const remove = connections.followers.add({ tokenId: context.identity?.tokenId ?? null, close: leave });
-    return sseReply(
-      context,
-      eventStream({
-        opening: { iterator: endsWith(events, remove), held: [], pending: undefined },
-        encoder: createEventLines({ follows: true, now: () => services.clock.now(), after: afterSeq }),
-        clock: services.clock,
-        keepAliveMs: services.cluster.links.beatMs,
-        toError: (error) => toHttpError(error ?? cutShort(), { log: services.log, requestId: context.requestId }),
-        onLeave() {
-          leave();
-          remove();
-        },
-      }),
-    );
+    const stream = eventStream({
+      opening: { iterator: endsWith(events, remove), held: [], pending: undefined },
+      encoder: createEventLines({ follows: true, now: () => services.clock.now(), after: afterSeq }),
+      clock: services.clock,
+      keepAliveMs: services.cluster.links.beatMs,
+      toError: (error) => toHttpError(error ?? cutShort(), { log: services.log, requestId: context.requestId }),
+      onLeave() {
+        leave();
+        remove();
+      },
+    });
+    return sendReply(context, streamReply(stream));
   },
 };
 
@@ -121,10 +117,6 @@ function afterOf(request: Request, { query }: RequestContext): { readonly name: 
   const header = request.headers.get("last-event-id");
   if (header !== null) return { name: "Last-Event-ID", seq: positionOf("Last-Event-ID", header) };
   return { name: "after", seq: positionOf("after", query.get("after") ?? "0") };
-}
-
-function followsOf(context: RequestContext): boolean {
-  return choiceOf(context, "follow", FOLLOW) !== "0";
 }
 
 async function* upTo(last: number, { after, events }: { after: number; events: AsyncIterable<readonly AgentEvent[]> }) {

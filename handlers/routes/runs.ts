@@ -3,13 +3,11 @@ import { refuse } from "../../lib/base/errors.ts";
 import { reviewOutcomeSchema } from "../../lib/base/records/agent_event.ts";
 import { type Run, RUN_ID_SCHEMA, runSchema, runStatusSchema } from "../../lib/base/records/run.ts";
 import { createRunState } from "../../lib/runs/journal/apply_event.ts";
-import type { RequestContext, Route } from "../route.ts";
-import { callerOf } from "../door.ts";
-import { choiceOf, choiceQuery, LIMIT_QUERY, listReply, listSchema, pageOf, textQuery } from "../wire/lists.ts";
-import { readJson } from "../wire/read_json.ts";
-import { jsonReply } from "../wire/reply.ts";
+import { defineRoute } from "../define_route.ts";
+import { choiceQuery, LIMIT_QUERY, listReply, listSchema, textQuery } from "../wire/lists.ts";
 import { requireAgent, RUN_ERRORS, runsToRead } from "../wire/agent_runs.ts";
 import { cancelRun, findRun, startRun, startRunSchema } from "../wire/run_work.ts";
+import { jsonReply, type Reply } from "../wire/reply.ts";
 
 const resolveSchema = v.object({
   /** `resume`: the run goes on; `close`: the run ends */
@@ -23,39 +21,36 @@ const resolveSchema = v.object({
  * POST /v1/runs: starts a durable run, which is on disk before the reply.
  * Source: docs/design/http.md "Runs over HTTP"
  */
-export const startRunRoute: Route = {
+export const startRunRoute = defineRoute({
   method: "POST",
   path: "/v1/runs",
   access: "runs",
+  needs: ["agent"],
   summary: "Start a run; it is on disk before the reply, and goes on after a restart",
   body: startRunSchema,
   reply: { status: 202, type: "application/json", schema: runSchema },
   errors: [...RUN_ERRORS, "model_not_found", "provider_error"],
   idempotency: "by_run",
-  repeat: async (request, context, runId) =>
-    accepted(request, context, await findRun(requireAgent(context.services).runs, runId ?? "")),
-  async handler(request, context) {
-    const { runs } = requireAgent(context.services);
-    const run = await startRun(runs, await readJson(request, context, startRunSchema), {
-      caller: callerOf(context, "http"),
-      requestId: context.requestId,
-      claim: context.claim?.write,
-    });
-    return accepted(request, context, run);
+  repeat: async ({ agent }, { head }, runId) =>
+    accepted(head, await findRun(requireAgent({ agent }).runs, runId ?? "")),
+  before: (parts) => void requireAgent(parts),
+  async handle(parts, { body, caller, requestId, claim, head }) {
+    const { runs } = requireAgent(parts);
+    return accepted(head, await startRun(runs, body, { caller, requestId, claim: claim?.write }));
   },
-};
+});
 
 /** Replies with the run as it was accepted, whatever has happened since, so that a repeat gets the same reply. */
-function accepted(request: Request, context: RequestContext, run: Run): Response {
-  const location = `${new URL(request.url).pathname}/${run.id}`;
-  return jsonReply(context, 202, createRunState(run).run, { location });
+function accepted({ url }: { readonly url: string }, run: Run): Reply {
+  return jsonReply(202, createRunState(run).run, { location: `${new URL(url).pathname}/${run.id}` });
 }
 
 /** GET /v1/runs: recorded runs, newest first. */
-export const runsRoute: Route = {
+export const runsRoute = defineRoute({
   method: "GET",
   path: "/v1/runs",
   access: "runs",
+  needs: ["agent", "storedRuns"],
   summary: "Runs that are recorded, newest first",
   query: {
     status: choiceQuery("Only those in this state", runStatusSchema.options),
@@ -63,27 +58,25 @@ export const runsRoute: Route = {
     after: textQuery("Only those older than this id"),
   },
   reply: { status: 200, type: "application/json", schema: listSchema(runSchema) },
-  async handler(_request, context) {
-    const { runs, hasMore } = await runsToRead(context).list({
-      ...pageOf(context),
-      status: choiceOf(context, "status", runStatusSchema.options),
-    });
-    return listReply(context, runs, hasMore);
+  async handle(parts, { query }) {
+    const { runs, hasMore } = await runsToRead(parts).list(query);
+    return listReply(runs, hasMore);
   },
-};
+});
 
 /** GET /v1/runs/:id: one run. */
-export const runRoute: Route = {
+export const runRoute = defineRoute({
   method: "GET",
   path: "/v1/runs/:id",
   access: "runs",
+  needs: ["agent", "storedRuns"],
   params: { id: RUN_ID_SCHEMA },
   summary: "One run",
   reply: { status: 200, type: "application/json", schema: runSchema },
-  async handler(_request, context) {
-    return jsonReply(context, 200, await findRun(runsToRead(context), context.params["id"] ?? ""));
+  async handle(parts, { params }) {
+    return jsonReply(200, await findRun(runsToRead(parts), params.id));
   },
-};
+});
 
 const browserSchema = v.object({
   object: v.literal("run.browser"),
@@ -108,21 +101,22 @@ const browserSchema = v.object({
 });
 
 /** GET /v1/runs/:id/browser: what a run does in its browser, for a person who watches. */
-export const runBrowserRoute: Route = {
+export const runBrowserRoute = defineRoute({
   method: "GET",
   path: "/v1/runs/:id/browser",
   access: "runs",
+  needs: ["agent", "storedRuns", "browserOf"],
   params: { id: RUN_ID_SCHEMA },
   summary: "What a run does in its browser: the last picture and the operations",
   reply: { status: 200, type: "application/json", schema: browserSchema },
-  async handler(_request, context) {
-    const { id } = await findRun(runsToRead(context), context.params["id"] ?? "");
-    const view = await context.services.browserOf(id);
+  async handle(parts, { params }) {
+    const { id } = await findRun(runsToRead(parts), params.id);
+    const view = await parts.browserOf(id);
     if (view === undefined) {
       throw refuse("not_found", "Cannot show a browser: this run has used none since the gateway started");
     }
     const { isOpen, actions, dropped, picture } = view;
-    return jsonReply(context, 200, {
+    return jsonReply(200, {
       object: "run.browser",
       run_id: id,
       open: isOpen,
@@ -135,51 +129,52 @@ export const runBrowserRoute: Route = {
       },
     });
   },
-};
+});
 
 /** POST /v1/runs/:id/cancel: stops the model's stream, the tools and their processes. */
-export const cancelRunRoute: Route = {
+export const cancelRunRoute = defineRoute({
   method: "POST",
   path: "/v1/runs/:id/cancel",
   access: "runs",
+  needs: ["agent", "clock"],
   params: { id: RUN_ID_SCHEMA },
   errors: RUN_ERRORS,
   summary: "Stop a run; one that has ended is 409",
   reply: { status: 200, type: "application/json", schema: runSchema },
   idempotency: "honoured",
   // A run is cancelled once, so its status tells whether the first request did it
-  async repeat(request, context) {
-    const run = await findRun(requireAgent(context.services).runs, context.params["id"] ?? "");
-    return run.status === "cancelled" ? jsonReply(context, 200, run) : await cancelRunRoute.handler(request, context);
+  async repeat(parts, { params: { id } }) {
+    const { runs } = requireAgent(parts);
+    const run = await findRun(runs, id);
+    return jsonReply(200, run.status === "cancelled" ? run : await cancelRun(runs, id, parts.clock));
   },
-  async handler(_request, context) {
-    const { runs } = requireAgent(context.services);
-    return jsonReply(context, 200, await cancelRun(runs, context.params["id"] ?? "", context.services.clock));
+  async handle(parts, { params }) {
+    const { runs } = requireAgent(parts);
+    return jsonReply(200, await cancelRun(runs, params.id, parts.clock));
   },
-};
+});
 
 /** POST /v1/runs/:id/resolve: a person's review of a run that a crash interrupted during an effect. */
-export const resolveRunRoute: Route = {
+export const resolveRunRoute = defineRoute({
   method: "POST",
   path: "/v1/runs/:id/resolve",
   access: "runs",
+  needs: ["agent"],
   params: { id: RUN_ID_SCHEMA },
   errors: RUN_ERRORS,
   summary: "Let a run that needs review go on, or end it; any other is 409",
   body: resolveSchema,
   reply: { status: 200, type: "application/json", schema: runSchema },
   idempotency: "honoured",
+  before: (parts) => void requireAgent(parts),
   // A run is resolved once, so its status tells whether the first request did it
-  async repeat(request, context) {
-    const run = await findRun(requireAgent(context.services).runs, context.params["id"] ?? "");
-    return run.status === "needs_review"
-      ? await resolveRunRoute.handler(request, context)
-      : jsonReply(context, 200, run);
+  async repeat(parts, { params: { id }, body, caller }) {
+    const { runs } = requireAgent(parts);
+    const run = await findRun(runs, id);
+    return jsonReply(200, run.status === "needs_review" ? await runs.resolve(id, { ...body, by: caller }) : run);
   },
-  async handler(request, context) {
-    const { runs } = requireAgent(context.services);
-    const review = await readJson(request, context, resolveSchema);
-    const run = await runs.resolve(context.params["id"] ?? "", { ...review, by: callerOf(context, "http") });
-    return jsonReply(context, 200, run);
+  async handle(parts, { params, body, caller }) {
+    const { runs } = requireAgent(parts);
+    return jsonReply(200, await runs.resolve(params.id, { ...body, by: caller }));
   },
-};
+});

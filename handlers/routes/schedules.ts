@@ -1,17 +1,17 @@
 import { refuse } from "../../lib/base/errors.ts";
 import { firingSchema, SCHEDULE_STATES, scheduleSchema } from "../../lib/base/records/schedule.ts";
 import { SCHEDULE_LIMITS } from "../../lib/tools/schedule/schedules.ts";
-import type { Route } from "../route.ts";
-import { callerOf } from "../door.ts";
-import { choiceOf, choiceQuery, LIMIT_QUERY, listReply, listSchema, pageOf, textQuery } from "../wire/lists.ts";
-import { jsonReply } from "../wire/reply.ts";
+import { defineRoute } from "../define_route.ts";
+import { choiceQuery, LIMIT_QUERY, listReply, listSchema, textQuery } from "../wire/lists.ts";
 import { requireAgent, RUN_ERRORS } from "../wire/agent_runs.ts";
+import { jsonReply } from "../wire/reply.ts";
 
 /** GET /v1/schedules: active and paused schedules, newest first. The schedule tools make and change them. */
-export const schedulesRoute: Route = {
+export const schedulesRoute = defineRoute({
   method: "GET",
   path: "/v1/schedules",
   access: "runs",
+  needs: ["cron"],
   summary: "Schedules that are active or paused, newest first",
   query: {
     state: choiceQuery("Only those in this state; done: schedules with one time that have fired", SCHEDULE_STATES),
@@ -19,55 +19,55 @@ export const schedulesRoute: Route = {
     after: textQuery("Only those made before the one with this id"),
   },
   reply: { status: 200, type: "application/json", schema: listSchema(scheduleSchema) },
-  async handler(_request, context) {
-    const { schedules, hasMore } = await context.services.cron.page({
-      ...pageOf(context),
-      state: choiceOf(context, "state", SCHEDULE_STATES),
-    });
-    return listReply(context, schedules, hasMore);
+  async handle(parts, { query }) {
+    const { schedules, hasMore } = await parts.cron.page(query);
+    return listReply(schedules, hasMore);
   },
-};
+});
 
 /** GET /v1/schedules/:id: one schedule. */
-export const scheduleRoute: Route = {
+export const scheduleRoute = defineRoute({
   method: "GET",
   path: "/v1/schedules/:id",
   access: "runs",
+  needs: ["cron"],
   summary: "One schedule, with its next time and its last firing",
   reply: { status: 200, type: "application/json", schema: scheduleSchema },
-  async handler(_request, context) {
-    const schedule = await context.services.cron.get(context.params["id"] ?? "");
+  async handle(parts, { params }) {
+    const schedule = await parts.cron.get(params.id);
     if (schedule === undefined) throw unknown();
-    return jsonReply(context, 200, schedule);
+    return jsonReply(200, schedule);
   },
-};
+});
 
 /** GET /v1/schedules/:id/history: firings of a schedule with their outcomes, newest first. */
-export const scheduleHistoryRoute: Route = {
+export const scheduleHistoryRoute = defineRoute({
   method: "GET",
   path: "/v1/schedules/:id/history",
   access: "runs",
+  needs: ["cron"],
   summary: "Firings of a schedule with their runs, skipped, missed and failed ones among them, newest first",
   query: { limit: LIMIT_QUERY, after: textQuery("Only those before the firing with this id") },
   reply: { status: 200, type: "application/json", schema: listSchema(firingSchema) },
-  async handler(_request, context) {
-    const page = await context.services.cron.history(context.params["id"] ?? "", pageOf(context));
+  async handle(parts, { params, query }) {
+    const page = await parts.cron.history(params.id, query);
     if (page === undefined) throw unknown();
-    return listReply(context, page.firings, page.hasMore);
+    return listReply(page.firings, page.hasMore);
   },
-};
+});
 
 /** POST /v1/schedules/:id/run: fires a schedule now. The run is on disk before the reply; the schedule's own times stay. */
-export const runScheduleRoute: Route = {
+export const runScheduleRoute = defineRoute({
   method: "POST",
   path: "/v1/schedules/:id/run",
   access: "runs",
+  needs: ["agent", "cron"],
   errors: RUN_ERRORS,
   summary: "Fire a schedule now, with no more rights than both its maker and the caller have",
   reply: { status: 202, type: "application/json", schema: firingSchema },
   idempotency: "by_run",
-  async repeat(_request, context, runId) {
-    const page = await context.services.cron.history(context.params["id"] ?? "", { limit: SCHEDULE_LIMITS.history });
+  async repeat(parts, { params }, runId) {
+    const page = await parts.cron.history(params.id, { limit: SCHEDULE_LIMITS.history });
     const firing = page?.firings.find((firing) => firing.run_id === runId);
     if (firing === undefined) {
       throw refuse(
@@ -75,15 +75,13 @@ export const runScheduleRoute: Route = {
         `Cannot repeat this request: the schedule's history no longer has the firing of run "${runId}"`,
       );
     }
-    return jsonReply(context, 202, firing);
+    return jsonReply(202, firing);
   },
-  async handler(_request, context) {
-    requireAgent(context.services);
-    const { cron } = context.services;
-    const firing = await cron.run(context.params["id"] ?? "", callerOf(context, "http"), context.claim?.write);
-    return jsonReply(context, 202, firing);
+  async handle(parts, { params, caller, claim }) {
+    requireAgent(parts);
+    return jsonReply(202, await parts.cron.run(params.id, caller, claim?.write));
   },
-};
+});
 
 function unknown() {
   return refuse(

@@ -1,7 +1,6 @@
 import * as v from "valibot";
-import { callerOf } from "../door.ts";
+import { defineRoute } from "../define_route.ts";
 import { jsonReply } from "../wire/reply.ts";
-import { strictRoute } from "../wire/read_json.ts";
 
 const rekeySchema = v.object({
   /** Records that this call encrypted anew, at most 200 */
@@ -16,16 +15,17 @@ const rekeySchema = v.object({
 });
 
 /** POST /v1/storage/rekey: encrypts records anew with the key of the configuration, for `postern storage rekey`. */
-export const rekeyRoute = strictRoute({
+export const rekeyRoute = defineRoute({
   method: "POST",
   path: "/v1/storage/rekey",
   access: "admin",
+  strict: true,
+  needs: ["rekey"],
   summary: "Encrypt up to 200 records with the new key; call it until complete is true",
   reply: { status: 200, type: "application/json", schema: rekeySchema },
   errors: ["conflict"],
   idempotency: "harmless",
-  handler: async (_request, context) =>
-    jsonReply(context, 200, { ...await context.services.rekey(callerOf(context, "http")) }),
+  handle: async (parts, { caller }) => jsonReply(200, { ...await parts.rekey(caller) }),
 });
 
 const checkSchema = v.object({
@@ -36,17 +36,18 @@ const checkSchema = v.object({
 });
 
 /** POST /v1/storage/check: looks at every record of every collection, for `postern doctor`. Streams are looked at when they are read. */
-export const checkRecordsRoute = strictRoute({
+export const checkRecordsRoute = defineRoute({
   method: "POST",
   path: "/v1/storage/check",
   access: "admin",
+  strict: true,
+  needs: ["store", "clock"],
   summary: "Look at every record for 3 s at most, and name those that are damaged",
   reply: { status: 200, type: "application/json", schema: checkSchema },
   idempotency: "harmless",
-  async handler(_request, context) {
-    const { services: { store, clock }, signal } = context;
+  async handle({ store, clock }, { signal }) {
     const { lookAtRecords } = await import("../stored_records.ts");
     const complete = await lookAtRecords({ store, clock, signal });
-    return jsonReply(context, 200, { unreadable: store.unreadable.list(), complete });
+    return jsonReply(200, { unreadable: store.unreadable.list(), complete });
   },
 });

@@ -2,10 +2,8 @@ import * as v from "valibot";
 import { TOKEN_LIMITS } from "../../lib/access/stored_token.ts";
 import type { Identity } from "../../lib/access/identity.ts";
 import { refuse } from "../../lib/base/errors.ts";
-import { hasScope, SCOPES } from "../../lib/base/records/caller.ts";
-import type { RequestContext, Route } from "../route.ts";
-import { readJson, strictRoute } from "../wire/read_json.ts";
-import { callerOf } from "../door.ts";
+import { type Caller, hasScope, SCOPES } from "../../lib/base/records/caller.ts";
+import { defineRoute } from "../define_route.ts";
 import { listReply, listSchema } from "../wire/lists.ts";
 import { jsonReply } from "../wire/reply.ts";
 
@@ -34,10 +32,12 @@ const pairedSchema = v.object({
 const pairSchema = v.strictObject(termsFields);
 
 /** POST /pair: exchanges the pairing code of the header X-Pairing-Code for a token (docs/design/access.md "Pairing"). */
-export const pairRoute: Route = strictRoute({
+export const pairRoute = defineRoute({
   method: "POST",
   path: "/pair",
   access: "pairing_code",
+  strict: true,
+  needs: ["pairing"],
   summary:
     "Exchange the pairing code in the header X-Pairing-Code for a token; the body says how it is named and when it ends",
   body: pairSchema,
@@ -45,35 +45,38 @@ export const pairRoute: Route = strictRoute({
   maxBodyBytes: 4096,
   reply: { status: 200, type: "application/json", schema: pairedSchema },
   idempotency: "refused",
-  async handler(request, context) {
-    const code = request.headers.get("x-pairing-code");
-    // Without a code the body is not read
-    const body = code === null ? undefined : await readJson(request, context, pairSchema, { optional: true });
+  // Without a code the body is not read
+  async before({ pairing }, { head, address }) {
+    if (head.headers.get("x-pairing-code") === null) await pairing.redeem(null, { address });
+  },
+  async handle({ pairing }, { body, address, head }) {
     const { label, ttl_seconds: ttlSeconds, idle_ttl_seconds: idleTtlSeconds } = body ?? {};
-    const { token, record } = await context.services.pairing.redeem(code, {
+    const { token, record } = await pairing.redeem(head.headers.get("x-pairing-code"), {
       ...(label === undefined ? {} : { label }),
       ttlSeconds,
       idleTtlSeconds,
-      address: context.remoteAddress,
+      address,
     });
     const { id: token_id, scopes, expires_at, idle_ttl_seconds } = record;
-    return jsonReply(context, 200, { paired: true, token, token_id, scopes, expires_at, idle_ttl_seconds }, {
+    return jsonReply(200, { paired: true, token, token_id, scopes, expires_at, idle_ttl_seconds }, {
       "cache-control": "no-store",
     });
   },
 });
 
 /** POST /v1/pairing-code: makes a pairing code, for `postern pair`. */
-export const pairingCodeRoute: Route = strictRoute({
+export const pairingCodeRoute = defineRoute({
   method: "POST",
   path: "/v1/pairing-code",
   access: "admin",
+  strict: true,
+  needs: ["pairing"],
   summary: "Make a pairing code; an earlier one is void",
   reply: { status: 200, type: "application/json", schema: v.object({ code: v.string(), expires_in: v.number() }) },
   idempotency: "refused",
-  async handler(_request, context) {
-    const { code, expiresInSeconds } = await context.services.pairing.createCode(callerOf(context, "http"));
-    return jsonReply(context, 200, { code, expires_in: expiresInSeconds }, { "cache-control": "no-store" });
+  async handle(parts, { caller }) {
+    const { code, expiresInSeconds } = await parts.pairing.createCode(caller);
+    return jsonReply(200, { code, expires_in: expiresInSeconds }, { "cache-control": "no-store" });
   },
 });
 
@@ -105,84 +108,93 @@ const createSchema = v.strictObject({
 });
 
 /** GET /v1/tokens: records of tokens, never the tokens themselves. */
-export const listTokensRoute: Route = strictRoute({
+export const listTokensRoute = defineRoute({
   method: "GET",
   path: "/v1/tokens",
   access: "admin",
+  strict: true,
+  needs: ["tokens"],
   summary: "Tokens, newest first",
   reply: { status: 200, type: "application/json", schema: listSchema(tokenSchema) },
-  async handler(_request, context) {
-    const tokens = [...(await context.services.tokens.list())].sort((a, b) => (a.created_at < b.created_at ? 1 : -1));
-    return listReply(context, tokens);
+  async handle(parts) {
+    const tokens = [...(await parts.tokens.list())].sort((a, b) => (a.created_at < b.created_at ? 1 : -1));
+    return listReply(tokens);
   },
 });
 
 /** GET /v1/tokens/:id: the record of one token. */
-export const tokenRoute: Route = strictRoute({
+export const tokenRoute = defineRoute({
   method: "GET",
   path: "/v1/tokens/:id",
   access: "admin",
+  strict: true,
+  needs: ["tokens"],
   summary: "One token's record",
   reply: { status: 200, type: "application/json", schema: tokenSchema },
-  async handler(_request, context) {
-    const record = (await context.services.tokens.list()).find(({ id }) => id === context.params["id"]);
+  async handle({ tokens }, { params }) {
+    const record = (await tokens.list()).find(({ id }) => id === params.id);
     if (record === undefined) throw unknownToken();
-    return jsonReply(context, 200, record);
+    return jsonReply(200, record);
   },
 });
 
 /** POST /v1/tokens: makes a token. No later reply shows the token again. */
-export const createTokenRoute: Route = strictRoute({
+export const createTokenRoute = defineRoute({
   method: "POST",
   path: "/v1/tokens",
   access: "admin",
+  strict: true,
+  needs: ["tokens"],
   summary: "Make a token with a subset of the own scopes; without scopes it gets chat",
   body: createSchema,
   bodyOptional: true,
   reply: { status: 201, type: "application/json", schema: v.object({ token: v.string(), ...tokenSchema.entries }) },
   idempotency: "refused",
-  async handler(request, context) {
+  async handle(parts, { body, caller }) {
     const { scopes = ["chat"], label = "", ttl_seconds: ttlSeconds, idle_ttl_seconds: idleTtlSeconds, plain, tools } =
-      (await readJson(request, context, createSchema, { optional: true })) ?? {};
-    checkSubset(context, scopes);
+      body ?? {};
+    checkSubset(caller, scopes);
     const terms = { label, ttlSeconds, idleTtlSeconds, plain, tools };
-    const { token, record } = await context.services.tokens.issue({
+    const { token, record } = await parts.tokens.issue({
       scopes: [...new Set(scopes)],
       ...terms,
-      by: callerOf(context, "http"),
+      by: caller,
     });
-    return jsonReply(context, 201, { token, ...record }, { "cache-control": "no-store" });
+    return jsonReply(201, { token, ...record }, { "cache-control": "no-store" });
   },
 });
 
 /** DELETE /v1/tokens/:id: the token stops working at once. */
-export const revokeTokenRoute: Route = strictRoute({
+export const revokeTokenRoute = defineRoute({
   method: "DELETE",
   path: "/v1/tokens/:id",
   access: "admin",
+  strict: true,
+  needs: ["tokens"],
   summary: "Revoke one token",
   reply: { status: 200, type: "application/json", schema: v.object({ id: v.string(), deleted: v.literal(true) }) },
-  async handler(_request, context) {
-    const id = context.params["id"] ?? "";
-    if (!(await context.services.tokens.revoke(id, callerOf(context, "http")))) throw unknownToken();
-    return jsonReply(context, 200, { id, deleted: true });
+  async handle({ tokens }, { params: { id }, caller }) {
+    if (!(await tokens.revoke(id, caller))) throw unknownToken();
+    return jsonReply(200, { id, deleted: true });
   },
 });
 
 /** DELETE /v1/tokens: revokes every token but those of the environment and of the control file. */
-export const revokeAllTokensRoute: Route = strictRoute({
+export const revokeAllTokensRoute = defineRoute({
   method: "DELETE",
   path: "/v1/tokens",
   access: "admin",
+  strict: true,
+  needs: ["tokens"],
   summary: "Revoke every token",
   reply: { status: 200, type: "application/json", schema: v.object({ deleted: v.number() }) },
-  async handler(_request, context) {
-    return jsonReply(context, 200, { deleted: await context.services.tokens.revokeAll(callerOf(context, "http")) });
+  async handle(parts, { caller }) {
+    return jsonReply(200, { deleted: await parts.tokens.revokeAll(caller) });
   },
 });
 
-function checkSubset({ identity }: RequestContext, scopes: readonly (typeof SCOPES)[number][]): void {
-  const missing = scopes.find((scope) => !hasScope(identity?.scopes ?? [], scope));
+function checkSubset(caller: Caller, scopes: readonly (typeof SCOPES)[number][]): void {
+  const missing = scopes.find((scope) => !hasScope(caller.scopes, scope));
   if (missing === undefined) return;
   throw refuse("insufficient_scope", `Cannot make a token with the scope "${missing}": your own token lacks it`, {
     param: "scopes",
@@ -197,16 +209,18 @@ function unknownToken() {
 }
 
 /** POST /v1/ws-ticket: a single-use ticket with the token's scopes, for browsers, whose WebSocket cannot send a header. */
-export const wsTicketRoute: Route = strictRoute({
+export const wsTicketRoute = defineRoute({
   method: "POST",
   path: "/v1/ws-ticket",
   access: "chat",
+  strict: true,
+  needs: ["tickets"],
   summary: "Single-use ticket for /ws/chat?ticket=",
   reply: { status: 200, type: "application/json", schema: v.object({ ticket: v.string(), expires_in: v.number() }) },
   idempotency: "refused",
-  async handler(_request, context) {
+  async handle(parts, { identity }) {
     // A route with `access: "chat"` always has an identity
-    const { ticket, expiresInSeconds } = await context.services.tickets.issue(context.identity as Identity);
-    return jsonReply(context, 200, { ticket, expires_in: expiresInSeconds }, { "cache-control": "no-store" });
+    const { ticket, expiresInSeconds } = await parts.tickets.issue(identity as Identity);
+    return jsonReply(200, { ticket, expires_in: expiresInSeconds }, { "cache-control": "no-store" });
   },
 });

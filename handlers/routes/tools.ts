@@ -2,11 +2,12 @@ import * as v from "valibot";
 import { refuse } from "../../lib/base/errors.ts";
 import { CLIENT_ABILITIES } from "../../lib/tools/runtime/askable_client.ts";
 import { matchesPatterns } from "../../lib/tools/runtime/registry.ts";
-import { callerOf } from "../door.ts";
+import type { Services } from "../../lib/services.ts";
+import { defineRoute } from "../define_route.ts";
 import type { RequestContext, Route } from "../route.ts";
 import { listSchema, placedListReply } from "../wire/lists.ts";
 import { callFields, callReplySchema, makeCall, toInputText } from "../wire/make_call.ts";
-import { readJson, strictRoute } from "../wire/read_json.ts";
+import { readJson } from "../wire/read_json.ts";
 import { jsonReply } from "../wire/reply.ts";
 
 const toolSchema = v.object({
@@ -28,41 +29,45 @@ const toolSchema = v.object({
 const callSchema = v.object(callFields);
 
 /** GET /v1/tools: all known tools, with the reason why a tool is off. */
-export const toolsRoute: Route = {
+export const toolsRoute = defineRoute({
   method: "GET",
   path: "/v1/tools",
   access: "tools",
+  needs: ["tools"],
   summary: "Tools, enabled or not",
   reply: { status: 200, type: "application/json", schema: listSchema(toolSchema) },
-  handler(_request, context) {
-    const allowed = context.identity?.tools ?? ["*"];
-    const tools = context.services.tools.list().filter(({ name }) => matchesPatterns(name, allowed));
-    return placedListReply(context, tools, { hasMore: false, lastId: tools.at(-1)?.name ?? null });
+  handle(parts, { identity }) {
+    const allowed = identity?.tools ?? ["*"];
+    const tools = parts.tools.list().filter(({ name }) => matchesPatterns(name, allowed));
+    return placedListReply(tools, { hasMore: false, lastId: tools.at(-1)?.name ?? null });
   },
-};
+});
 
 /** GET /v1/tools/:name: one tool. */
-export const toolRoute: Route = {
+export const toolRoute = defineRoute({
   method: "GET",
   path: "/v1/tools/:name",
   access: "tools",
+  needs: ["tools"],
   summary: "One tool",
   reply: { status: 200, type: "application/json", schema: toolSchema },
-  handler: (_request, context) => jsonReply(context, 200, findTool(context)),
-};
+  handle: ({ tools }, { params }) => jsonReply(200, findTool(tools, params.name)),
+});
 
 /** POST /v1/tools/:name/enable: turns a tool on for good, in the gateway's configuration file. */
-export const enableToolRoute: Route = strictRoute({
+export const enableToolRoute = defineRoute({
   method: "POST",
   path: "/v1/tools/:name/enable",
   access: "admin",
+  strict: true,
+  needs: ["tools", "turnOnTool"],
   summary: "Turn a tool on by its key of the configuration file; runs that begin from then on have it",
   reply: { status: 200, type: "application/json", schema: toolSchema },
   errors: ["not_found", "conflict"],
   idempotency: "harmless",
-  async handler(_request, context) {
-    const { name } = findTool(context);
-    return jsonReply(context, 200, await context.services.turnOnTool(name, callerOf(context, "http")));
+  async handle({ tools, turnOnTool }, { params, caller }) {
+    const { name } = findTool(tools, params.name);
+    return jsonReply(200, await turnOnTool(name, caller));
   },
 });
 
@@ -82,7 +87,7 @@ export const callToolRoute: Route = {
 };
 
 async function call(request: Request, context: RequestContext): Promise<Response> {
-  const { name, input_schema: schema } = findTool(context);
+  const { name, input_schema: schema } = findTool(context.services.tools, context.params["name"]);
   const body = (await readJson(request, context, callSchema, { optional: true })) ?? {};
   const stray = context.ignored.find((field) => Object.hasOwn(schema?.properties ?? {}, field));
   if (body.input === undefined && stray !== undefined) throw misplaced(stray);
@@ -91,7 +96,7 @@ async function call(request: Request, context: RequestContext): Promise<Response
 
 /** Answers a repeat after a crash. A tool that only reads is called again; for any other tool the outcome of the first call is unknown. */
 async function callAgain(request: Request, context: RequestContext): Promise<Response> {
-  const { name } = findTool(context);
+  const { name } = findTool(context.services.tools, context.params["name"]);
   const { input } = (await readJson(request, context, callSchema, { optional: true })) ?? {};
   const access = context.services.tools.accessOf(name, toInputText(input));
   if (access === undefined || access === "read") return await call(request, context);
@@ -111,8 +116,8 @@ function misplaced(field: string) {
   );
 }
 
-function findTool({ services, params }: RequestContext) {
-  const tool = services.tools.get(params["name"] ?? "");
+function findTool(tools: Pick<Services["tools"], "get">, name = "") {
+  const tool = tools.get(name);
   if (tool === undefined) {
     throw refuse(
       "not_found",

@@ -14,9 +14,9 @@ import { acceptOnce, forgetBefore } from "../wire/accept_once.ts";
 import { callerOf } from "../door.ts";
 import { collectReply, spokenText } from "../wire/collect_reply.ts";
 import { runFailure } from "../wire/http_errors.ts";
-import { choiceOf, choiceQuery } from "../wire/lists.ts";
+import { choiceQuery } from "../wire/lists.ts";
 import { readJson } from "../wire/read_json.ts";
-import { CHANGE_HEADERS, errorReply, jsonReply, nameChanges } from "../wire/reply.ts";
+import { CHANGE_HEADERS, changeHeaders, errorReply, sendJson } from "../wire/reply.ts";
 import { readRun, REPLY_ERRORS, requireAgent, runHadEffect, spokenSchema, toChatRequest } from "../wire/agent_runs.ts";
 
 const spoken = v.optional(spokenSchema);
@@ -41,6 +41,8 @@ const webhookReplySchema = v.object({
 
 const CHANNEL_NAME = /^[a-z0-9_-]{1,64}$/;
 
+const WAIT = choiceQuery("1: answer 200 with the reply instead of 202 at once", ["0", "1"]);
+
 /**
  * POST /v1/webhook/:channel: a message from a channel, accepted durably and answered by a run.
  * Source: docs/design/automation.md "Channels"
@@ -51,7 +53,7 @@ export const webhookRoute: Route = {
   access: "chat",
   summary: "Dispatch a message of a channel; with wait=1 the reply is waited for",
   body: webhookSchema,
-  query: { wait: choiceQuery("1: answer 200 with the reply instead of 202 at once", ["0", "1"]) },
+  query: { wait: WAIT },
   params: { channel: { type: "string", pattern: CHANNEL_NAME.source } },
   headers: {
     "X-Postern-Signature": {
@@ -197,15 +199,14 @@ function digest(text: string): string {
 }
 
 async function answer(context: RequestContext, channel: string, run: RunHandle): Promise<Response> {
-  const handle = readRun(run, context, { streams: false });
+  const handle = readRun(run, { claim: context.claim, tools: context.services.tools }, { streams: false });
   const accepted = { accepted: true, channel, run_id: handle.id };
-  if (!isWaiting(context)) return jsonReply(context, 202, accepted);
+  if (!isWaiting(context)) return sendJson(context, 202, accepted);
   try {
     const reply = await waitFor(collectReply(handle), context.signal);
-    if (reply !== undefined) nameChanges(context, reply);
     return reply === undefined
-      ? jsonReply(context, 202, accepted)
-      : jsonReply(context, 200, { ...accepted, reply: spokenText(reply) });
+      ? sendJson(context, 202, accepted)
+      : sendJson(context, 200, { ...accepted, reply: spokenText(reply) }, changeHeaders(reply));
   } catch (error) {
     return errorReply(context, error, { hadEffect: handle.hadEffect() });
   }
@@ -218,13 +219,13 @@ async function repeat(context: RequestContext, channel: string, runId: string): 
   const run = isWaiting(context) ? await endedRun(context, runId) : undefined;
   if (run?.status === "completed") {
     context.claim?.shows(undefined);
-    return jsonReply(context, 200, { ...accepted, reply: run.result ?? "" });
+    return sendJson(context, 200, { ...accepted, reply: run.result ?? "" });
   }
   if (run?.error) {
     context.claim?.shows(run.error.code);
     return errorReply(context, runFailure(run.error), { hadEffect: await runHadEffect(context, runId) });
   }
-  return jsonReply(context, 202, accepted);
+  return sendJson(context, 202, accepted);
 }
 
 /** Checks that the caller's token delivered the message: a message_id is no secret, and the reply is private. @throws {HttpError} 403 insufficient_scope */
@@ -250,7 +251,7 @@ async function endedRun(context: RequestContext, runId: string): Promise<Run | u
 }
 
 function isWaiting(context: RequestContext): boolean {
-  return choiceOf(context, "wait", ["0", "1"]) === "1";
+  return WAIT.read(context.query.get("wait"), "wait") === "1";
 }
 
 /** Waits for the result of durable work. Returns undefined when the signal aborts first; the work goes on. */

@@ -1,7 +1,5 @@
 import * as v from "valibot";
-import { callerOf } from "../door.ts";
-import type { Route } from "../route.ts";
-import { readJson, strictRoute } from "../wire/read_json.ts";
+import { defineRoute } from "../define_route.ts";
 import { jsonReply } from "../wire/reply.ts";
 
 const instructionsSchema = v.object({
@@ -41,43 +39,48 @@ const trustSchema = v.strictObject({
 const reply = { status: 200, type: "application/json", schema: instructionsSchema } as const;
 
 /** GET /v1/workspace-instructions: AGENTS.md or its like of the workspace, and whether runs are told of it. */
-export const instructionsRoute: Route = strictRoute({
+export const instructionsRoute = defineRoute({
   method: "GET",
   path: "/v1/workspace-instructions",
   access: "admin",
+  strict: true,
+  needs: ["instructions"],
   summary: "Instructions of the workspace, and what changed since they were trusted",
   reply,
-  handler: async (_request, context) => jsonReply(context, 200, await (await context.services.instructions()).show()),
+  handle: async (parts) => jsonReply(200, await (await parts.instructions()).show()),
 });
 
 /** POST /v1/workspace-instructions/trust: trusts exactly this content. */
-export const trustInstructionsRoute: Route = strictRoute({
+export const trustInstructionsRoute = defineRoute({
   method: "POST",
   path: "/v1/workspace-instructions/trust",
   access: "admin",
+  strict: true,
+  needs: ["instructions"],
   summary: "Trust the instructions of the workspace with the content of this digest",
   body: trustSchema,
   reply,
   errors: ["conflict", "not_found"],
   idempotency: "harmless",
-  async handler(request, context) {
-    const asked = await readJson(request, context, trustSchema);
-    const instructions = await context.services.instructions();
-    return jsonReply(context, 200, await instructions.trust({ ...asked, by: callerOf(context, "http") }));
+  async handle(parts, { body, caller }) {
+    const instructions = await parts.instructions();
+    return jsonReply(200, await instructions.trust({ ...body, by: caller }));
   },
 });
 
 /** POST /v1/workspace-instructions/untrust: takes the trust back. */
-export const untrustInstructionsRoute: Route = strictRoute({
+export const untrustInstructionsRoute = defineRoute({
   method: "POST",
   path: "/v1/workspace-instructions/untrust",
   access: "admin",
+  strict: true,
+  needs: ["instructions"],
   summary: "Take the trust in the instructions of the workspace back",
   reply,
   errors: ["not_found"],
   idempotency: "harmless",
-  async handler(_request, context) {
-    const instructions = await context.services.instructions();
-    return jsonReply(context, 200, await instructions.untrust({ by: callerOf(context, "http") }));
+  async handle(parts, { caller }) {
+    const instructions = await parts.instructions();
+    return jsonReply(200, await instructions.untrust({ by: caller }));
   },
 });

@@ -1,10 +1,11 @@
 import type { Services } from "../../lib/services.ts";
 import type { StoredRuns } from "../../lib/runs/journal/stored_runs.ts";
+import type { RouteInput } from "../define_route.ts";
 import type { RequestContext, RunClaim } from "../route.ts";
 import * as v from "valibot";
 import type { ContentPart, Message } from "../../lib/base/records/message.ts";
 import { CONVERSATION_ID } from "../../lib/runs/conversations/conversation_records.ts";
-import type { FollowOptions, RunHandle, RunReach, RunRequest } from "../../lib/runs/run_request.ts";
+import type { FollowOptions, RunHandle, RunReach, RunRequest, RunSupervisor } from "../../lib/runs/run_request.ts";
 import { CancelError } from "../../lib/base/cancel.ts";
 import { type ErrorCode, ProviderError, refuse } from "../../lib/base/errors.ts";
 import { type AgentEvent, isTerminal } from "../../lib/base/records/agent_event.ts";
@@ -37,7 +38,7 @@ export const REPLY_ERRORS = [
 ] as const satisfies readonly (ErrorCode | number)[];
 
 /** Returns the agent's services. @throws {HttpError} 503 agent_unavailable when the gateway was started without agent configuration */
-export function requireAgent(services: Services): NonNullable<Services["agent"]> {
+export function requireAgent(services: Pick<Services, "agent">): NonNullable<Services["agent"]> {
   if (services.agent !== undefined) return services.agent;
   throw refuse(
     "agent_unavailable",
@@ -46,8 +47,8 @@ export function requireAgent(services: Services): NonNullable<Services["agent"]>
 }
 
 /** Returns the runs for a route that only reads, which works without an agent. */
-export function runsToRead({ services }: RequestContext): StoredRuns {
-  return services.agent?.runs ?? services.storedRuns;
+export function runsToRead({ agent, storedRuns }: Pick<Services, "agent" | "storedRuns">): StoredRuns {
+  return agent?.runs ?? storedRuns;
 }
 
 /** Schema of the field `conversation_id`; `new` begins a conversation. */
@@ -100,14 +101,13 @@ function toMessage({ message, context }: ChatInput): Message {
  */
 export async function attachRun(
   runId: string,
-  context: RequestContext,
+  { runs, request }: { readonly runs: RunSupervisor; readonly request: Pick<RouteInput, "signal"> },
   { streams, onPace }: { readonly streams: boolean; readonly onPace?: FollowOptions["onPace"] },
 ): Promise<RunHandle> {
-  const { runs } = requireAgent(context.services);
   const run = await runs.get(runId);
   if (run === undefined) throw forgotten();
   const own = new AbortController();
-  const signal = streams ? own.signal : AbortSignal.any([own.signal, context.signal]);
+  const signal = streams ? own.signal : AbortSignal.any([own.signal, request.signal]);
   async function* events() {
     const followed = await runs.follow(runId, { afterSeq: 0, signal, onPace });
     if (followed === undefined) throw forgotten();
@@ -142,7 +142,7 @@ function beginsEffect(batch: readonly AgentEvent[], tools: Services["tools"]): b
 
 /** Tells whether a run that has ended may have had an effect. True for one whose events are not kept any more. */
 export async function runHadEffect(context: RequestContext, id: string): Promise<boolean> {
-  const followed = await runsToRead(context).follow(id, { afterSeq: 0, signal: context.signal });
+  const followed = await runsToRead(context.services).follow(id, { afterSeq: 0, signal: context.signal });
   if (followed === undefined) return true;
   for await (const batch of followed) {
     if (beginsEffect(batch, context.services.tools)) return true;
@@ -168,7 +168,7 @@ function withEvents(handle: RunHandle, events: RunHandle["events"], hadEffect = 
  */
 export function readRun(
   handle: RunHandle,
-  { claim, services: { tools } }: RequestContext,
+  { claim, tools }: { readonly claim: RunClaim | undefined; readonly tools: Services["tools"] },
   { streams }: { readonly streams: boolean },
 ): RunHandle {
   const told = streams && claim !== undefined ? withClaimMarks(handle, claim) : handle;

@@ -59,7 +59,7 @@ export function askByReply(
     }
     const { id, expires_at } = asked;
     if (granted) {
-      await approvals.answer(id, { decision: "approve", by: request.caller });
+      await approvals.answer(id, { decision: "approve", by: request.scope.caller });
       return await use(id, request);
     }
     const answered = await answerOfProgram(id, { approvals, clock });

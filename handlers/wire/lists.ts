@@ -1,56 +1,62 @@
 import * as v from "valibot";
 import { refuse } from "../../lib/base/errors.ts";
-import type { RequestContext, RouteParameter } from "../route.ts";
-import { jsonReply } from "./reply.ts";
+import type { JsonSchema } from "../../lib/base/json.ts";
+import type { QueryField } from "../route.ts";
+import { jsonReply, type Reply } from "./reply.ts";
 
 const DEFAULT_LIMIT = 50;
 const MAX_LIMIT = 1000;
 /** Highest position that a query may name. */
 export const MAX_POSITION = 999_999_999_999_999;
 
-/** Describes `limit` of a list. */
-export const LIMIT_QUERY: RouteParameter = {
-  description: "Maximum number of items",
-  schema: { type: "integer", minimum: 1, maximum: MAX_LIMIT, default: DEFAULT_LIMIT },
-};
+/** Query parameter `limit` of a list. */
+export const LIMIT_QUERY = countQuery("Maximum number of items", { max: MAX_LIMIT, usual: DEFAULT_LIMIT });
 
-/** Describes a query parameter that is one of `choices`, see `choiceOf`. */
-export function choiceQuery(description: string, choices: readonly string[]): RouteParameter {
-  return { description, schema: { type: "string", enum: choices } };
+/** Query parameter that is a whole number of 1 to `max`. `usual`: its value where it is absent */
+export function countQuery(
+  description: string,
+  { max, usual }: { readonly max: number; readonly usual: number },
+): QueryField<number> {
+  return {
+    description,
+    schema: { type: "integer", minimum: 1, maximum: max, default: usual },
+    read: (text, name) => wholeNumber(name, text ?? String(usual), max),
+  };
 }
 
-/** Describes a query parameter that is any text. */
-export function textQuery(description: string): RouteParameter {
-  return { description, schema: { type: "string" } };
-}
-
-/** Describes a query parameter that is a position in a numbered sequence, see `positionOf`. */
-export function positionQuery(description: string): RouteParameter {
-  return { description, schema: { type: "integer", minimum: 0, maximum: MAX_POSITION } };
-}
-
-/** Reads the query's `limit`. @throws {HttpError} 400 invalid_request for anything but a whole number of 1-1000 */
-export function limitOf({ query }: RequestContext): number {
-  return wholeNumber("limit", query.get("limit") ?? String(DEFAULT_LIMIT), MAX_LIMIT);
-}
-
-/** Reads the part of a list that a query names: up to `limit` items that come after the id `after`. @throws {HttpError} see `limitOf` */
-export function pageOf(context: RequestContext): { readonly limit: number; readonly after: string | undefined } {
-  return { limit: limitOf(context), after: context.query.get("after") ?? undefined };
-}
-
-/** Reads the query parameter `name`; undefined without one. @throws {HttpError} 400 invalid_request for anything but one of `choices` */
-export function choiceOf<T extends string>(
-  { query }: RequestContext,
-  name: string,
+/** Query parameter that is one of `choices`. */
+export function choiceQuery<T extends string>(
+  description: string,
   choices: readonly T[],
-): T | undefined {
-  const asked = query.get(name);
-  const choice = choices.find((known) => known === asked);
-  if (asked === null || choice !== undefined) return choice;
-  throw refuse("invalid_request", `Cannot use this "${name}": it must be one of ${choices.join(", ")}`, {
-    param: name,
-  });
+): QueryField<T | undefined> {
+  return {
+    description,
+    schema: { type: "string", enum: choices },
+    read(text, name) {
+      const choice = choices.find((known) => known === text);
+      if (text === null || choice !== undefined) return choice;
+      throw refuse("invalid_request", `Cannot use this "${name}": it must be one of ${choices.join(", ")}`, {
+        param: name,
+      });
+    },
+  };
+}
+
+/** Query parameter that is any text. `schema`: what is said of it */
+export function textQuery(
+  description: string,
+  schema: JsonSchema = { type: "string" },
+): QueryField<string | undefined> {
+  return { description, schema, read: (text) => text ?? undefined };
+}
+
+/** Query parameter that is a position in a numbered sequence. `absent`: the position that its absence means */
+export function positionQuery(description: string, absent = 0): QueryField<number> {
+  return {
+    description,
+    schema: { type: "integer", minimum: 0, maximum: MAX_POSITION },
+    read: (text, name) => positionOf(name, text ?? String(absent)),
+  };
 }
 
 /** Reads a whole number of 1 to `max` from a query. @throws {HttpError} 400 invalid_request naming the parameter */
@@ -80,20 +86,15 @@ export function listSchema<S extends v.GenericSchema>(item: S) {
   });
 }
 
-/** Replies with a list of items that have an id. `hasMore`: more items follow after the last one. */
-export function listReply(
-  context: RequestContext,
-  items: readonly { readonly id: string }[],
-  hasMore = false,
-): Response {
-  return placedListReply(context, items, { hasMore, lastId: items.at(-1)?.id ?? null });
+/** Returns a list of items that have an id. `hasMore`: more items follow after the last one. */
+export function listReply(items: readonly { readonly id: string }[], hasMore = false): Reply {
+  return placedListReply(items, { hasMore, lastId: items.at(-1)?.id ?? null });
 }
 
-/** Replies with a list of items whose position is not their id. `hasMore`: more items follow after `lastId`. */
+/** Returns a list of items whose position is not their id. `hasMore`: more items follow after `lastId`. */
 export function placedListReply(
-  context: RequestContext,
   data: readonly unknown[],
   { hasMore, lastId }: { readonly hasMore: boolean; readonly lastId: string | null },
-): Response {
-  return jsonReply(context, 200, { object: "list", data, has_more: hasMore, last_id: lastId });
+): Reply {
+  return jsonReply(200, { object: "list", data, has_more: hasMore, last_id: lastId });
 }

@@ -5,7 +5,7 @@ import { matchesPatterns } from "../../lib/tools/runtime/registry.ts";
 import type { RequestContext } from "../route.ts";
 import { callerOf } from "../door.ts";
 import { askByReply } from "./ask_by_reply.ts";
-import { errorReply, jsonReply } from "./reply.ts";
+import { errorReply, sendJson } from "./reply.ts";
 
 /** Fields of a body that calls a tool. */
 export const callFields = {
@@ -57,14 +57,17 @@ export async function makeCall(
     const { result, approvalId } = await services.tools.call({
       name,
       input: toInputText(input),
-      runId: services.random.id("run_"),
+      scope: {
+        runId: services.random.id("run_"),
+        requestId: context.requestId,
+        conversationId: null,
+        caller,
+        depth: 0,
+        direct: true,
+        signal,
+      },
       callId: services.random.id("call_"),
-      requestId: context.requestId,
-      caller,
       allowed,
-      depth: 0,
-      direct: true,
-      signal,
       onStart({ access }) {
         hadEffect = access !== "read";
         return Promise.resolve();
@@ -78,7 +81,7 @@ export async function makeCall(
         elicitMs: services.config().autonomy.approval_timeout_secs * 1000,
       }),
     });
-    return jsonReply(context, 200, {
+    return sendJson(context, 200, {
       output: result.output,
       is_error: result.isError,
       ...(result.data === undefined ? {} : { data: result.data }),

@@ -1,5 +1,4 @@
 import type { GenericSchema, InferOutput } from "valibot";
-import * as v from "valibot";
 import { refuse } from "../../lib/base/errors.ts";
 import type { RequestContext, Route } from "../route.ts";
 import { checkBody } from "./check_body.ts";
@@ -56,6 +55,18 @@ export async function readJsonValue(
   return parseJsonBytes(bytes);
 }
 
+/** Reads a body that is no JSON. @throws {HttpError} 415 unsupported_media_type, and as readJson */
+export async function readRaw(
+  request: Request,
+  context: RequestContext,
+  { type, what }: NonNullable<Route["rawBody"]>,
+): Promise<Uint8Array> {
+  if (request.headers.get("content-type")?.split(";")[0]?.trim().toLowerCase() !== type) {
+    throw refuse("unsupported_media_type", `Cannot read the request body: send the ${what} as ${type}`);
+  }
+  return await context.body();
+}
+
 /** Parses strict UTF-8 and JSON. @throws {HttpError} 400 invalid_request with the position of the fault */
 export function parseJsonBytes(bytes: Uint8Array): unknown {
   if (bytes.length === 0) throw invalid("it is empty");
@@ -66,41 +77,6 @@ export function parseJsonBytes(bytes: Uint8Array): unknown {
   } catch {
     throw invalid(`the syntax is wrong at position ${jsonErrorPosition(text)}`);
   }
-}
-
-/**
- * Returns a route that refuses every field it does not know. For routes where a field that is dropped in silence does more than was
- * meant: `expires_in` in place of `ttl_seconds` would make a token without an end.
- *
- * A route with a body validates it with a strict schema; one without takes no field at all.
- */
-export function strictRoute(route: Route): Route {
-  const { handler, repeat } = route;
-  return {
-    ...route,
-    strict: true,
-    async handler(request, context) {
-      await refuseFields(request, context, route);
-      return await handler(request, context);
-    },
-    ...(repeat === undefined ? {} : {
-      async repeat(request, context, runId) {
-        await refuseFields(request, context, route);
-        return await repeat(request, context, runId);
-      },
-    }),
-  };
-}
-
-const NO_FIELDS = v.strictObject({});
-
-/** @throws {HttpError} 400 invalid_request with the field in `param` */
-async function refuseFields(
-  request: Request,
-  context: RequestContext,
-  { body, rawBody }: Route,
-): Promise<void> {
-  if (body === undefined && rawBody === undefined) await readJson(request, context, NO_FIELDS, { optional: true });
 }
 
 const JSON_TYPE = /^application\/(?:[\w!#$&^.+-]+\+)?json\s*(?:;(.*))?$/i;

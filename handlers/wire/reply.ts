@@ -8,13 +8,52 @@ import { errorBody, type ErrorMapping, isProviderFailure, toHttpError } from "./
 export type ReplyBody = string | Uint8Array<ArrayBuffer> | ReadableStream<Uint8Array<ArrayBuffer>> | null;
 type ExtraHeaders = Readonly<Record<string, string>>;
 
+/** A reply as a plain value. What belongs to its request, such as the id, is added when it is sent. */
+export type Reply = PlainReply | FailureReply;
+
+interface PlainReply {
+  readonly status: number;
+  readonly body: ReplyBody;
+  /** Media type; null where there is no body */
+  readonly type: string | null;
+  readonly headers?: ExtraHeaders | undefined;
+  /** Names of fields of the request that were not honoured, beside those that no schema knows. Default: none */
+  readonly ignored?: readonly string[] | undefined;
+}
+
+/** A reply that tells of an error after work was begun. An error before that is thrown. */
+export interface FailureReply {
+  readonly error: unknown;
+  /** A tool with an effect ran before, so the client must not retry */
+  readonly hadEffect?: boolean | undefined;
+  /** See PlainReply. */
+  readonly ignored?: readonly string[] | undefined;
+}
+
+/** Returns a reply with a value as JSON. */
+export function jsonReply(status: number, value: unknown, headers?: ExtraHeaders): PlainReply {
+  return { status, body: JSON.stringify(value), type: "application/json", headers };
+}
+
+/** Returns a reply without a body. */
+export function emptyReply(): PlainReply {
+  return { status: 204, body: null, type: null };
+}
+
+/** Returns the response of a reply, with the request's reply headers. */
+export function sendReply(context: RequestContext, reply: Reply): Response {
+  if (reply.ignored !== undefined) context.ignored.push(...reply.ignored);
+  if ("error" in reply) return errorReply(context, reply.error, reply);
+  return build(context, reply.status, reply.body, reply.type, reply.headers);
+}
+
 /** Returns a JSON reply with the request's reply headers. */
-export function jsonReply(context: RequestContext, status: number, body: unknown, headers?: ExtraHeaders): Response {
-  return textReply(context, status, JSON.stringify(body), "application/json", headers);
+export function sendJson(context: RequestContext, status: number, body: unknown, headers?: ExtraHeaders): Response {
+  return sendText(context, status, JSON.stringify(body), "application/json", headers);
 }
 
 /** Returns a reply with a ready body, such as JSON written by hand, the metrics or a page. */
-export function textReply(
+export function sendText(
   context: RequestContext,
   status: number,
   body: ReplyBody,
@@ -24,41 +63,30 @@ export function textReply(
   return build(context, status, body, contentType, headers);
 }
 
-/** Options of `sseReply`. */
-export interface SseOptions {
-  /** Called once when the client goes away before the end. Stop the work here: the generator may be waiting */
-  readonly onCancel?: () => void;
-  readonly headers?: ExtraHeaders;
-}
-
 /**
- * Returns an event stream with headers that keep proxies from caching, changing or buffering it. Each chunk is one network write of
- * encoded `text/event-stream`, read as the client reads. A source that throws breaks the connection, so failures must be events.
+ * Returns an event stream. Each chunk is one network write of encoded `text/event-stream`, read as the client reads. A source that throws
+ * breaks the connection, so failures must be events.
+ * @param onCancel called once when the client goes away before the end. Stop the work there: the generator may be waiting
  */
-export function sseReply(
-  context: RequestContext,
-  chunks: AsyncIterable<Uint8Array>,
-  options: SseOptions = {},
-): Response {
-  const sent = context.replyHeaders;
-  sent["cache-control"] = "no-cache, no-transform";
-  sent["x-accel-buffering"] = "no";
-  if (chunks instanceof ReadableStream) return build(context, 200, chunks, "text/event-stream", options.headers);
+export function streamReply(chunks: AsyncIterable<Uint8Array>, onCancel?: () => void): PlainReply {
+  if (chunks instanceof ReadableStream) return { status: 200, body: chunks, type: EVENT_STREAM };
   const iterator = chunks[Symbol.asyncIterator]();
-  const stream = new ReadableStream<Uint8Array<ArrayBuffer>>({
+  const body = new ReadableStream<Uint8Array<ArrayBuffer>>({
     async pull(controller) {
       const step = await iterator.next();
       if (step.done) controller.close();
       else controller.enqueue(step.value as Uint8Array<ArrayBuffer>); // encoders make no shared memory
     },
     cancel() {
-      options.onCancel?.();
+      onCancel?.();
       // Not awaited: a waiting generator returns only when its wait ends
       iterator.return?.().catch(() => {});
     },
   }, { highWaterMark: 0 });
-  return build(context, 200, stream, "text/event-stream", options.headers);
+  return { status: 200, body, type: EVENT_STREAM };
 }
+
+const EVENT_STREAM = "text/event-stream";
 
 /** Returns the error reply for anything thrown. `hadEffect`: a tool with an effect ran before, so the client must not retry. */
 export function errorReply(
@@ -72,17 +100,17 @@ export function errorReply(
   // A conflict may pass. The end of cancelled work is final
   const mayPass = isProviderFailure(error) || (told.status === 409 && !(error instanceof CancelError));
   if (mayPass && !options.hadEffect && !isFinal) context.claim?.reopen();
-  return jsonReply(context, told.status, errorBody(told, services.programName), told.headers);
+  return sendJson(context, told.status, errorBody(told, services.programName), told.headers);
 }
 
-/** Sets `x-postern-fallback` to the `provider/model` that answers in place of the requested one. */
-export function nameFallback(context: RequestContext, model: string): void {
-  context.replyHeaders["x-postern-fallback"] = model.slice(0, MAX_MODEL_NAME).replace(/[^\x21-\x7e]/g, "_");
+/** Returns the header that names the `provider/model` that answers in place of the requested one. */
+export function fallbackHeader(model: string): Readonly<Record<"x-postern-fallback", string>> {
+  return { "x-postern-fallback": model.slice(0, MAX_MODEL_NAME).replace(/[^\x21-\x7e]/g, "_") };
 }
 
 const MAX_MODEL_NAME = 256;
 
-/** Headers of a reply that `nameChanges` may set, as /openapi.json describes them. */
+/** Headers of a reply that `changeHeaders` may have, as /openapi.json describes them. */
 export const CHANGE_HEADERS = {
   "x-postern-fallback": {
     description: "The provider/model that answers in place of the default one",
@@ -94,21 +122,28 @@ export const CHANGE_HEADERS = {
   },
 } as const;
 
-/** Sets the headers that name a fallback model and the number of trimmed messages. */
-export function nameChanges(context: RequestContext, reply: Pick<CollectedReply, "fallback" | "trimmed">): void {
-  if (reply.fallback !== undefined) nameFallback(context, reply.fallback);
-  if (reply.trimmed > 0) context.replyHeaders["x-postern-trimmed"] = String(reply.trimmed);
+/** Returns the headers that name a fallback model and the number of trimmed messages. */
+export function changeHeaders({ fallback, trimmed }: Pick<CollectedReply, "fallback" | "trimmed">): ExtraHeaders {
+  return {
+    ...(fallback === undefined ? {} : fallbackHeader(fallback)),
+    ...(trimmed > 0 ? { "x-postern-trimmed": String(trimmed) } : {}),
+  };
 }
 
 function build(
   context: RequestContext,
   status: number,
   body: ReplyBody,
-  contentType: string,
+  contentType: string | null,
   extra: ExtraHeaders | undefined,
 ): Response {
   const headers = context.replyHeaders;
-  headers["content-type"] = contentType;
+  if (contentType === EVENT_STREAM && body !== null) {
+    // Proxies may not keep, change or buffer a stream
+    headers["cache-control"] = "no-cache, no-transform";
+    headers["x-accel-buffering"] = "no";
+  }
+  if (contentType !== null) headers["content-type"] = contentType;
   if (context.ignored.length > 0) headers["x-postern-ignored"] = ignoredNames(context.ignored);
   if (context.services.state() === "draining") headers["connection"] = "close";
   if (extra !== undefined) { for (const name in extra) headers[name.toLowerCase()] = extra[name] as string; } // the name is a key of `extra`

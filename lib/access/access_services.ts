@@ -1,7 +1,6 @@
-import type { Clock } from "../base/clock.ts";
-import type { OpenedList } from "../base/opened_list.ts";
-import type { Random } from "../base/random.ts";
-import type { Logger } from "../base/telemetry/log.ts";
+import type { Kit } from "../base/kit.ts";
+import { defineWing, type OpenedList } from "../base/opened_list.ts";
+import type { Config } from "../config/config.ts";
 import type { Store } from "../storage/store.ts";
 import type { RecordAccess } from "./identity.ts";
 import { createPairing, type Pairing } from "./pairing.ts";
@@ -17,23 +16,16 @@ export interface AccessCluster {
   openTickets(parts: Omit<SharedTicketsOptions, "gateway">): Tickets | undefined | Promise<Tickets>;
 }
 
-/** Options of `createAccessServices`. */
-export interface AccessServicesOptions {
-  readonly store: Store;
-  /** In a cluster the clock of the database */
-  readonly clock: Clock;
-  readonly random: Random;
-  readonly log: Logger;
+/** Needs of `accessWing`. */
+export interface AccessNeeds {
+  readonly kit: Kit;
+  readonly config: () => Pick<Config, "gateway">;
+  readonly storage: { readonly store: Store };
   /** Writes a change of who may call, together with its audit event. */
-  readonly record: RecordAccess;
-  /** Token of POSTERN_TOKEN. Undefined or empty: none */
-  readonly envToken: string | undefined;
+  readonly guard: { readonly recordAccess: RecordAccess };
   /** Token of the control file. Default: none */
-  readonly controlToken?: string | undefined;
-  /** Seconds that a new pairing code is valid. */
-  readonly pairingTtlSeconds: () => number;
+  readonly program: { readonly controlToken?: string | undefined };
   readonly cluster: AccessCluster;
-  readonly opened: OpenedList;
 }
 
 /** Everything that decides who may call. */
@@ -43,16 +35,22 @@ export interface AccessServices {
   readonly tickets: Tickets;
 }
 
+/** Everything that decides who may call. */
+export const accessWing = defineWing({ name: "access", start: startAccess });
+
 /** Loads the tokens, and creates pairing and tickets over them. */
-export async function createAccessServices(options: AccessServicesOptions): Promise<AccessServices> {
-  const { store, clock, random, record, pairingTtlSeconds, cluster } = options;
-  const tokens = options.opened.own(
-    await Tokens.open({ ...options, openSharing: cluster.openSharing }),
+async function startAccess(needs: AccessNeeds, opened: OpenedList): Promise<AccessServices> {
+  const { kit: { clock, random, log, environment }, config, storage: { store }, guard, program, cluster } = needs;
+  const record = guard.recordAccess;
+  const fixed = { envToken: environment("POSTERN_TOKEN"), controlToken: program.controlToken };
+  const tokens = opened.own(
+    await Tokens.open({ store, clock, random, log, record, openSharing: cluster.openSharing, ...fixed }),
     (open) => open.close(),
   );
+  const ttlSeconds = () => config().gateway.pairing_code_ttl_secs;
   return {
     tokens,
-    pairing: createPairing({ store, clock, random, tokens, record, ttlSeconds: pairingTtlSeconds }),
+    pairing: createPairing({ store, clock, random, tokens, record, ttlSeconds }),
     tickets: await cluster.openTickets({ store, clock, random, tokens }) ?? createTickets({ clock, random, tokens }),
   };
 }

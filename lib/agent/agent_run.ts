@@ -1,27 +1,26 @@
 import type { CancelError } from "../base/cancel.ts";
 import type { Clock } from "../base/clock.ts";
-import type { EffectRight } from "../base/effect_right.ts";
 import type { ProviderError } from "../base/errors.ts";
 import type { Random } from "../base/random.ts";
 import type { AgentEvent, AgentEventBody, FinishReason } from "../base/records/agent_event.ts";
-import type { Caller } from "../base/records/caller.ts";
 import type { Message, Picture } from "../base/records/message.ts";
 import type { RunKind } from "../base/records/run.ts";
 import type { Usage } from "../base/records/usage.ts";
 import type { RunTaint, Taint } from "../base/taint.ts";
 import type { Logger } from "../base/telemetry/log.ts";
 import type { ModelParameters, Provider, ToolChoice, ToolDeclaration } from "../providers/provider.ts";
-import type { OnceBack } from "../storage/read_records.ts";
 import type { Tool } from "../tools/runtime/tool.ts";
 import type { ElicitationAnswer } from "../tools/runtime/askable_client.ts";
 import type {
   ApprovalAnswer,
   ApprovalRequest,
+  CallScope,
   ElicitationRequest,
   Inherited,
   ReadSkill,
 } from "../tools/runtime/tool_call.ts";
 import type { ToolExecutor } from "../tools/runtime/tool_executor.ts";
+import type { SingleCall } from "./call_provider.ts";
 import type { ParkedClientCalls } from "./parked_client_calls.ts";
 import type { PictureMemory } from "./picture_memory.ts";
 import type { TokenBudget } from "./token_budget.ts";
@@ -151,8 +150,6 @@ export interface AgentJournal {
    * `repeatable` waits for a person
    */
   beforeEffect(callId: string, options: { readonly repeatable: boolean }): Promise<void>;
-  /** Right that the doors to the world ask for again, last before each effect of a call. undefined: the run needs none */
-  readonly right: EffectRight | undefined;
   /** The call's tool_end was recorded */
   afterCall(callId: string): void;
   /** Called once, after the terminal event was recorded. What waits for the reply to be durable waits here; nothing else does */
@@ -161,73 +158,95 @@ export interface AgentJournal {
 
 /** Everything one run of the agent needs. */
 export interface AgentRun {
-  readonly id: string;
-  readonly kind: RunKind;
-  /** Name of the model as readers see it; `providerModel` is the name that the provider gets */
-  readonly model: string;
-  readonly provider: Provider;
-  readonly providerModel: string;
-  readonly conversationId: string | null;
-  readonly parentId: string | null;
-  readonly caller: Caller;
-  readonly depth: number;
+  /** Handed on whole to each tool call */
+  readonly scope: RunScope;
+  readonly facts: RunFacts;
+  readonly model: AgentModel;
+  readonly tools: RunTools;
+  readonly opening: AgentOpening;
+  /** undefined for a run that begins */
+  readonly resume: RunResume | undefined;
+  readonly limits: AgentLimits;
+  /** Asked before each call of the model; undefined where no budget is set */
+  readonly budget?: TokenBudget | undefined;
+  readonly parked: ParkedClientCalls;
+  readonly journal: AgentJournal;
+  /** Stops the work when the reader leaves */
+  readonly abort: (error: CancelError) => void;
+  readonly kit: RunKit;
+}
+
+/** Scope of the calls of a run, which reads outside content. */
+export interface RunScope extends CallScope {
   /** Outside content that the run has read, or began with */
   readonly taint: RunTaint;
-  /** Rights and limits that runs started by this run's tools inherit; undefined when the run has no tools */
-  readonly passesOn: Omit<Inherited, "approver"> | undefined;
-  readonly requestId: string | undefined;
+}
+
+/** Properties of a run that its request decided. */
+export interface RunFacts {
+  readonly kind: RunKind;
+  readonly parentId: string | null;
   /** True when nobody reads the events as they come. The provider may then answer each turn in one piece */
   readonly whole: boolean;
   /** The agent's own tools were turned off by the request: what the gateway does not know of it and of the reply is passed on */
   readonly isPlain: boolean;
   /** True for a durable run: a shutdown interrupts it without recording unfinished work, and the next start resumes it */
   readonly survivesShutdown: boolean;
-  /** undefined for a run that begins */
-  readonly resume: RunResume | undefined;
-  /** Waits for the run's turn, then gives the model's messages: system prompt, history, the client's. @throws {CancelError} */
-  readonly begin: () => readonly Message[] | Promise<readonly Message[]>;
-  /**
-   * Returns how many of the first messages are never cut; known once `begin` gave them. All of them where the client keeps its own
-   * history, 0 where a conversation is kept here
-   */
-  readonly fixedMessages: () => number;
-  /** Set by `begin` where it took more than reading: told to the reader, and counted in the run's usage */
-  opening?: { readonly notices: readonly AgentEventBody[]; readonly usage: Usage };
+  /** Single tool call without a model: its input may be in the tool's plain-text form, and its output is the reply. Default: a model works */
+  readonly call?: Pick<SingleCall, "digest"> | undefined;
+}
+
+/** Model of a run, and what it is asked with. */
+export interface AgentModel {
+  /** As readers see it */
+  readonly name: string;
+  readonly provider: Provider;
+  /** As the provider gets it */
+  readonly id: string;
+  readonly parameters: ModelParameters;
+  readonly toolChoice: ToolChoice | undefined;
+  readonly parallelToolCalls: boolean | undefined;
   /** Tokens the model takes, where `limits` do not say; 0 where nobody does. Default: nobody does */
   readonly findWindow?: (() => Promise<number>) | undefined;
   /** The same as far as the provider's list of models names it; 0 where it does not. Default: nobody does */
   readonly findListedWindow?: (() => Promise<number>) | undefined;
   /** Returns the lesser of a window of `limits` and of what a refusal of the model told. Default: no refusal told anything */
   readonly learntWindow?: ((window: number) => number) | undefined;
+  /** Told when a provider that refused is asked again, and when it has answered */
+  readonly onAgain?: ((isAsking: boolean) => void) | undefined;
+}
+
+/** Tools of a run, and what their calls need. */
+export interface RunTools {
+  readonly executor: ToolExecutor;
   /** The agent's own tools; empty for a plain model gateway */
   readonly agentTools: readonly Tool[];
   /** Names of those of them that the model is told of once it has found or called them. Default: none */
   readonly deferred?: ReadonlySet<string> | undefined;
-  /** True for a single tool call without a model. Its input may be in the tool's plain-text form, and its output is the reply */
-  readonly isCall: boolean;
-  /** As in ToolCallRequest, for a single call. Default: no person approved it beforehand */
-  readonly approvedDigest?: string | undefined;
   readonly clientTools: readonly ToolDeclaration[];
-  readonly toolChoice: ToolChoice | undefined;
-  readonly parallelToolCalls: boolean | undefined;
-  readonly parameters: ModelParameters;
-  readonly limits: AgentLimits;
-  /** Asked before each call of the model; undefined where no budget is set */
-  readonly budget?: TokenBudget | undefined;
-  readonly signal: AbortSignal;
-  /** Told when a provider that refused is asked again, and when it has answered */
-  readonly onAgain?: ((isAsking: boolean) => void) | undefined;
-  /** Stops the work when the reader leaves */
-  readonly abort: (error: CancelError) => void;
-  readonly tools: ToolExecutor;
+  /** Rights and limits that runs started by this run's tools inherit; undefined when the run has no tools */
+  readonly passesOn: Omit<Inherited, "approver"> | undefined;
   readonly approve: AgentApprover;
-  /** Makes calls of a database that gateways share, for the run's tool calls. Default: nobody waits for the database */
-  readonly onceBack?: OnceBack | undefined;
   /** Keeps the bytes of pictures in tool results. Default: they are not kept, and the model is told so */
   readonly pictures?: PictureMemory | undefined;
-  readonly parked: ParkedClientCalls;
-  readonly journal: AgentJournal;
-  readonly clock: Clock;
+}
+
+/** Beginning of a run. */
+export interface AgentOpening {
+  /** Waits for the run's turn, then gives the model's messages: system prompt, history, the client's. @throws {CancelError} */
+  begin(run: AgentRun): readonly Message[] | Promise<readonly Message[]>;
+  /**
+   * Number of first messages that are never cut; known once `begin` gave them. All of them where the client keeps its own history, 0 where
+   * a conversation is kept here
+   */
+  readonly fixedMessages: number;
+  /** Set by `begin` where it took more than reading: told to the reader, and counted in the run's usage */
+  readonly recalled: { readonly notices: readonly AgentEventBody[]; readonly usage: Usage } | undefined;
+}
+
+/** Time, chance and log of a run. */
+export interface RunKit {
+  readonly clock: Pick<Clock, "monotonic">;
   /** ISO 8601 of now; see createIsoTime */
   readonly time: () => string;
   readonly random: Random;

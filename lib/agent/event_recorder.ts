@@ -22,7 +22,7 @@ export class EventRecorder {
   #ended = false;
 
   constructor(run: AgentRun) {
-    this.stamp = new EventStamp(run.time, run.resume?.afterSeq);
+    this.stamp = new EventStamp(run.kit.time, run.resume?.afterSeq);
     this.#run = run;
   }
 
@@ -62,8 +62,8 @@ export class EventRecorder {
 
   /** Ends with an error when the end could not be recorded: an unrecorded run must not be called done. */
   #unrecorded({ seq, time }: AgentEvent, error: unknown): readonly AgentEvent[] {
-    const { id, requestId, log } = this.#run;
-    log.error("Run could not be recorded", { run_id: id, request_id: requestId, error });
+    const { scope: { runId, requestId }, kit: { log } } = this.#run;
+    log.error("Run could not be recorded", { run_id: runId, request_id: requestId, error });
     return [{ seq, time, ...INTERNAL }];
   }
 }
@@ -77,7 +77,8 @@ export function toTerminal(error: unknown, run: AgentRun): TerminalBody {
   if (error instanceof HttpError) return { type: "error", code: error.code, message: error.message };
   if (error instanceof NeedsReview) return { type: "error", code: "needs_review", message: error.message };
   if (error instanceof CallFailed) return { type: "error", code: "tool_failed", message: error.message };
-  run.log.error("Run failed inside", { run_id: run.id, request_id: run.requestId, error });
+  const { scope: { runId, requestId }, kit: { log } } = run;
+  log.error("Run failed inside", { run_id: runId, request_id: requestId, error });
   return INTERNAL;
 }
 

@@ -63,15 +63,15 @@ export class ModelRequests implements CallNaming {
   readonly #tools: DeclaredTools;
 
   constructor(run: AgentRun) {
-    const { agentTools, clientTools } = run;
+    const { agentTools, clientTools, deferred = NONE } = run.tools;
     this.#run = run;
     this.account = run.budget === undefined ? undefined : createTokenAccount({
       budget: run.budget,
       contextWindowTokens: run.limits.contextWindowTokens,
-      signal: run.signal,
+      signal: run.scope.signal,
     });
     this.#own = agentTools.length === 0 ? agentTools : besideClientTools(agentTools, clientTools);
-    this.#tools = new DeclaredTools(this.#own, { deferred: run.deferred ?? NONE, clientTools });
+    this.#tools = new DeclaredTools(this.#own, { deferred, clientTools });
   }
 
   /** True when the model is offered tools of the agent. Without them a run has one turn */
@@ -85,7 +85,7 @@ export class ModelRequests implements CallNaming {
   }
 
   newCallId(): string {
-    return this.#run.random.id("call_");
+    return this.#run.kit.random.id("call_");
   }
 
   ownerOf(name: string): TurnCall["owner"] {
@@ -105,12 +105,12 @@ export class ModelRequests implements CallNaming {
     },
   ): FittedRequest | Promise<FittedRequest> {
     const { account } = this;
-    const { providerModel, toolChoice, parallelToolCalls, parameters, limits, findWindow, findListedWindow } =
-      this.#run;
+    const { model, limits, opening } = this.#run;
+    const { id, toolChoice, parallelToolCalls, parameters, findWindow, findListedWindow } = model;
     // A forced tool is forced once, or the loop could not end; "none" holds throughout
     const choice = first || toolChoice === "none" ? toolChoice : undefined;
     const plain: ProviderRequest = {
-      model: providerModel,
+      model: id,
       messages,
       tools: last ? [] : this.#tools.declared,
       toolChoice: last ? undefined : choice,
@@ -121,10 +121,10 @@ export class ModelRequests implements CallNaming {
     const request = stableTools === 0 ? plain : { ...plain, stableTools };
     const { contextWindowTokens } = limits;
     if (contextWindowTokens === 0 && findWindow !== undefined && isLong(messages)) {
-      return fitLater(request, { findWindow, findListedWindow, account, fixed: this.#run.fixedMessages() });
+      return fitLater(request, { findWindow, findListedWindow, account, fixed: opening.fixedMessages });
     }
-    const fixed = this.#run.fixedMessages();
-    const window = contextWindowTokens > 0 ? this.#run.learntWindow?.(contextWindowTokens) ?? contextWindowTokens : 0;
+    const fixed = opening.fixedMessages;
+    const window = contextWindowTokens > 0 ? model.learntWindow?.(contextWindowTokens) ?? contextWindowTokens : 0;
     const fitted = window > 0 ? fitRequest(request, window, fixed) : asItIs(request);
     if (fixed > 0 && contextWindowTokens > 0) checkLength(fitted.request.messages, contextWindowTokens);
     return account === undefined ? fitted : openFitted(fitted, account);
@@ -149,7 +149,7 @@ export class ModelRequests implements CallNaming {
   }
 
   #isClients(name: string): boolean {
-    return this.#run.clientTools.some((tool) => tool.name === name);
+    return this.#run.tools.clientTools.some((tool) => tool.name === name);
   }
 }
 
@@ -188,7 +188,7 @@ function ask(
     stamp,
     separator,
     naming,
-    keepsIds: run.isPlain,
+    keepsIds: run.facts.isPlain,
     longest: longestReply(request.parameters),
     granted: requests.account && mostOutput(request.parameters),
   });
@@ -196,9 +196,9 @@ function ask(
     turn,
     last,
     known: undefined,
-    stream: run.provider.stream(request, callOf(run, requests)),
+    stream: run.model.provider.stream(request, callOf(run, requests)),
     usage() {
-      if (turn.finish === undefined) throw brokenReply(run.provider.name);
+      if (turn.finish === undefined) throw brokenReply(run.model.provider.name);
       return requests.usageOf(request, turn);
     },
     leave: requests.account && (() => requests.leave(request, turn)),
@@ -206,14 +206,17 @@ function ask(
 }
 
 /** Adds the bytes of the newest pictures in the messages, where the model sees. */
-function withPictures(request: ProviderRequest, { provider, providerModel, pictures }: AgentRun): ProviderRequest {
-  if (!request.messages.some(hasPictures) || provider.sees?.(providerModel) !== true) return request;
+function withPictures(
+  request: ProviderRequest,
+  { model: { provider, id }, tools: { pictures } }: AgentRun,
+): ProviderRequest {
+  if (!request.messages.some(hasPictures) || provider.sees?.(id) !== true) return request;
   const shown = request.messages.flatMap((message) => message.role === "tool" ? message.pictures ?? [] : []);
   return { ...request, pictures: pictures?.load(shown) ?? new Map<string, string>() };
 }
 
 function callOf(run: AgentRun, requests: ModelRequests): ProviderCallOptions {
-  const { signal, requestId, whole, isPlain: givesFields, onAgain } = run;
+  const { scope: { signal, requestId }, facts: { whole, isPlain: givesFields }, model: { onAgain } } = run;
   return { signal, requestId, whole, givesFields, onAgain, beforeAgain: requests.account?.again };
 }
 

@@ -127,7 +127,7 @@ class AgentLoop implements LoopState {
   /** Waits for the run's slot and takes what is recorded of it. Returns undefined when there is nothing to wait for. */
   begin(): Promise<void> | undefined {
     const { run } = this;
-    const messages = run.begin();
+    const messages = run.opening.begin(run);
     if (messages instanceof Promise || run.resume !== undefined) return this.#beginLater(messages);
     this.#start(messages, undefined);
     return undefined;
@@ -144,7 +144,7 @@ class AgentLoop implements LoopState {
     this.#requests = new ModelRequests(run);
     for (const { results } of recorded?.turns ?? []) {
       for (const { taint, skill } of results.values()) {
-        run.taint.add(taint);
+        run.scope.taint.add(taint);
         if (skill !== undefined) this.skills.add(skill);
       }
     }
@@ -155,16 +155,19 @@ class AgentLoop implements LoopState {
         seq: events.stamp.next(),
         time: events.stamp.time(),
         type: "run_start",
-        kind: run.kind,
-        model: run.model,
-        conversation_id: run.conversationId,
-        parent_id: run.parentId,
+        kind: run.facts.kind,
+        model: run.model.name,
+        conversation_id: run.scope.conversationId,
+        parent_id: run.facts.parentId,
       } as const;
-      this.head.push(events.keep(run.taint.isTainted ? { ...start, ...taintField(run.taint.origins) } : start));
+      this.head.push(
+        events.keep(run.scope.taint.isTainted ? { ...start, ...taintField(run.scope.taint.origins) } : start),
+      );
     }
-    if (run.opening === undefined) return;
-    this.usage = addUsage(this.usage, run.opening.usage);
-    this.head.push(...events.note(run.opening.notices));
+    const { recalled } = run.opening;
+    if (recalled === undefined) return;
+    this.usage = addUsage(this.usage, recalled.usage);
+    this.head.push(...events.note(recalled.notices));
   }
 
   /** Opens the next turn: the recorded one, else one at the provider. */
@@ -222,7 +225,7 @@ class AgentLoop implements LoopState {
     if (text !== "") this.separator = separatorAfter(text);
     const mayCall = !last && turn.finish?.reason !== "content_filter";
     if (known === undefined) this.#recordEnd(turn, { usage, last, mayCall });
-    const reply = turn.message({ provider: run.provider.name, calls: mayCall });
+    const reply = turn.message({ provider: run.model.provider.name, calls: mayCall });
     if (reply !== undefined) added.push(reply);
     if (reply !== undefined && calls.length > 0) noteTurn(run, reply);
     if (!mayCall || calls.length === 0) return NO_CALLS;
@@ -276,7 +279,7 @@ class AgentLoop implements LoopState {
     { own, client, isLive }: EndedCalls,
     results: readonly CallResult[],
   ): Shown | undefined {
-    const { limits, signal } = this.run;
+    const { limits, scope: { signal } } = this.run;
     this.callsLeft -= own.length;
     this.requests.takeResults(results);
     noteResults(this.run, results);
@@ -307,8 +310,8 @@ class AgentLoop implements LoopState {
     // Kept is what the client will not send back: tool work of the agent, and parts of the vendor's reply
     if (client.length > 0 && hasMoreThanClient(this.added)) {
       const { run, messages } = this;
-      const keys = run.isPlain ? turnKeys(messages, messages.length - 1) : client;
-      run.parked.keep(keys, [...this.added], run.taint.origins);
+      const keys = run.facts.isPlain ? turnKeys(messages, messages.length - 1) : client;
+      run.parked.keep(keys, [...this.added], run.scope.taint.origins);
     }
     return this.#end({ type: "done", finish_reason: reason, usage: this.usage });
   }
@@ -344,7 +347,7 @@ class AgentLoop implements LoopState {
     const { run, events, added } = this;
     run.abort(new CancelError("client_gone"));
     await this.#breakOff({ isUnused: false, isLeft: true });
-    await events.end(toTerminal(cancelError(run.signal), run), { added });
+    await events.end(toTerminal(cancelError(run.scope.signal), run), { added });
   }
 
   /**
@@ -357,7 +360,7 @@ class AgentLoop implements LoopState {
     if (isLeft && this.#answered && turn !== undefined && turn.finish === undefined) await leave?.();
     this.#requests?.account?.broken(isUnused);
     if (turn === undefined || turn.finish !== undefined) return;
-    const said = turn.message({ provider: run.provider.name, calls: false });
+    const said = turn.message({ provider: run.model.provider.name, calls: false });
     if (said !== undefined) added.push(said);
   }
 }

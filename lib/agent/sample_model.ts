@@ -14,17 +14,17 @@ const MAX_BYTES = 65_536;
  * @throws {CancelError} `budget`; when the signal aborts. {ProviderError} as the provider
  */
 export async function sampleModel(
-  run: Pick<AgentRun, "provider" | "providerModel" | "model" | "budget" | "limits" | "requestId">,
+  run: Pick<AgentRun, "model" | "budget" | "limits" | "scope">,
   { messages, system, maxTokens, temperature }: SampleRequest,
   signal: AbortSignal,
 ): Promise<SampledReply> {
-  const { provider, providerModel, model, budget, limits, requestId } = run;
+  const { model: { provider, id, name: model }, budget, limits, scope: { requestId } } = run;
   if (messages.length === 0) throw new ToolError("invalid_input", "Cannot ask the model: there is no message");
   const account = budget === undefined
     ? undefined
     : createTokenAccount({ budget, contextWindowTokens: limits.contextWindowTokens, signal });
   const request = {
-    model: providerModel,
+    model: id,
     messages: [...(system === undefined ? [] : [{ role: "system", content: system } as const]), ...messages],
     tools: [],
     parameters: {

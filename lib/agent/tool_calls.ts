@@ -1,69 +1,29 @@
 import { CancelError, cancelError } from "../base/cancel.ts";
-import type { Clock } from "../base/clock.ts";
 import { type EffectRightSlot, withEffectRight } from "../base/effect_right.ts";
-import type { Random } from "../base/random.ts";
 import type { AgentEventBody } from "../base/records/agent_event.ts";
-import type { Caller } from "../base/records/caller.ts";
 import type { Picture, ToolMessage } from "../base/records/message.ts";
-import { type RunTaint, type Taint, taintField, UNTAINTED } from "../base/taint.ts";
-import type { Logger } from "../base/telemetry/log.ts";
-import type { ToolCallOutcome, ToolCallRequest, ToolExecutor } from "../tools/runtime/tool_executor.ts";
+import { type Taint, taintField, UNTAINTED } from "../base/taint.ts";
+import type { CallingModel, ToolCallOutcome, ToolExecutor } from "../tools/runtime/tool_executor.ts";
 import type { Approver } from "../tools/runtime/tool_call.ts";
 import type { PreparedCall } from "../tools/runtime/tool.ts";
-import type { AgentApprover, AgentJournal, AgentRun, RecordedResult, TurnCall } from "./agent_run.ts";
-import type { PictureMemory } from "./picture_memory.ts";
+import type { AgentRun, RecordedResult, TurnCall } from "./agent_run.ts";
 import type { ReadSkills } from "./read_skills.ts";
 import { envelopeLines, wrapUntrusted } from "./untrusted_text.ts";
 
 /** The calls of one turn, and everything they run with. */
 export interface CallToolsOptions {
-  readonly tools: ToolExecutor;
+  readonly run: AgentRun;
   readonly calls: readonly TurnCall[];
   /** Calls that may still run under `max_tool_calls`; the rest are answered with an error */
   readonly left: number;
-  readonly maxToolCalls: number;
-  /** Rights and limits that started runs inherit, as in AgentRun */
-  readonly passesOn: AgentRun["passesOn"];
   /** Names of the tools this run was told of */
   readonly allowed: readonly string[];
   /** Skills that the run has read, which take tools from it */
   readonly skills: ReadSkills;
-  readonly parallel: boolean;
-  /** True for a single call without a model, as in AgentRun */
-  readonly isCall: boolean;
-  /** As in AgentRun */
-  readonly approvedDigest?: string | undefined;
-  readonly survivesShutdown: boolean;
   /** Results of calls that ended before the run was interrupted: these are not made again */
   readonly known: ReadonlyMap<string, RecordedResult> | undefined;
-  /** Tools the run was offered that are gone now: name to reason */
-  readonly gone: ReadonlyMap<string, string> | undefined;
-  readonly runId: string;
-  readonly requestId: string | undefined;
-  readonly conversationId: string | null;
-  readonly caller: Caller;
-  /** Set when the run's model is shown pictures */
-  readonly sees: boolean;
-  /** Asks the run's model for the server of a call. Default: no model answers */
-  readonly sample?: ToolCallRequest["sample"];
-  /** As in AgentRun */
-  readonly pictures?: PictureMemory | undefined;
-  readonly depth: number;
-  readonly taint: RunTaint;
-  readonly signal: AbortSignal;
-  /** As in AgentRun */
-  readonly onceBack?: AgentRun["onceBack"];
-  readonly approve: AgentApprover;
+  readonly model: CallingModel;
   readonly emit: (body: AgentEventBody) => void;
-  /** Called before a call runs that is not a plain read: resolves when its start is durable */
-  readonly beforeEffect: AgentJournal["beforeEffect"];
-  /** As in AgentJournal */
-  readonly right: AgentJournal["right"];
-  /** Called when the tool_end of a call was emitted */
-  readonly afterCall: AgentJournal["afterCall"];
-  readonly clock: Pick<Clock, "monotonic">;
-  readonly random: Random;
-  readonly log: Logger;
 }
 
 /** The result of a call. `content` is for the model's messages: `output`, in the untrusted envelope when it came from outside. */
@@ -87,9 +47,9 @@ const MAX_PARALLEL = 8;
  * @throws {CancelError} once every started call has ended
  */
 export async function callTools(options: CallToolsOptions): Promise<readonly CallResult[]> {
-  const { calls, tools } = options;
-  const onlyReads = () => calls.every((call) => (tools.accessOf(call.name, inputOf(call)) ?? "read") === "read");
-  const width = options.parallel && calls.length > 1 && onlyReads() ? MAX_PARALLEL : 1;
+  const { calls, run: { limits, tools: { executor } } } = options;
+  const onlyReads = () => calls.every((call) => (executor.accessOf(call.name, inputOf(call)) ?? "read") === "read");
+  const width = limits.parallelTools && calls.length > 1 && onlyReads() ? MAX_PARALLEL : 1;
   const results = new Array<CallResult>(calls.length);
   let next = 0;
   const work = async () => {
@@ -99,7 +59,7 @@ export async function callTools(options: CallToolsOptions): Promise<readonly Cal
       const known = options.known?.get(call.id);
       results[i] = known === undefined
         ? await new RunningCall(call, options).run(i < options.left)
-        : toResult(call, known, options);
+        : toResult(call, known, options.run);
     }
   };
   const workers = await Promise.allSettled(Array.from({ length: Math.min(width, calls.length) }, work));
@@ -116,6 +76,7 @@ export class NeedsReview extends Error {
 class RunningCall {
   readonly #call: TurnCall;
   readonly #options: CallToolsOptions;
+  readonly #run: AgentRun;
   /** Start of the call, without the wait for a person before it. Milliseconds, monotonic */
   #begun: number;
   readonly #parsed: ParsedInput;
@@ -128,14 +89,15 @@ class RunningCall {
   constructor(call: TurnCall, options: CallToolsOptions) {
     this.#call = call;
     this.#options = options;
-    this.#begun = options.clock.monotonic();
-    this.#parsed = options.isCall ? { input: call.arguments } : parseInput(call);
+    this.#run = options.run;
+    this.#begun = options.run.kit.clock.monotonic();
+    this.#parsed = options.run.facts.call !== undefined ? { input: call.arguments } : parseInput(call);
   }
 
   async run(mayRun: boolean): Promise<CallResult> {
     const { name } = this.#call;
-    const { gone, signal, maxToolCalls, skills } = this.#options;
-    const problem = gone?.get(name) ?? skills.refusalOf(name) ?? this.#parsed.problem;
+    const { resume, scope: { signal }, limits: { maxToolCalls } } = this.#run;
+    const problem = resume?.gone.get(name) ?? this.#options.skills.refusalOf(name) ?? this.#parsed.problem;
     if (signal.aborted) throw cancelError(signal);
     if (mayRun && problem === undefined) return await this.#execute();
     await this.#withdraw();
@@ -155,10 +117,10 @@ class RunningCall {
         this.#start(this.#parsed.input);
       }
       const { output, isError, data } = outcome.result;
-      if (outcome.isUnknown === true && this.#options.survivesShutdown) throw new NeedsReview(output);
-      if (this.#options.isCall) return this.#end(output, isError, { data, taint: outcome.taint });
+      if (outcome.isUnknown === true && this.#run.facts.survivesShutdown) throw new NeedsReview(output);
+      if (this.#run.facts.call !== undefined) return this.#end(output, isError, { data, taint: outcome.taint });
       const pictures = outcome.pictures?.map(({ picture, bytes }) => {
-        this.#options.pictures?.keep(picture.sha256, bytes);
+        this.#run.tools.pictures?.keep(picture.sha256, bytes);
         return picture;
       });
       const { taint, skill, turnOn } = outcome;
@@ -170,35 +132,28 @@ class RunningCall {
   }
 
   #ask(): ReturnType<ToolExecutor["call"]> {
-    const { emit, approve, passesOn, ...options } = this.#options;
+    const { emit, skills, allowed, model } = this.#options;
+    const { scope, facts, tools: { executor, approve, passesOn } } = this.#run;
     const { elicit } = approve;
     const approver: Approver = Object.assign<Approver, Pick<Approver, "elicit">>(
       (request, waiting) => approve(request, waiting, emit),
       elicit === undefined ? {} : { elicit: (request, waiting) => elicit(request, waiting, emit) },
     );
     const call = () =>
-      options.tools.call({
+      executor.call({
         name: this.#call.name,
         input: inputOf(this.#call),
-        runId: options.runId,
         callId: this.#call.id,
-        requestId: options.requestId,
-        conversationId: options.conversationId,
-        caller: options.caller,
-        depth: options.depth,
-        sees: options.sees,
-        sample: options.sample,
-        taint: options.taint,
-        signal: options.signal,
-        onceBack: options.onceBack,
+        scope,
+        model,
         approver,
-        approvedDigest: options.approvedDigest,
+        approvedDigest: facts.call?.digest,
         ...(passesOn === undefined ? {} : { inherited: { ...passesOn, approver } }),
-        allowed: options.skills.narrow(options.allowed),
+        allowed: skills.narrow(allowed),
         onStart: (prepared) => this.#onStart(prepared),
         onProgress: (message) => emit({ type: "tool_progress", call_id: this.#call.id, message }),
       });
-    return options.right === undefined ? call() : withEffectRight(this.#slot, call);
+    return scope.right === undefined ? call() : withEffectRight(this.#slot, call);
   }
 
   async #onStart({ input, access, repeatable }: PreparedCall): Promise<void> {
@@ -206,8 +161,8 @@ class RunningCall {
     this.#start(input ?? null);
     if (access === "read") return;
     try {
-      await this.#options.beforeEffect(this.#call.id, { repeatable: repeatable === true });
-      this.#slot.right = this.#options.right;
+      await this.#run.journal.beforeEffect(this.#call.id, { repeatable: repeatable === true });
+      this.#slot.right = this.#run.scope.right;
     } catch (error) {
       this.#journalFailure = { error };
       throw error;
@@ -216,7 +171,7 @@ class RunningCall {
 
   /** @throws what the caller of the tools must know: a cancellation, or a journal that cannot be written */
   #failed(error: unknown): CallResult {
-    const { survivesShutdown, log, runId } = this.#options;
+    const { facts: { survivesShutdown }, kit: { log }, scope: { runId } } = this.#run;
     const { id, name } = this.#call;
     // The next start makes the call again, or asks a person what became of it
     if (survivesShutdown && error instanceof CancelError && error.reason === "shutdown") throw error;
@@ -237,14 +192,19 @@ class RunningCall {
   }
 
   #withdraw(): Promise<void> | undefined {
-    return this.#options.approve.withdraw?.(this.#call.id, this.#options.emit);
+    return this.#run.tools.approve.withdraw?.(this.#call.id, this.#options.emit);
   }
 
   #start(input: unknown): void {
-    const { emit, tools, clock } = this.#options;
+    const { kit, tools } = this.#run;
     this.#isShown = true;
-    this.#begun = clock.monotonic();
-    emit({ type: "tool_start", call_id: this.#call.id, tool: this.#call.name, input: tools.shown(input) });
+    this.#begun = kit.clock.monotonic();
+    this.#options.emit({
+      type: "tool_start",
+      call_id: this.#call.id,
+      tool: this.#call.name,
+      input: tools.executor.shown(input),
+    });
   }
 
   #end(
@@ -256,22 +216,21 @@ class RunningCall {
       readonly data?: unknown;
     } = {},
   ): CallResult {
-    const { emit, afterCall, clock } = this.#options;
-    emit({
+    this.#options.emit({
       type: "tool_end",
       call_id: this.#call.id,
       tool: this.#call.name,
       output,
       is_error: isError,
-      duration_ms: Math.round(clock.monotonic() - this.#begun),
+      duration_ms: Math.round(this.#run.kit.clock.monotonic() - this.#begun),
       ...(data === undefined ? {} : { data }),
       ...(turnOn === undefined ? {} : { turn_on: turnOn }),
       ...taintField(taint),
       ...(pictures === undefined ? {} : { pictures: [...pictures] }),
       ...(skill === undefined ? {} : { skill: { name: skill.name, disallowed_tools: [...skill.disallowedTools] } }),
     });
-    afterCall(this.#call.id);
-    return toResult(this.#call, { output, isError, taint, pictures, skill }, this.#options);
+    this.#run.journal.afterCall(this.#call.id);
+    return toResult(this.#call, { output, isError, taint, pictures, skill }, this.#run);
   }
 }
 
@@ -285,11 +244,11 @@ interface ParsedInput {
 function toResult(
   call: TurnCall,
   { output, isError, taint, pictures, skill }: RecordedResult,
-  { isCall, random }: Pick<CallToolsOptions, "isCall" | "random">,
+  { facts, kit: { random } }: Pick<AgentRun, "facts" | "kit">,
 ): CallResult {
   const envelope = { origin: taint, random };
   // Instructions that a person trusts are no data; the run is tainted by them all the same
-  const isOutside = !isCall && taint.length > 0 && skill === undefined;
+  const isOutside = facts.call === undefined && taint.length > 0 && skill === undefined;
   const content = isOutside ? wrapUntrusted(call.name, output, envelope) : output;
   if (pictures === undefined) return { call, output, isError, content };
   const frame = isOutside ? envelopeLines(call.name, envelope) : undefined;

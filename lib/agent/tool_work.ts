@@ -27,29 +27,24 @@ export async function* toolWork(
   run: AgentRun,
   { calls, left, allowed, skills, known, note }: ToolWorkOptions,
 ): AsyncGenerator<readonly AgentEvent[], readonly CallResult[], undefined> {
-  const { journal, limits } = run;
+  const { provider, id } = run.model;
   const queue = createEventQueue();
   let ended = false;
   const working = callTools({
-    ...run,
-    runId: run.id,
+    run,
     calls,
     left,
-    maxToolCalls: limits.maxToolCalls,
     allowed,
     skills,
-    parallel: limits.parallelTools,
     known,
-    gone: run.resume?.gone,
-    sees: run.provider.sees?.(run.providerModel) === true,
-    // A run that is one call has no model
-    sample: run.isCall ? undefined : async (request, signal) => {
-      const { sampleModel } = await import("./sample_model.ts");
-      return await sampleModel(run, request, signal);
+    model: {
+      sees: provider.sees?.(id) === true,
+      // A run that is one call has no model
+      sample: run.facts.call !== undefined ? undefined : async (request, signal) => {
+        const { sampleModel } = await import("./sample_model.ts");
+        return await sampleModel(run, request, signal);
+      },
     },
-    beforeEffect: (callId, options) => journal.beforeEffect(callId, options),
-    right: journal.right,
-    afterCall: (callId) => journal.afterCall(callId),
     emit(body) {
       if (body.type !== "tool_progress" || queue.hasRoom()) queue.push(note([body]));
     },

@@ -2,7 +2,7 @@ import type { Random } from "../base/random.ts";
 import { neutralize } from "../base/neutral_text.ts";
 import { redactJson } from "../base/redact.ts";
 import { type Message, textOf } from "../base/records/message.ts";
-import { joinTaints, type Taint } from "../base/taint.ts";
+import { joinTaints, type RunTaint, type Taint } from "../base/taint.ts";
 import type { AgentRun, RecordedResult, TurnCall } from "./agent_run.ts";
 
 /** Origins of the content of an envelope, and the source of its mark. */
@@ -69,16 +69,16 @@ function originsIn(text: string): readonly string[] {
 export const SUMMARY_MARK = "[Postern] The first ";
 
 type Result = Pick<RecordedResult, "output" | "isError"> & { readonly call: Pick<TurnCall, "name"> };
-type Reader = Pick<AgentRun, "taint" | "kind" | "agentTools" | "clientTools" | "conversationId">;
+type Reader = Pick<AgentRun, "scope" | "facts" | "tools">;
 
 /**
  * Notes the addresses that a run begins with. All of them count before the run has read anything from outside. Afterwards the model may
  * have been told what to write, so only the words of people and what tools read count.
  */
 export function noteOpening(run: Reader, messages: readonly Message[]): void {
-  const { taint, kind } = run;
-  if (run.agentTools.length === 0) return;
-  if (!taint.isTainted) return noteAll(run, messages);
+  const { scope: { taint, conversationId }, facts: { kind } } = run;
+  if (run.tools.agentTools.length === 0) return;
+  if (!taint.isTainted) return noteAll(taint, messages);
   // Their messages are written by a model
   const isPerson = kind !== "subagent" && kind !== "sop" && kind !== "cron";
   const names = new Map<string, string>();
@@ -90,7 +90,7 @@ export function noteOpening(run: Reader, messages: readonly Message[]): void {
         break;
       case "tool":
         // The results of a client are in no conversation that is kept here under the name of an own tool
-        if (run.conversationId === null || message.is_error === true) break;
+        if (conversationId === null || message.is_error === true) break;
         if (isVerbatim(run, names.get(message.tool_call_id) ?? "")) taint.links.add(text);
         break;
       default:
@@ -100,18 +100,18 @@ export function noteOpening(run: Reader, messages: readonly Message[]): void {
 }
 
 /** Notes the addresses in what a turn of the model said and called, while the run has read nothing from outside. */
-export function noteTurn({ taint }: Pick<AgentRun, "taint">, message: Message): void {
-  if (!taint.isTainted) noteAll({ taint }, [message]);
+export function noteTurn({ scope: { taint } }: Pick<AgentRun, "scope">, message: Message): void {
+  if (!taint.isTainted) noteAll(taint, [message]);
 }
 
 /** Notes the addresses in the results of a turn's calls. */
 export function noteResults(run: Reader, results: readonly Result[]): void {
   for (const { call, output, isError } of results) {
-    if (!run.taint.isTainted || (!isError && isVerbatim(run, call.name))) run.taint.links.add(output);
+    if (!run.scope.taint.isTainted || (!isError && isVerbatim(run, call.name))) run.scope.taint.links.add(output);
   }
 }
 
-function noteAll({ taint: { links } }: Pick<AgentRun, "taint">, messages: readonly Message[]): void {
+function noteAll({ links }: RunTaint, messages: readonly Message[]): void {
   for (const message of messages) {
     links.add(textOf(message.content), { isPerson: message.role !== "tool" });
     if (message.role !== "assistant") continue;
@@ -119,7 +119,7 @@ function noteAll({ taint: { links } }: Pick<AgentRun, "taint">, messages: readon
   }
 }
 
-function isVerbatim({ agentTools, clientTools }: Reader, name: string): boolean {
+function isVerbatim({ tools: { agentTools, clientTools } }: Reader, name: string): boolean {
   const isClients = clientTools.some((tool) => tool.name === name);
   return !isClients && agentTools.some((tool) => tool.name === name && tool.verbatim === true);
 }

@@ -1,10 +1,9 @@
+import { unconfirmed } from "../access/identity.ts";
+import type { Tokens } from "../access/tokens.ts";
+import type { Kit } from "../base/kit.ts";
+import { type LateService, lazilyStarted } from "../base/lazily.ts";
+import { defineWing, type OpenedList } from "../base/opened_list.ts";
 import type { Scope } from "../base/records/caller.ts";
-import type { Clock } from "../base/clock.ts";
-import { lazyStartedService } from "../base/lazily.ts";
-import type { OpenedList } from "../base/opened_list.ts";
-import type { Random } from "../base/random.ts";
-import type { Logger } from "../base/telemetry/log.ts";
-import type { Metrics } from "../base/telemetry/metrics.ts";
 import type { Config } from "../config/config.ts";
 import { resolvePath } from "../config/folders.ts";
 import type { Approvals } from "../guard/approvals.ts";
@@ -39,36 +38,19 @@ export interface AutomationCluster {
   ownOnly<T>(part: T): T | undefined;
 }
 
-/** Options of `createAutomationServices`. */
-export interface AutomationServicesOptions {
-  readonly store: Store;
-  readonly documents: Documents;
-  readonly clock: Clock;
-  readonly random: Random;
-  readonly log: Logger;
-  readonly metrics: Metrics;
-  /** The newest configuration. */
+/** Needs of `automationWing`. */
+export interface AutomationNeeds {
+  readonly kit: Kit;
   readonly config: () => Config;
-  readonly environment: (name: string) => string | undefined;
-  readonly approvals: Approvals;
-  readonly files: Files;
-  /** Returns the guarded fetch, which is loaded at the first call. */
-  readonly guardedFetch: () => Promise<GuardedFetch>;
-  /** Scopes that a token has now. undefined: the token does not count any more */
-  readonly scopesOf: (tokenId: string | null) => readonly Scope[] | undefined | Promise<readonly Scope[] | undefined>;
-  /** Returns the tools of the gateway, which are made later. */
-  readonly tools: () => ToolExecutor;
-  /** Returns the run supervisor, which is made later. Undefined: there is no agent, or not yet */
-  readonly runs: () => RunSupervisor | undefined;
+  readonly storage: { readonly store: Store; readonly documents: Documents };
+  /** Absolute paths. */
+  readonly folders: { readonly workspaceRoot: string; readonly dataDir: string; readonly home: string };
+  readonly guard: { readonly approvals: Approvals; readonly taintedFiles: TaintedFiles };
+  readonly access: { readonly tokens: Pick<Tokens, "confirm" | "scopesOf" | "standing"> };
+  readonly system: { readonly files: Files; readonly guardedFetch: () => Promise<GuardedFetch> };
+  /** Tools and runs of the gateway, which are made later. */
+  readonly work: { readonly tools: () => ToolExecutor; readonly runs: () => RunSupervisor | undefined };
   readonly cluster: AutomationCluster;
-  /** Files that outside content reached. */
-  readonly taintedFiles: TaintedFiles;
-  /** Absolute path */
-  readonly workspaceRoot: string;
-  /** Absolute path */
-  readonly dataDir: string;
-  /** The user's home folder, absolute. */
-  readonly home: string;
 }
 
 /** Everything that starts by itself. Each service is loaded at its first use, or at the start when there is work for it. */
@@ -77,36 +59,26 @@ export interface AutomationServices {
   readonly sops: SopService;
   /** Deliveries of replies to the `reply_url` of a channel. */
   readonly deliveries: Deliveries;
-  /**
-   * Lets the services work by themselves; once, when the supervisor can be reached.
-   * @param options.recover recovers the interrupted runs: after the runs that were being cancelled, and before anything starts
-   */
-  start(options: { readonly recover: () => Promise<void>; readonly opened: OpenedList }): Promise<void>;
   /** Follows a change of `[cron]`. */
   followCron(before: Config["cron"], next: Config["cron"]): void;
 }
 
+/** Schedules, procedures and replies to channels: all that starts by itself. */
+export const automationWing = defineWing({ name: "automation", start: createAutomation });
+
 /** Creates schedules, procedures and deliveries. Loads none of them. */
-export function createAutomationServices(options: AutomationServicesOptions): AutomationServices {
-  const { store, log } = options;
-  const cron = createLazyCron(options);
-  const sops = createLazySops(options);
-  const deliveries = createLazyDeliveries(options);
+function createAutomation(needs: AutomationNeeds): AutomationServices {
+  const { log } = needs.kit;
+  const cron = createLazyCron(needs);
+  const sops = createLazySops(needs);
+  const deliveries = createLazyDeliveries(needs);
   return {
     cron,
     sops,
     deliveries,
-    async start({ recover, opened }) {
-      for (const service of [deliveries, cron, sops]) opened.own(service, (started) => started.stop());
-      if (await store.count(OPEN_SOPS) > 0) await sops.stopCancelled();
-      await recover();
-      cron.start().catch((error) => log.error("Schedules could not be started", { error }));
-      deliveries.start().catch((error) => log.error("Open replies to channels could not be continued", { error }));
-      sops.start().catch((error) => log.error("Open procedures could not be continued", { error }));
-    },
     followCron(before, { enabled, timezone }) {
       if (timezone !== before.timezone) {
-        void tellZone(options, { timezone, before: before.timezone });
+        void tellZone(needs, { timezone, before: before.timezone });
       }
       if (enabled === before.enabled) return;
       const changed = enabled ? cron.start() : cron.stop();
@@ -115,9 +87,44 @@ export function createAutomationServices(options: AutomationServicesOptions): Au
   };
 }
 
+/** Needs of `recoveryWing`. */
+export interface RecoveryNeeds {
+  readonly kit: Pick<Kit, "log">;
+  readonly storage: { readonly store: Store };
+  readonly automation: Pick<AutomationServices, "cron" | "sops" | "deliveries">;
+  /** Undefined: no agent runs here, and nothing starts by itself */
+  readonly runs: Pick<RunSupervisor, "recover"> | undefined;
+}
+
+/** Recovery of interrupted runs, from which on everything works by itself. */
+export const recoveryWing = defineWing({ name: "recovery", start: recover });
+
+/** Recovers the interrupted runs: after those of procedures that were being cancelled, and before anything starts. */
+async function recover(needs: RecoveryNeeds, opened: OpenedList): Promise<void> {
+  const { kit: { log }, storage: { store }, automation: { cron, sops, deliveries }, runs } = needs;
+  if (runs === undefined) return;
+  for (const service of [deliveries, cron, sops]) opened.own(service, (started) => started.stop());
+  if (await store.count(OPEN_SOPS) > 0) await sops.stopCancelled();
+  await runs.recover();
+  cron.start().catch((error) => log.error("Schedules could not be started", { error }));
+  deliveries.start().catch((error) => log.error("Open replies to channels could not be continued", { error }));
+  sops.start().catch((error) => log.error("Open procedures could not be continued", { error }));
+}
+
+/** Returns the function that tells the scopes which a token has now. Undefined: the token does not count any more */
+function scopesOf({ access: { tokens } }: AutomationNeeds) {
+  return async (tokenId: string | null): Promise<readonly Scope[] | undefined> => {
+    await tokens.confirm({ tokenId });
+    const scopes = tokens.scopesOf(tokenId);
+    // Another gateway may have made the token just now
+    if (scopes === undefined && !tokens.standing().isConfirmed) throw unconfirmed();
+    return scopes;
+  };
+}
+
 /** Tells which schedules keep another time zone than new ones get. Never throws. @param before see `followZone` of `kept_zones.ts` */
 async function tellZone(
-  { store, log, documents, cluster }: AutomationServicesOptions,
+  { kit: { log }, storage: { store, documents }, cluster }: AutomationNeeds,
   zones: { readonly timezone: string; readonly before?: string },
 ): Promise<void> {
   try {
@@ -128,63 +135,100 @@ async function tellZone(
   }
 }
 
-function createLazyCron(options: AutomationServicesOptions): Cron {
-  const { config } = options;
-  return lazyStartedService(async () => {
+function createLazyCron(needs: AutomationNeeds): Cron {
+  const { kit: { clock, random, log }, config, storage: { store }, work: { tools, runs }, cluster } = needs;
+  const load = async () => {
     const [{ createCron }, sharing] = await Promise.all([
       import("./cron/cron_service.ts"),
-      options.cluster.shareSchedules(options),
+      cluster.shareSchedules({ store, clock, log }),
     ]);
     return createCron({
-      ...options,
-      sharing,
-      onStart: () => tellZone(options, { timezone: config().cron.timezone }),
+      ...{ store, clock, random, log, tools, runs, sharing },
+      scopesOf: scopesOf(needs),
+      onStart: () => tellZone(needs, { timezone: config().cron.timezone }),
       settings: () => ({ ...config().cron, maxTasks: config().cron.max_tasks }),
     });
-  }, {
-    methods: ["add", "update", "remove", "pause", "resume", "list", "get", "page", "history", "run"],
-    isNeeded: async () => config().cron.enabled && await options.cluster.mayFind(SCHEDULES.name),
-  });
+  };
+  const isNeeded = async () => config().cron.enabled && await cluster.mayFind(SCHEDULES.name);
+  return lateCron(lazilyStarted(load, isNeeded));
 }
 
-function createLazySops(options: AutomationServicesOptions): SopService {
-  const { config, workspaceRoot, home } = options;
+/** Returns the schedules, which are loaded at their first use. */
+export function lateCron({ load, start, stop }: LateService<Cron>): Cron {
+  return {
+    start,
+    stop,
+    add: async (...given) => await (await load()).add(...given),
+    update: async (...given) => await (await load()).update(...given),
+    remove: async (...given) => await (await load()).remove(...given),
+    pause: async (...given) => await (await load()).pause(...given),
+    resume: async (...given) => await (await load()).resume(...given),
+    list: async (...given) => await (await load()).list(...given),
+    get: async (...given) => await (await load()).get(...given),
+    page: async (...given) => await (await load()).page(...given),
+    history: async (...given) => await (await load()).history(...given),
+    run: async (...given) => await (await load()).run(...given),
+  };
+}
+
+function createLazySops(needs: AutomationNeeds): SopService {
+  const { kit: { clock, random, log }, config, storage: { store }, folders, guard, system, work, cluster } = needs;
+  const { workspaceRoot, dataDir, home } = folders;
   const settings = () => ({
     dirs: config().sops.dirs.map((path) => resolvePath(path, workspaceRoot, home)),
     approvalTimeoutMs: config().sops.approval_timeout_secs * 1000,
     forbiddenPaths: config().autonomy.forbidden_paths,
     retentionDays: config().runs.retention_days,
   });
-  return lazyStartedService(async () => {
+  const isNeeded = async () => await cluster.mayFind(OPEN_SOPS);
+  const { load, start, stop } = lazilyStarted(async () => {
     const { createSops } = await import("./sops/sop_service.ts");
-    return createSops({ ...options, work: options.cluster.work, settings });
-  }, {
-    methods: ["list", "execute", "status", "advance", "cancel", "approve", "stopCancelled"],
-    isNeeded: async () => await options.cluster.mayFind(OPEN_SOPS),
-  });
+    const { approvals, taintedFiles } = guard;
+    return createSops({
+      ...{ store, clock, random, log, approvals, taintedFiles, workspaceRoot, dataDir, settings },
+      work: cluster.work,
+      files: system.files,
+      scopesOf: scopesOf(needs),
+      tools: work.tools,
+      runs: work.runs,
+    });
+  }, isNeeded);
+  return {
+    start,
+    stop,
+    list: async (...given) => await (await load()).list(...given),
+    execute: async (...given) => await (await load()).execute(...given),
+    status: async (...given) => await (await load()).status(...given),
+    advance: async (...given) => await (await load()).advance(...given),
+    cancel: async (...given) => await (await load()).cancel(...given),
+    approve: async (...given) => await (await load()).approve(...given),
+    stopCancelled: async (...given) => await (await load()).stopCancelled(...given),
+  };
 }
 
-function createLazyDeliveries(options: AutomationServicesOptions): Deliveries {
-  const { config } = options;
+function createLazyDeliveries(needs: AutomationNeeds): Deliveries {
+  const { kit: { clock, random, log, metrics, environment }, config, storage: { store }, system, work, cluster } =
+    needs;
   const targetOf = (name: string) => replyTarget(config().channels, name);
-  const service = lazyStartedService(async () => {
+  const { load, start, stop } = lazilyStarted(async () => {
     const { createDeliveries } = await import("./channels/delivery_service.ts");
     return createDeliveries({
-      ...options,
-      work: options.cluster.work,
-      fetch: options.guardedFetch,
-      targetOf,
+      ...{ store, clock, random, log, metrics, environment, targetOf },
+      work: cluster.work,
+      runs: work.runs,
+      fetch: system.guardedFetch,
       rules: () => config().url_access,
       retentionDays: () => config().runs.retention_days,
     });
-  }, {
-    methods: ["promise", "watch", "page", "resolve"],
-    isNeeded: async () => await options.cluster.mayFind(OPEN_DELIVERIES),
-  });
+  }, async () => await cluster.mayFind(OPEN_DELIVERIES));
   return {
-    ...service,
+    start,
+    stop,
     // A channel without a reply_url loads nothing
-    promise: async (reply) => targetOf(reply.channel) === undefined ? undefined : await service.promise(reply),
+    promise: async (reply) => targetOf(reply.channel) === undefined ? undefined : await (await load()).promise(reply),
+    watch: async (...given) => await (await load()).watch(...given),
+    page: async (...given) => await (await load()).page(...given),
+    resolve: async (...given) => await (await load()).resolve(...given),
   };
 }
 

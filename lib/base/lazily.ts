@@ -9,8 +9,9 @@ export interface Lazy<T> {
  * Makes a value at its first use and keeps it: a heavy module, or a table that few requests need.
  *
  * A start is as fast as what it loads, so the gateway makes everything this way that it can answer /health without:
- * `const adapter = lazily(() => import("./adapter.ts"))`, then `(await adapter()).open()` where it is used. A whole service is left for
- * later by `lazyService`. A value that throws or rejects is not kept: whoever asked gets the error, and the next use tries again.
+ * `const adapter = lazily(() => import("./adapter.ts"))`, then `(await adapter()).open()` where it is used. A service that others hold
+ * from the start on forwards each method so: `open: async (...given) => await (await adapter()).open(...given)`. A value that throws or
+ * rejects is not kept: whoever asked gets the error, and the next use tries again.
  */
 export function lazily<T>(make: () => T): Lazy<T> {
   let made: { readonly value: T } | undefined;
@@ -30,46 +31,29 @@ export async function closeMade(load: Lazy<Promise<{ close(): unknown }>>): Prom
   await made?.close();
 }
 
-/** Names of the methods of `T` that return a promise. */
-type AsyncMethod<T> = {
-  [K in keyof T & string]: T[K] extends (...given: never[]) => Promise<unknown> ? K : never;
-}[keyof T & string];
-
-/**
- * Returns a service that is loaded at the first call of one of its methods.
- *
- * Each method waits for the service and then calls the method of the same name. A load that fails is tried again at the next call.
- * @param load imports the service's module and makes the service
- * @param methods names of all the methods that callers use
- */
-export function lazyService<T, K extends AsyncMethod<T>>(load: () => Promise<T>, methods: readonly K[]): Pick<T, K> {
-  const loaded = lazily(load);
-  const call = (name: K) => async (...given: unknown[]): Promise<unknown> => {
-    const service = await loaded();
-    // AsyncMethod gives the names of such methods alone
-    const method = service[name] as (...given: unknown[]) => Promise<unknown>;
-    return await method.apply(service, given);
-  };
-  // Each name has its method
-  return Object.fromEntries(methods.map((name) => [name, call(name)])) as unknown as Pick<T, K>;
-}
-
 /** Service that works by itself from `start()` until `stop()`. */
 interface StartedService {
   start(): Promise<void>;
   stop(): Promise<void>;
 }
 
+/** Service that is loaded at its first use, or by `start()` when there is work for it. */
+export interface LateService<T> extends StartedService {
+  /** Returns the service, and loads it where nobody did. A load that fails is tried again at the next call. */
+  readonly load: () => Promise<T>;
+}
+
 /**
- * Returns a service that is loaded at the first call of one of its methods, or by `start()` when there is work for it.
+ * Leaves a service that works by itself for its first use.
  *
- * A service that is loaded after `start()` is started before its first call. `stop()` stops a loaded service and loads nothing.
- * @param options.isNeeded tells at `start()` whether the service has work to go on with
+ * A service that is loaded after `start()` is started before `load()` returns it. `stop()` stops a loaded service and loads nothing.
+ * @param load imports the service's module and makes the service
+ * @param isNeeded tells at `start()` whether the service has work to go on with
  */
-export function lazyStartedService<T extends StartedService, K extends AsyncMethod<T>>(
+export function lazilyStarted<T extends StartedService>(
   load: () => Promise<T>,
-  { methods, isNeeded }: { readonly methods: readonly K[]; readonly isNeeded: () => Promise<boolean> },
-): Pick<T, K> & StartedService {
+  isNeeded: () => Promise<boolean>,
+): LateService<T> {
   let started = false;
   const loaded = lazily(async () => {
     const service = await load();
@@ -77,7 +61,7 @@ export function lazyStartedService<T extends StartedService, K extends AsyncMeth
     return service;
   });
   return {
-    ...lazyService(loaded, methods),
+    load: loaded,
     async start() {
       started = true;
       const known = loaded.made();

@@ -1,10 +1,8 @@
 import { CancelError, unlessAborted } from "../base/cancel.ts";
 import type { Clock } from "../base/clock.ts";
 import { ConfigError, HttpError } from "../base/errors.ts";
+import type { Kit } from "../base/kit.ts";
 import type { OpenedList } from "../base/opened_list.ts";
-import type { Random } from "../base/random.ts";
-import type { Logger } from "../base/telemetry/log.ts";
-import type { Metrics } from "../base/telemetry/metrics.ts";
 import { storageUnavailable } from "../storage/postgres/server_watch.ts";
 import type { Store } from "../storage/store.ts";
 import { ClusterDuties } from "./cluster_duties.ts";
@@ -54,11 +52,8 @@ export interface JoinClusterOptions {
   readonly acceptedAt: (runId: string) => Promise<string | undefined>;
   /** Way to the other gateways. Default: there is none */
   readonly link?: GatewayLinkSettings | undefined;
-  readonly clock: Clock;
-  readonly random: Random;
-  readonly log: Logger;
-  /** Metrics that the figures of this gateway go to. Default: none */
-  readonly metrics?: Metrics | undefined;
+  /** Kit with the clock of this machine. */
+  readonly kit: Omit<Kit, "environment">;
   readonly opened: OpenedList;
   /** Aborted when the start is given up. Default: it never is */
   readonly signal?: AbortSignal | undefined;
@@ -120,7 +115,8 @@ const DAY_MS = 86_400_000;
  * {CancelError} the signal aborted
  */
 export async function joinCluster(options: JoinClusterOptions): Promise<Cluster> {
-  const { store, database, leaseMs, clock, random, log, opened, workspaceWaitMs = DAY_MS } = options;
+  const { store, database, leaseMs, opened, workspaceWaitMs = DAY_MS } = options;
+  const { clock, random, log, metrics } = options.kit;
   const terms: LeaseTerms = { leaseMs, marginMs: marginOf(leaseMs) };
   const time = createClusterClock(clock, database.leases);
   const leases = new Leases(time.leases, terms);
@@ -164,10 +160,8 @@ export async function joinCluster(options: JoinClusterOptions): Promise<Cluster>
   const takeovers = new Takeovers({ leases, lease, leaseMs, clock, log });
   const notes = () => news.counts();
   // Before the join, which is the first heartbeat
-  if (options.metrics !== undefined) {
-    const gateways = () => takeovers.isStale() ? undefined : leases.found();
-    observeCluster(options.metrics, { lease, notes, ownership, queue, gateways, takeovers: () => takeovers.count() });
-  }
+  const gateways = () => takeovers.isStale() ? undefined : leases.found();
+  observeCluster(metrics, { lease, notes, ownership, queue, gateways, takeovers: () => takeovers.count() });
   opened.own(await patiently(() => database.wire.listen((note) => news.hear(note)), options), (stop) => stop());
   // Before the start: a join that the signal cuts off may have given a lease
   opened.own(lease, async (held) => {
@@ -236,7 +230,7 @@ function unlessGivenUp<T>(work: Promise<T>, { signal }: Pick<JoinClusterOptions,
  */
 async function patiently<T>(
   work: () => Promise<T>,
-  { clock, log, signal }: Pick<JoinClusterOptions, "clock" | "log" | "signal">,
+  { kit: { clock, log }, signal }: Pick<JoinClusterOptions, "kit" | "signal">,
 ): Promise<T> {
   for (const end = clock.monotonic() + WAIT_MS;;) {
     try {

@@ -69,8 +69,16 @@ export function knownSecrets(config: Config, env: Readonly<Record<string, string
   return [...new Set(known)].filter((value) => value !== "");
 }
 
+/** Returns all secrets, each with the words that tell a person where it comes from. */
+export async function namedSecrets(
+  config: Config,
+  env: Readonly<Record<string, string | undefined>>,
+): Promise<readonly (readonly [secret: string, name: string])[]> {
+  return (await allSecrets(config, env)).map((secret) => [secret, sourceOfSecret(secret, env)] as const);
+}
+
 /** Says where a secret comes from, for a person: the variable of the environment that holds it, else the configuration. */
-export function sourceOfSecret(secret: string, env: Readonly<Record<string, string | undefined>>): string {
+function sourceOfSecret(secret: string, env: Readonly<Record<string, string | undefined>>): string {
   const holder = Object.keys(env).find((name) => env[name]?.includes(secret));
   return holder === undefined ? "a secret of the configuration" : `the environment variable "${holder}"`;
 }

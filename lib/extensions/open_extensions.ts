@@ -1,24 +1,30 @@
+import type { Kit } from "../base/kit.ts";
+import { closeMade, lazily } from "../base/lazily.ts";
+import { defineWing, type OpenedList } from "../base/opened_list.ts";
+import type { Redactor } from "../base/redact.ts";
+import type { Config } from "../config/config.ts";
+import { type ExtensionPlaces, pluginFolders, skillFolders } from "../config/folders.ts";
+import type { AuditAppend } from "../guard/audit/audit_chain.ts";
+import type { GuardServices } from "../guard/guard_services.ts";
+import type { Documents } from "../storage/documents.ts";
 import type { RecordCipher } from "../storage/record_cipher.ts";
 import type { RecordKeyName } from "../storage/record_keys.ts";
-import { closeMade, lazily, lazyService } from "../base/lazily.ts";
-import type { OpenedList } from "../base/opened_list.ts";
-import type { Redactor } from "../base/redact.ts";
-import { pluginFolders, skillFolders } from "../config/folders.ts";
+import type { Store } from "../storage/store.ts";
 import { isAnyFolder } from "../system/files/appearing_folder.ts";
+import type { SystemServices } from "../system/system_services.ts";
 import { joinTools, type LateTools, openLateTools } from "../tools/late_tools.ts";
 import type { Tool } from "../tools/runtime/tool.ts";
 import type { McpReader } from "../tools/mcp/mcp_reader.ts";
 import type { WasmModules } from "../tools/wasm/wasm_modules.ts";
-import type { McpOperator, McpOperatorOptions } from "./mcp/mcp_operator.ts";
-import type { InstructionsOptions, WorkspaceInstructions } from "./instructions/workspace_instructions.ts";
+import type { ToolSecrets } from "../tools/secrets/tool_secrets.ts";
+import type { WorkspaceInstructions } from "./instructions/workspace_instructions.ts";
 import { LateMcpServers } from "./late_mcp_servers.ts";
+import type { McpOperator } from "./mcp/mcp_operator.ts";
 import type { McpSignIn } from "./mcp/oauth/sign_in.ts";
-import type { SessionServices } from "./mcp/open_session.ts";
-import type { ConfiguredNodesOptions, Nodes } from "./nodes/nodes.ts";
+import type { Nodes } from "./nodes/nodes.ts";
 import type { SharedNodes, SharedNodesOptions } from "./nodes/shared_nodes.ts";
-import type { PluginServices, PluginServicesOptions } from "./plugins/plugin_services.ts";
-import type { ToolModulesOptions } from "./plugins/wasm/tool_modules.ts";
-import type { SkillOffer, Skills, SkillsOptions } from "./skills/skills.ts";
+import type { PluginServices } from "./plugins/plugin_services.ts";
+import type { SkillOffer, Skills } from "./skills/skills.ts";
 
 /** Other people's tools, each kind loaded when there is one of it. */
 export interface Extensions {
@@ -58,7 +64,6 @@ export interface LateSkills {
   offer(): Promise<SkillOffer>;
 }
 
-/** Services that extensions are built from. */
 /** Gateways that have the same nodes. */
 export interface NodesCluster {
   /** Opens the way to the nodes that are connected to others. Undefined: there are no others */
@@ -67,76 +72,127 @@ export interface NodesCluster {
   ): SharedNodes | undefined | Promise<SharedNodes>;
 }
 
-export interface ExtensionsOptions
-  extends
-    Omit<ConfiguredNodesOptions, "config" | "shared">,
-    Omit<PluginServicesOptions, "redact">,
-    Omit<SessionServices, "processes" | "config">,
-    Omit<SkillsOptions, "config" | "processes">,
-    Omit<InstructionsOptions, "config">,
-    Pick<ToolModulesOptions, "workers"> {
-  readonly redactor: Pick<Redactor, "replace" | "part" | "redact">;
-  /** Opens the cipher of one kind of records. @throws {ConfigError} a key that cannot be used */
-  readonly cipherOf: (name: RecordKeyName) => Promise<RecordCipher>;
+/** Needs of `extensionsWing`. */
+export interface ExtensionsNeeds {
+  readonly kit: Kit;
+  readonly config: () => Config;
+  readonly storage: {
+    readonly store: Store;
+    readonly documents: Documents;
+    /** Opens the cipher of one kind of records. @throws {ConfigError} a key that cannot be used */
+    readonly keys: { readonly cipherOf: (name: RecordKeyName) => Promise<RecordCipher> };
+  };
+  readonly telemetry: { readonly redactor: Pick<Redactor, "replace" | "part" | "redact"> };
+  readonly folders: ExtensionPlaces;
+  readonly guard: Pick<GuardServices, "taintedFiles" | "trustedDocuments"> & {
+    readonly audit: { readonly append: AuditAppend };
+  };
+  readonly system: Pick<SystemServices, "files" | "processes" | "workers" | "git" | "urls" | "guardedFetch">;
+  readonly secrets: ToolSecrets;
   readonly cluster: NodesCluster;
 }
 
+/** Tools of others: nodes, plugins, MCP servers, WASM modules, skills. */
+export const extensionsWing = defineWing({ name: "extensions", start: openExtensions });
+
 /** Opens the extensions that there are. The others are left for their first use. */
-export async function openExtensions(options: ExtensionsOptions): Promise<Extensions> {
-  const { config } = options;
-  const nodes = config().gateway.node_control.enabled ? await openNodes(options) : undefined;
-  const plugins = await openPlugins(options);
-  const mcpSignIn = openSignIn(options, (server) => void mcp.now?.accountChanged(server));
-  const mcp: LateMcpServers = new LateMcpServers({ ...options, signIn: mcpSignIn });
+async function openExtensions(needs: ExtensionsNeeds, opened: OpenedList): Promise<Extensions> {
+  const { config, telemetry } = needs;
+  const nodes = config().gateway.node_control.enabled ? await openNodes(needs, opened) : undefined;
+  const plugins = await openPlugins(needs, opened);
+  const mcpSignIn = openSignIn(needs, { opened, onAccount: (server) => void mcp.now?.accountChanged(server) });
+  const mcp: LateMcpServers = openMcp(needs, { opened, signIn: mcpSignIn });
   await mcp.open();
+  const reader = lazily(async () => {
+    const { createServerReader } = await import("./mcp/server_reader.ts");
+    return createServerReader(() => mcp.now, (text) => telemetry.redactor.redact(text));
+  });
   return {
     nodes,
     plugins,
     mcp,
-    mcpOperator: openMcpOperator({ ...options, signIn: mcpSignIn }, mcp),
-    mcpReader: lazyService(async () => {
-      const { createServerReader } = await import("./mcp/server_reader.ts");
-      return createServerReader(() => mcp.now, (text) => options.redactor.redact(text));
-    }, ["prompts", "prompt", "resources", "resource"]),
+    mcpOperator: openMcpOperator(needs, { mcp, signIn: mcpSignIn }),
+    mcpReader: {
+      prompts: async (...given) => await (await reader()).prompts(...given),
+      prompt: async (...given) => await (await reader()).prompt(...given),
+      resources: async (...given) => await (await reader()).resources(...given),
+      resource: async (...given) => await (await reader()).resource(...given),
+    },
     mcpSignIn,
-    wasmModules: openWasmModules(options),
-    skills: openSkills(options),
-    instructions: openInstructions(options),
+    wasmModules: openWasmModules(needs, opened),
+    skills: openSkills(needs, opened),
+    instructions: openInstructions(needs),
     tools: joinTools([nodes, plugins, mcp].flatMap((owner) => (owner === undefined ? [] : [() => owner.tools()]))),
   };
 }
 
-async function openNodes(options: ExtensionsOptions): Promise<Nodes> {
+async function openNodes(needs: ExtensionsNeeds, opened: OpenedList): Promise<Nodes> {
+  const { kit: { clock, log, metrics, environment }, config, storage: { store }, guard, cluster } = needs;
   const { createConfiguredNodes } = await import("./nodes/nodes.ts");
-  return createConfiguredNodes({ ...options, shared: await options.cluster.shareNodes(options) });
+  const parts = { clock, log, metrics, config, environment, audit: guard.audit.append, opened };
+  return createConfiguredNodes({ ...parts, shared: await cluster.shareNodes({ store, clock, log, opened }) });
 }
 
 /** Leaves the sign-ins to MCP servers for their first use. @param onAccount told of the server whose account has changed */
 function openSignIn(
-  { opened, redactor, ...options }: ExtensionsOptions,
-  onAccount: (server: string) => void,
+  needs: ExtensionsNeeds,
+  { opened, onAccount }: { readonly opened: OpenedList; readonly onAccount: (server: string) => void },
 ): LateSignIn {
+  const { kit: { clock, random, log, environment }, config, storage: { store, keys }, telemetry, secrets } = needs;
   const load = lazily(async () => {
     const { createMcpSignIn } = await import("./mcp/oauth/sign_in.ts");
     // No backup has the file of this key: what a backup holds of sign-ins cannot be opened
-    const cipher = () => options.cipherOf("mcp_credentials.key");
-    return createMcpSignIn({ ...options, cipher, onTokens: redactor.replace, onAccount });
+    const cipher = () => keys.cipherOf("mcp_credentials.key");
+    return createMcpSignIn({
+      ...{ clock, random, log, environment, config, store, secrets, cipher, onAccount },
+      guardedFetch: needs.system.guardedFetch,
+      audit: needs.guard.audit.append,
+      onTokens: telemetry.redactor.replace,
+    });
   });
   opened.own(load, closeMade);
-  return lazyService(load, ["begin", "complete", "remove", "provider", "credential", "state"]);
+  return {
+    begin: async (...given) => await (await load()).begin(...given),
+    complete: async (...given) => await (await load()).complete(...given),
+    remove: async (...given) => await (await load()).remove(...given),
+    provider: async (...given) => await (await load()).provider(...given),
+    credential: async (...given) => await (await load()).credential(...given),
+    state: async (...given) => await (await load()).state(...given),
+  };
+}
+
+/** Makes the MCP servers, which are opened later. */
+function openMcp(
+  needs: ExtensionsNeeds,
+  { opened, signIn }: { readonly opened: OpenedList; readonly signIn: LateSignIn },
+): LateMcpServers {
+  const { kit: { clock, log, metrics, environment }, config, storage: { store }, telemetry, secrets } = needs;
+  const { dataDir, workspaceRoot, home } = needs.folders;
+  return new LateMcpServers({
+    ...{ clock, log, metrics, environment, config, store, secrets, signIn, opened, dataDir, workspaceRoot, home },
+    processes: needs.system.processes,
+    guardedFetch: needs.system.guardedFetch,
+    audit: needs.guard.audit.append,
+    redactor: telemetry.redactor,
+  });
 }
 
 /** Leaves the operator's view of MCP servers for its first use. */
 function openMcpOperator(
-  options: ExtensionsOptions & Pick<McpOperatorOptions, "signIn">,
-  mcp: LateMcpServers,
+  { kit: { clock }, config, storage: { store }, guard }: ExtensionsNeeds,
+  { mcp, signIn }: { readonly mcp: LateMcpServers; readonly signIn: LateSignIn },
 ): () => Promise<McpOperator> {
+  const audit = guard.audit.append;
   return lazily(async () => {
     const [{ createMcpOperator }, { ServerSwitches }] = await Promise.all([
       import("./mcp/mcp_operator.ts"),
       import("./mcp/server_switches.ts"),
     ]);
-    return await createMcpOperator({ ...options, servers: () => mcp.now, switches: new ServerSwitches(options) });
+    return await createMcpOperator({
+      ...{ config, store, audit, signIn },
+      servers: () => mcp.now,
+      switches: new ServerSwitches({ store, clock, audit }),
+    });
   });
 }
 
@@ -144,14 +200,22 @@ function openMcpOperator(
 const PLUGINS = "plugins";
 
 /** Opens the plugins where there are some, and otherwise leaves them for their first use. */
-async function openPlugins(options: ExtensionsOptions): Promise<LateTools<PluginServices>> {
-  const { store, redactor, config } = options;
-  const folders = pluginFolders(config().plugins.user_dir, options);
+async function openPlugins(needs: ExtensionsNeeds, opened: OpenedList): Promise<LateTools<PluginServices>> {
+  const { kit: { clock, random, log }, config, storage: { store }, guard, system, secrets } = needs;
+  const { dataDir, workspaceRoot, home } = needs.folders;
+  const folders = pluginFolders(config().plugins.user_dir, needs.folders);
   return await openLateTools({
-    ...options,
+    ...{ clock, log, opened },
     load: async () => {
       const { createPluginServices } = await import("./plugins/plugin_services.ts");
-      return await createPluginServices({ ...options, redact: redactor.part });
+      const { processes, workers, files, guardedFetch } = system;
+      return await createPluginServices({
+        ...{ clock, random, log, config, store, dataDir, workspaceRoot, home },
+        ...{ processes, workers, files, guardedFetch, secrets },
+        taintedFiles: guard.taintedFiles,
+        audit: guard.audit.append,
+        redact: needs.telemetry.redactor.part,
+      });
     },
     isNeeded: async () => await store.count(PLUGINS) > 0,
     folders: Object.values(folders),
@@ -160,14 +224,18 @@ async function openPlugins(options: ExtensionsOptions): Promise<LateTools<Plugin
 }
 
 /** Leaves the instructions of the workspace for their first use. */
-function openInstructions(options: ExtensionsOptions): LateInstructions {
+function openInstructions({ kit: { log }, config, folders, guard, system }: ExtensionsNeeds): LateInstructions {
   const load = lazily(async () => {
     const { createWorkspaceInstructions } = await import("./instructions/workspace_instructions.ts");
-    return createWorkspaceInstructions(options);
+    const { workspaceRoot } = folders;
+    return createWorkspaceInstructions({
+      ...{ config, log, workspaceRoot, files: system.files },
+      trustedDocuments: guard.trustedDocuments,
+    });
   });
   return {
     load,
-    offer: async () => options.config().agent.workspace_instructions ? await (await load()).offer() : "",
+    offer: async () => config().agent.workspace_instructions ? await (await load()).offer() : "",
   };
 }
 
@@ -176,18 +244,25 @@ const SKILL_LOOK_MS = 1_000;
 const NO_SKILLS: SkillOffer = { prompt: "", isAny: false };
 
 /** Leaves the skills for their first use. */
-function openSkills({ opened, ...options }: ExtensionsOptions): LateSkills {
+function openSkills(needs: ExtensionsNeeds, opened: OpenedList): LateSkills {
+  const { kit: { clock, random, log }, config, storage: { store, documents }, folders, guard, system } = needs;
   const load = lazily(async () => {
     const { Skills } = await import("./skills/skills.ts");
-    return await Skills.open(options);
+    const { dataDir, workspaceRoot, home } = folders;
+    const { processes, git, urls } = system;
+    return await Skills.open({
+      ...{ clock, random, log, config, store, documents, dataDir, workspaceRoot, home, processes, git, urls },
+      audit: guard.audit.append,
+      trustedDocuments: guard.trustedDocuments,
+    });
   });
   opened.own(load, closeMade);
   let lookedAt = -Infinity;
   const isAny = async () => {
     if (load.made() !== undefined) return true;
-    if (options.clock.monotonic() - lookedAt < SKILL_LOOK_MS) return false;
-    lookedAt = options.clock.monotonic();
-    return await isAnyFolder(skillFolders(options.config().skills.dirs, options).map(({ path }) => path));
+    if (clock.monotonic() - lookedAt < SKILL_LOOK_MS) return false;
+    lookedAt = clock.monotonic();
+    return await isAnyFolder(skillFolders(config().skills.dirs, folders).map(({ path }) => path));
   };
   return {
     load,
@@ -196,7 +271,7 @@ function openSkills({ opened, ...options }: ExtensionsOptions): LateSkills {
         return await isAny() ? await (await load()).offer() : NO_SKILLS;
       } catch (error) {
         // A run without skills is better than none
-        options.log.error("The skills cannot be read", { error });
+        log.error("The skills cannot be read", { error });
         return NO_SKILLS;
       }
     },
@@ -204,11 +279,21 @@ function openSkills({ opened, ...options }: ExtensionsOptions): LateSkills {
 }
 
 /** Leaves the WASM modules of `[runtime.wasm] tools_dir` for their first use. */
-function openWasmModules({ redactor, opened, ...services }: ExtensionsOptions): WasmModules {
+function openWasmModules(needs: ExtensionsNeeds, opened: OpenedList): WasmModules {
+  const { kit: { clock, log }, telemetry, guard: { taintedFiles }, system } = needs;
   const load = lazily(async () => {
     const { createToolModules } = await import("./plugins/wasm/tool_modules.ts");
-    return createToolModules({ ...services, redact: redactor.part });
+    const { files, guardedFetch, workers } = system;
+    return createToolModules({
+      ...{ clock, log, files, guardedFetch, workers, taintedFiles },
+      redact: telemetry.redactor.part,
+    });
   });
   opened.own(load, closeMade);
-  return lazyService(load, ["list", "inspect", "load", "call"]);
+  return {
+    list: async (...given) => await (await load()).list(...given),
+    inspect: async (...given) => await (await load()).inspect(...given),
+    load: async (...given) => await (await load()).load(...given),
+    call: async (...given) => await (await load()).call(...given),
+  };
 }

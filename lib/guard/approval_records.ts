@@ -16,9 +16,8 @@ import { type Actor, storedActor } from "../base/records/caller.ts";
 import type { Logger } from "../base/telemetry/log.ts";
 import type { Metrics } from "../base/telemetry/metrics.ts";
 import {
-  atOnce,
-  type OnceBack,
   parseMark,
+  type Patience,
   readable,
   readRecord,
   readRecords,
@@ -152,8 +151,8 @@ export interface ApprovalChange {
   readonly more?: readonly AuditEvent[];
   /** Names of the fields that the person filled in */
   readonly fields?: readonly string[] | undefined;
-  /** Makes the change: for a run of a cluster, once the database is back. Default: at once */
-  readonly onceBack?: OnceBack;
+  /** Waits for the database, with the same event for each try: the audit then knows one again that was written. Default: nobody waits */
+  readonly patience?: Patience;
 }
 
 /** Store, clock and audit that the records of approvals work with. */
@@ -272,10 +271,10 @@ export class ApprovalRecords {
   /** Writes a new approval. @param claim written with it. @returns false when the claim does not hold */
   async insert(
     kept: KeptApproval,
-    { by, claim, onceBack }: {
+    { by, claim, patience }: {
       readonly by: Actor;
       readonly claim: Write | readonly Write[] | undefined;
-      readonly onceBack: OnceBack;
+      readonly patience: Patience;
     },
   ): Promise<boolean> {
     const key = kept.approval.id;
@@ -285,14 +284,14 @@ export class ApprovalRecords {
       { op: "insert", collection: OPEN_APPROVALS, key, body: { v: 1 } },
       ...(claim === undefined ? [] : [claim].flat()),
     ];
-    return await onceBack(() => this.#options.audit(event, writes));
+    return await patience(() => this.#options.audit(event, writes));
   }
 
   /** Writes the next state of an approval together with what belongs to it. @returns false when it changed meanwhile */
   async change(
     found: FoundApproval,
     next: Approval,
-    { by = null, writes = [], more = [], fields, onceBack = atOnce }: ApprovalChange = {},
+    { by = null, writes = [], more = [], fields, patience }: ApprovalChange = {},
   ): Promise<boolean> {
     const { version } = found;
     const body = toApprovalBody({ ...found, approval: next });
@@ -303,7 +302,8 @@ export class ApprovalRecords {
       ...(settles ? [{ op: "delete", collection: OPEN_APPROVALS, key: next.id } as const] : []),
       ...writes,
     ];
-    const written = await onceBack(() => this.#options.audit(event, all, more));
+    const write = () => this.#options.audit(event, all, more);
+    const written = await (patience?.(write) ?? write());
     if (written && settles) this.#tellSettled(next);
     return written;
   }

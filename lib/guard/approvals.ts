@@ -11,7 +11,7 @@ import type { Actor } from "../base/records/caller.ts";
 import type { FormContent } from "../base/records/elicitation.ts";
 import type { MaskedSecret } from "../base/redact.ts";
 import type { Logger } from "../base/telemetry/log.ts";
-import type { OnceBack } from "../storage/read_records.ts";
+import type { Patience } from "../storage/read_records.ts";
 import type { Write } from "../storage/store.ts";
 import type { Elicitation } from "./elicitation.ts";
 import type { Access } from "./policy.ts";
@@ -133,14 +133,12 @@ export interface Approvals {
   /**
    * Files an approval.
    * @param claim a record written in the same transaction, so that only one of several approvals is filed
-   * @param onceBack makes calls of a database that gateways share. Default: each is made once
    * @throws {HttpError} 409 conflict when the claim does not hold
    * @returns undefined when 1,000 approvals are pending already, or 875 of this token
    */
   ask(
     request: NewApproval,
     claim?: (approvalId: string) => Write | readonly Write[],
-    onceBack?: OnceBack,
   ): Promise<Approval | undefined>;
   /**
    * Resolves when the approval is settled, by its expiry at the latest.
@@ -150,10 +148,9 @@ export interface Approvals {
   /**
    * Waits for the end of an elicitation, as `settled`, and gives the content of its answer. To be called right after `ask`, once: the
    * content is in memory alone, and an elicitation for which nobody waits any more is cancelled.
-   * @param onceBack as for `ask`
    * @throws {CancelError} when the signal aborts first; the approval is then cancelled
    */
-  elicited(id: string, signal: AbortSignal, onceBack?: OnceBack): Promise<ElicitationEnd>;
+  elicited(id: string, signal: AbortSignal): Promise<ElicitationEnd>;
   /**
    * @throws {HttpError} 404 not_found; 409 conflict for one that is settled; 400 invalid_request for a `remember` that is refused, and for
    *   content that does not fit the form
@@ -168,9 +165,8 @@ export interface Approvals {
   /**
    * Lets the call of this digest through, once.
    * @param digest everything that the answer is bound to, as it is now
-   * @param onceBack as for `ask`
    */
-  use(id: string, digest: string, onceBack?: OnceBack): Promise<ApprovalUse>;
+  use(id: string, digest: string): Promise<ApprovalUse>;
   get(id: string): Promise<Approval | undefined>;
   /** Newest first. @param options.limit 1-1000; `after`: older than this one */
   list(options: {
@@ -191,9 +187,17 @@ export interface Approvals {
   revoke(ruleId: string, by: Actor): Promise<boolean>;
   /** Settles what expired while no gateway ran, and forgets what was settled `days` ago (0: nothing) */
   tidy(days: number): Promise<void>;
+  /** Returns the same approvals for work that waits while the database of the gateways is away */
+  patient(patience: Patience): PatientApprovals;
   /** The program around the gateway, where it answers approvals. Default: it does not */
   readonly program?: ProgramWord | undefined;
 }
+
+/** Steps of approvals that work may wait for. */
+export type PatientApprovals = Pick<
+  Approvals,
+  "ask" | "settled" | "elicited" | "answer" | "cancel" | "use" | "get" | "list" | "ofRuns"
+>;
 
 /** Answers of the program to the approvals that it is asked about. */
 export interface ProgramWord {

@@ -5,7 +5,7 @@ import type { Random } from "../base/random.ts";
 import { type Approval, APPROVAL_ID, type ApprovalRule, type ApprovalStatus } from "../base/records/approval.ts";
 import type { Actor } from "../base/records/caller.ts";
 import type { FormContent } from "../base/records/elicitation.ts";
-import { atOnce, type OnceBack } from "../storage/read_records.ts";
+import { type Patience, patiently } from "../storage/read_records.ts";
 import type { Write } from "../storage/store.ts";
 import {
   ApprovalRecords,
@@ -36,6 +36,7 @@ import {
   type ApprovalUse,
   type ElicitationEnd,
   type NewApproval,
+  type PatientApprovals,
   withMasks,
 } from "./approvals.ts";
 import { asksAlways } from "./policy.ts";
@@ -46,6 +47,9 @@ import { isUnderstood } from "./understood_commands.ts";
 export interface CreateApprovalsOptions extends ApprovalRecordsOptions {
   readonly random: Random;
 }
+
+/** Makes a call of the store once. */
+const once: Patience = (work) => work();
 
 const DAY_MS = 24 * 60 * 60 * 1000;
 /** A timer holds less than 25 days. An approval may wait longer, so it is looked at once a day */
@@ -81,19 +85,42 @@ class StoredApprovals implements Approvals {
     this.#records = new ApprovalRecords(options);
   }
 
-  async ask(
+  patient(patience: Patience): PatientApprovals {
+    const settled = patiently(patience, (id: string, signal: AbortSignal) => this.settled(id, signal));
+    return {
+      // The same approval is filed, and the same use noted, however often it is tried
+      ask: (request, claim) => this.#ask(request, claim, patience),
+      use: (id, digest) => this.#use(id, digest, patience),
+      settled,
+      elicited: (id, signal) => this.#elicited(id, () => settled(id, signal)),
+      answer: patiently(patience, (id, reply) => this.answer(id, reply)),
+      cancel: patiently(patience, (id) => this.cancel(id)),
+      get: patiently(patience, (id) => this.get(id)),
+      list: patiently(patience, (page) => this.list(page)),
+      ofRuns: patiently(patience, (runIds, status) => this.ofRuns(runIds, status)),
+    };
+  }
+
+  ask(
     request: NewApproval,
     claim?: (approvalId: string) => Write | readonly Write[],
-    onceBack: OnceBack = atOnce,
   ): Promise<Approval | undefined> {
-    if (!await onceBack(() => this.#hasRoom(request.requestedBy.tokenId))) return undefined;
+    return this.#ask(request, claim, once);
+  }
+
+  async #ask(
+    request: NewApproval,
+    claim: ((approvalId: string) => Write | readonly Write[]) | undefined,
+    patience: Patience,
+  ): Promise<Approval | undefined> {
+    if (!await patience(() => this.#hasRoom(request.requestedBy.tokenId))) return undefined;
     const approval = this.#toApproval(request);
     const { wider, reachesNetwork = false } = request;
     const kept: KeptApproval = { approval, wider: toWiderBody(wider), reachesNetwork };
     const isElicitation = request.elicitation !== undefined;
     if (isElicitation) this.#records.await(approval.id);
     try {
-      const options = { by: request.requestedBy, claim: claim?.(approval.id), onceBack };
+      const options = { by: request.requestedBy, claim: claim?.(approval.id), patience };
       if (!await this.#records.insert(kept, options)) throw approvalClaimed();
     } catch (error) {
       if (isElicitation) this.#records.release(approval.id);
@@ -102,9 +129,13 @@ class StoredApprovals implements Approvals {
     return approval;
   }
 
-  async elicited(id: string, signal: AbortSignal, onceBack: OnceBack = atOnce): Promise<ElicitationEnd> {
+  elicited(id: string, signal: AbortSignal): Promise<ElicitationEnd> {
+    return this.#elicited(id, () => this.settled(id, signal));
+  }
+
+  async #elicited(id: string, settled: () => Promise<Approval>): Promise<ElicitationEnd> {
     try {
-      const approval = await onceBack(() => this.settled(id, signal));
+      const approval = await settled();
       return { approval, content: approval.status === "approved" ? this.#contents.get(id) : undefined };
     } catch (error) {
       await this.cancel(id);
@@ -179,8 +210,12 @@ class StoredApprovals implements Approvals {
     await this.#records.change(found, { ...found.approval, status: "cancelled", answered_at: this.#now() });
   }
 
-  async use(id: string, digest: string, onceBack: OnceBack = atOnce): Promise<ApprovalUse> {
-    const found = await onceBack(() => this.#records.findCurrent(id));
+  use(id: string, digest: string): Promise<ApprovalUse> {
+    return this.#use(id, digest, once);
+  }
+
+  async #use(id: string, digest: string, patience: Patience): Promise<ApprovalUse> {
+    const found = await patience(() => this.#records.findCurrent(id));
     if (found === undefined) return refused(id, "it never existed, or was forgotten since");
     const { approval } = found;
     if (approval.kind === "elicitation") {
@@ -193,7 +228,7 @@ class StoredApprovals implements Approvals {
     if (why !== undefined) return refused(id, why);
     const next = { ...approval, used_at: this.#now() };
     // A change that fails means that another call used the approval at the same moment
-    return await this.#records.change(found, next, { onceBack }) ? { ok: true, approval: next } : refused(id, USED);
+    return await this.#records.change(found, next, { patience }) ? { ok: true, approval: next } : refused(id, USED);
   }
 
   async get(id: string): Promise<Approval | undefined> {

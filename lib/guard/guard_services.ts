@@ -1,12 +1,10 @@
 import { existsSync } from "node:fs";
 import type { RecordAccess } from "../access/identity.ts";
-import type { Clock } from "../base/clock.ts";
-import { lazyService } from "../base/lazily.ts";
-import type { OpenedList } from "../base/opened_list.ts";
-import type { Random } from "../base/random.ts";
+import type { Kit } from "../base/kit.ts";
+import { lazily } from "../base/lazily.ts";
+import { defineWing, type OpenedList } from "../base/opened_list.ts";
 import { type Actor, storedActor } from "../base/records/caller.ts";
-import type { Logger } from "../base/telemetry/log.ts";
-import type { Metrics } from "../base/telemetry/metrics.ts";
+import type { Redactor } from "../base/redact.ts";
 import type { Config } from "../config/config.ts";
 import { trustStorePath } from "../config/trust_store.ts";
 import type { LoginEvent } from "../memory/browser_logins.ts";
@@ -14,6 +12,7 @@ import type { Commit, TrustedServer } from "../providers/discovery/provider_memo
 import type { Store, Write } from "../storage/store.ts";
 import { type Approvals, keepTidy } from "./approvals.ts";
 import type { ApprovalNews } from "./approval_records.ts";
+import type { SharedApprovalNewsOptions } from "./approval_news.ts";
 import { type Audit, type AuditOptions, createAudit } from "./audit/audit.ts";
 import { accessEvent, loginEvent } from "./audit/audit_event.ts";
 import { createApprovals } from "./create_approvals.ts";
@@ -21,37 +20,32 @@ import type { AskProgram } from "./program_approver.ts";
 import type { TaintedFiles, TaintWorkspace } from "./tainted_files.ts";
 import type { TrustedDocuments } from "./trusted_documents.ts";
 
+/** Needs of `guardWing`. */
+export interface GuardNeeds {
+  readonly kit: Kit;
+  readonly config: () => Pick<Config, "security" | "runs">;
+  readonly storage: { readonly store: Store };
+  /** Masks secrets in the audit. */
+  readonly telemetry: { readonly redactor: Pick<Redactor, "redact"> };
+  readonly program: {
+    /** Folder of the list of configuration files that a person accepted. Default: no acceptance is recorded */
+    readonly trustDir?: string | undefined;
+    /** Where the program answers approvals, it is asked once `ready` resolves. Default: people alone are asked */
+    readonly hooks?: { readonly onApproval?: AskProgram | undefined; readonly ready: Promise<void> } | undefined;
+  };
+  readonly cluster: GuardCluster;
+}
+
 /** Gateways with which this one shares approvals, and each of which has an audit of its own. */
 export interface GuardCluster {
   /** Opens the chain that this gateway writes among others, see `AuditOptions` */
   readonly openChain: AuditOptions["openChain"];
   /** Opens the news of approvals. Undefined: nobody else settles one */
-  openApprovalNews(
-    parts: Pick<GuardServicesOptions, "store" | "clock" | "log">,
-  ): ApprovalNews | undefined | Promise<ApprovalNews>;
-}
-
-/** Options of `createGuardServices`. */
-export interface GuardServicesOptions {
-  readonly store: Store;
-  readonly clock: Clock;
-  readonly random: Random;
-  readonly log: Logger;
-  readonly metrics: Metrics;
-  /** The newest configuration. */
-  readonly config: () => Pick<Config, "security" | "runs">;
-  /** Masks secrets in the audit. */
-  readonly redact: (text: string) => string;
-  /** Folder of the list of configuration files that a person accepted. Default: no acceptance is recorded */
-  readonly trustDir?: string | undefined;
-  /** Program around the gateway. Where it answers approvals, it is asked once `ready` resolves. Default: people alone are asked */
-  readonly program?: { readonly onApproval?: AskProgram | undefined; readonly ready: Promise<void> } | undefined;
-  readonly cluster: GuardCluster;
-  /** Workspace of a gateway in a cluster. Default: the gateway is alone */
-  readonly workspace?: TaintWorkspace | undefined;
-  /** Aborts when the gateway closes. Default: never */
-  readonly closing?: AbortSignal | undefined;
-  readonly opened: OpenedList;
+  openApprovalNews(parts: Omit<SharedApprovalNewsOptions, "bus">): ApprovalNews | undefined | Promise<ApprovalNews>;
+  /** Workspace whose files gateways mark. Undefined: nobody else marks any */
+  readonly taintWorkspace: TaintWorkspace | undefined;
+  /** Aborted when the gateway closes. Undefined: nothing waits for a database then */
+  readonly closing: AbortSignal | undefined;
 }
 
 /** Audit and approvals of one gateway. */
@@ -72,12 +66,17 @@ export interface GuardServices {
   readonly recordServerTrust: (by: Actor) => (server: TrustedServer) => Commit;
 }
 
+/** Everything that decides what may happen, and records it. */
+export const guardWing = defineWing({ name: "guard", start: startGuard });
+
 /** Creates audit and approvals, and records the configuration files that a person accepted before this start. */
-export async function createGuardServices(options: GuardServicesOptions): Promise<GuardServices> {
-  const { store, clock, random, log, metrics, config, redact, trustDir, opened } = options;
+async function startGuard(needs: GuardNeeds, opened: OpenedList): Promise<GuardServices> {
+  const { kit: { clock, random, log, metrics }, config, storage: { store }, cluster } = needs;
+  const { redact } = needs.telemetry.redactor;
+  const { trustDir } = needs.program;
   const audit = await createAudit({
     ...{ store, clock, log, redact },
-    openChain: options.cluster.openChain,
+    openChain: cluster.openChain,
     enabled: () => config().security.audit.enabled,
     retentionDays: () => config().security.audit.retention_days,
   });
@@ -91,19 +90,39 @@ export async function createGuardServices(options: GuardServicesOptions): Promis
   await recordTrust();
   const stored = createApprovals({
     ...{ store, clock, random, log, metrics },
-    news: await options.cluster.openApprovalNews({ store, clock, log }),
+    news: await cluster.openApprovalNews({ store, clock, log }),
     audit: audit.append,
   });
-  const approvals = await withProgram(stored, options);
+  const approvals = await withProgram(stored, needs, opened);
   opened.own(await keepTidy(approvals, { clock, log, days: () => config().runs.retention_days }), (stop) => stop());
-  const taintedFiles = lazyService(async () => {
+  const tainted = lazily(async () => {
     const { createTaintedFiles } = await import("./tainted_files.ts");
-    return createTaintedFiles({ ...options, audit: audit.append });
-  }, ["of", "namesIn", "mark", "markWritten", "written", "list", "clear"]);
-  const trustedDocuments = lazyService(async () => {
+    return createTaintedFiles({
+      ...{ store, clock, audit: audit.append },
+      workspace: cluster.taintWorkspace,
+      closing: cluster.closing,
+    });
+  });
+  const taintedFiles: TaintedFiles = {
+    of: async (...given) => await (await tainted()).of(...given),
+    namesIn: async (...given) => await (await tainted()).namesIn(...given),
+    mark: async (...given) => await (await tainted()).mark(...given),
+    markWritten: async (...given) => await (await tainted()).markWritten(...given),
+    written: async (...given) => await (await tainted()).written(...given),
+    list: async (...given) => await (await tainted()).list(...given),
+    clear: async (...given) => await (await tainted()).clear(...given),
+  };
+  const trusted = lazily(async () => {
     const { createTrustedDocuments } = await import("./trusted_documents.ts");
     return createTrustedDocuments({ store, clock, audit: audit.append });
-  }, ["isTrusted", "examine", "trust", "untrust", "list"]);
+  });
+  const trustedDocuments: TrustedDocuments = {
+    isTrusted: async (...given) => await (await trusted()).isTrusted(...given),
+    examine: async (...given) => await (await trusted()).examine(...given),
+    trust: async (...given) => await (await trusted()).trust(...given),
+    untrust: async (...given) => await (await trusted()).untrust(...given),
+    list: async (...given) => await (await trusted()).list(...given),
+  };
   return {
     audit,
     approvals,
@@ -127,11 +146,12 @@ export async function createGuardServices(options: GuardServicesOptions): Promis
 
 async function withProgram(
   approvals: Approvals,
-  { program, clock, log, redact, opened }: GuardServicesOptions,
+  { program: { hooks }, kit: { clock, log }, telemetry }: GuardNeeds,
+  opened: OpenedList,
 ): Promise<Approvals> {
-  if (program?.onApproval === undefined) return approvals;
+  if (hooks?.onApproval === undefined) return approvals;
   const { createProgramApprover } = await import("./program_approver.ts");
-  const { onApproval: ask, ready } = program;
-  const approver = createProgramApprover({ approvals, ask, ready, clock, log, redact });
+  const { onApproval: ask, ready } = hooks;
+  const approver = createProgramApprover({ approvals, ask, ready, clock, log, redact: telemetry.redactor.redact });
   return opened.own(approver, ({ close }) => close()).approvals;
 }

@@ -3,8 +3,8 @@ import type { Clock } from "../base/clock.ts";
 import { HttpError } from "../base/errors.ts";
 import type { Approval } from "../base/records/approval.ts";
 import type { Logger } from "../base/telemetry/log.ts";
-import { readOnceBack } from "../storage/read_records.ts";
-import { APPROVAL_LIMITS, type Approvals, type ProgramWord } from "./approvals.ts";
+import { createPatience } from "../storage/read_records.ts";
+import { APPROVAL_LIMITS, type Approvals, type PatientApprovals, type ProgramWord } from "./approvals.ts";
 
 /** Function of the program around the gateway that answers approvals. It may give anything: what is given is checked. */
 export type AskProgram = (approval: Approval, options: { readonly signal: AbortSignal }) => unknown;
@@ -39,18 +39,23 @@ export interface ProgramApprover {
 export function createProgramApprover(options: ProgramApproverOptions): ProgramApprover {
   const program = new Program(options);
   const { approvals } = options;
+  const showing = ({ ask }: Pick<Approvals, "ask">): Approvals["ask"] => async (request, claim) => {
+    const asked = await ask(request, claim);
+    if (asked !== undefined && request.isAnswered !== true) program.show(asked);
+    return asked;
+  };
   return {
     approvals: {
-      ask: async (request, claim, onceBack) => {
-        const asked = await approvals.ask(request, claim, onceBack);
-        if (asked !== undefined && request.isAnswered !== true) program.show(asked);
-        return asked;
+      ask: showing({ ask: (request, claim) => approvals.ask(request, claim) }),
+      patient(patience) {
+        const patient = approvals.patient(patience);
+        return { ...patient, ask: showing(patient) };
       },
       settled: (id, signal) => approvals.settled(id, signal),
-      elicited: (id, signal, onceBack) => approvals.elicited(id, signal, onceBack),
+      elicited: (id, signal) => approvals.elicited(id, signal),
       answer: (id, reply) => approvals.answer(id, reply),
       cancel: (id) => approvals.cancel(id),
-      use: (id, digest, onceBack) => approvals.use(id, digest, onceBack),
+      use: (id, digest) => approvals.use(id, digest),
       get: (id) => approvals.get(id),
       list: (page) => approvals.list(page),
       ofRuns: (runIds, status) => approvals.ofRuns(runIds, status),
@@ -67,11 +72,15 @@ export function createProgramApprover(options: ProgramApproverOptions): ProgramA
 class Program implements ProgramWord {
   readonly #options: ProgramApproverOptions;
   readonly #closing = new AbortController();
+  /** Approvals once the database is back: the program's answer counts afterwards too. */
+  readonly #patient: PatientApprovals;
   /** Approvals that the program is being asked about, each with what `isLeft` gives. */
   readonly #asked = new Map<string, Promise<boolean>>();
 
   constructor(options: ProgramApproverOptions) {
     this.#options = options;
+    const { approvals, clock } = options;
+    this.#patient = approvals.patient(createPatience({ clock, signal: this.#closing.signal }));
     void options.ready.then(() => this.#showWaiting());
   }
 
@@ -90,9 +99,9 @@ class Program implements ProgramWord {
   }
 
   async #showWaiting(): Promise<void> {
-    const { approvals, log } = this.#options;
+    const { log } = this.#options;
     try {
-      const waiting = await this.#onceBack(() => approvals.list({ status: "pending", limit: APPROVAL_LIMITS.pending }));
+      const waiting = await this.#patient.list({ status: "pending", limit: APPROVAL_LIMITS.pending });
       for (const approval of waiting.approvals) this.show(approval);
     } catch (error) {
       if (this.#closing.signal.aborted) return;
@@ -121,13 +130,8 @@ class Program implements ProgramWord {
   /** Resolves when the approval is settled, by whomever, or when the gateway closes. */
   async #settlement(id: string): Promise<"settled"> {
     // An approval that is forgotten, or cannot be read, needs no answer either
-    await this.#onceBack(() => this.#options.approvals.settled(id, this.#closing.signal)).catch(() => {});
+    await this.#patient.settled(id, this.#closing.signal).catch(() => {});
     return "settled";
-  }
-
-  /** Does it again while the database is away: the program's answer counts afterwards too. */
-  #onceBack<T>(work: () => Promise<T>): Promise<T> {
-    return readOnceBack(work, { clock: this.#options.clock, signal: this.#closing.signal });
   }
 
   async #wordOf(approval: Approval, signal: AbortSignal): Promise<Word | "left"> {
@@ -150,7 +154,7 @@ class Program implements ProgramWord {
   async #answer(id: string, word: Word): Promise<void> {
     const by = { via: "program", tokenId: null } as const;
     try {
-      await this.#onceBack(() => this.#options.approvals.answer(id, { ...word, by }));
+      await this.#patient.answer(id, { ...word, by });
     } catch (error) {
       // The content does not fit the form: as an answer of no form
       if (error instanceof HttpError && error.status === 400) {

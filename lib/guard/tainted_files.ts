@@ -7,7 +7,7 @@ import { lazily } from "../base/lazily.ts";
 import { type Actor, storedActor } from "../base/records/caller.ts";
 import { storedObject } from "../base/records/stored_object.ts";
 import { joinTaints, type Taint, UNTAINTED } from "../base/taint.ts";
-import { isStorageAway, readable, readOnceBack, scanAll } from "../storage/read_records.ts";
+import { createPatience, isStorageAway, readable, scanAll } from "../storage/read_records.ts";
 import type { Store, Write } from "../storage/store.ts";
 import { isWithin } from "../system/files/forbidden_paths.ts";
 import type { AuditAppend } from "./audit/audit_chain.ts";
@@ -213,7 +213,7 @@ class StoredTaintedFiles implements TaintedFiles {
       if (workspace === undefined || !isStorageAway(error)) throw error;
       // Until these marks are written, nothing is said about any file
       this.#owed = [...this.#owed, [paths, options]];
-      void readOnceBack(() => this.#payOwed(), { clock, signal: closing }).catch(() => {});
+      void createPatience({ clock, signal: closing })(() => this.#payOwed()).catch(() => {});
     }
   }
 

@@ -1,7 +1,8 @@
-import type { Clock } from "../base/clock.ts";
-import { lazyService } from "../base/lazily.ts";
-import type { Random } from "../base/random.ts";
-import type { Logger } from "../base/telemetry/log.ts";
+import type { Kit } from "../base/kit.ts";
+import { lazily } from "../base/lazily.ts";
+import { defineWing } from "../base/opened_list.ts";
+import type { Redactor } from "../base/redact.ts";
+import type { Config } from "../config/config.ts";
 import { readable } from "../storage/read_records.ts";
 import type { RecordCipher } from "../storage/record_cipher.ts";
 import type { RecordKeyName } from "../storage/record_keys.ts";
@@ -14,28 +15,27 @@ import { MemoryVectors } from "./memory_vectors.ts";
 import { type CommandFolders, createCommandFolders } from "./command_folders.ts";
 import { createPlans, type Plans } from "./plans.ts";
 
-/** Options of `createMemoryServices`. */
-export interface MemoryServicesOptions {
-  readonly store: Store;
-  readonly clock: Clock;
-  readonly random: Random;
-  readonly log: Logger;
+/** Needs of `memoryWing`. */
+export interface MemoryNeeds {
+  readonly kit: Kit;
+  readonly config: () => Pick<Config, "browser">;
+  readonly storage: {
+    readonly store: Store;
+    /** Opens the cipher of one kind of records. @throws {ConfigError} a key that cannot be used */
+    readonly keys: { readonly cipherOf: (name: RecordKeyName) => Promise<RecordCipher> };
+  };
   /** Removes known secrets from a text that goes to an embedding model. */
-  readonly redact: (text: string) => string;
-  /** Does work by its name, unless another gateway of a cluster does it now: then it gives false. Default: the gateway is alone */
-  readonly alone?: ((name: string, work: () => Promise<void>) => Promise<boolean>) | undefined;
-  /** Opens the cipher of one kind of records. @throws {ConfigError} a key that cannot be used */
-  readonly cipherOf: (name: RecordKeyName) => Promise<RecordCipher>;
-  /** Returns the newest `[browser] logins`. */
-  readonly usedLogins: BrowserLoginsOptions["used"];
+  readonly telemetry: { readonly redactor: Pick<Redactor, "redact"> };
   /** Records a change or use of a login. */
-  readonly recordLogin: BrowserLoginsOptions["record"];
+  readonly guard: { readonly recordLogin: BrowserLoginsOptions["record"] };
+  /** Does work by its name, unless another gateway does it now: then it gives false. Undefined: the gateway is alone */
+  readonly cluster: { readonly alone: ((name: string, work: () => Promise<void>) => Promise<boolean>) | undefined };
 }
 
 /** Everything that agents keep between conversations and send each other. */
 export interface MemoryServices {
   /** Records that the agent keeps between conversations. */
-  readonly memory: Memory;
+  readonly memory: Pick<Memory, keyof Memory>;
   /** Vectors of the memories, which begin once the models are there. */
   readonly vectors: MemoryVectors;
   readonly plans: Plans;
@@ -49,38 +49,58 @@ export interface MemoryServices {
   readonly browserLogins: BrowserLogins;
 }
 
+/** Everything that agents keep between conversations and send each other. */
+export const memoryWing = defineWing({ name: "memory", start: createMemoryServices });
+
 /** Creates memory, plans and mailboxes over a store. */
-export function createMemoryServices(options: MemoryServicesOptions): MemoryServices {
-  const { store, clock, random, log, redact, cipherOf, alone } = options;
+function createMemoryServices(needs: MemoryNeeds): MemoryServices {
+  const { kit: { clock, random, log }, config, storage: { store, keys: { cipherOf } }, guard, cluster: { alone } } =
+    needs;
   const vectors = new MemoryVectors({
     store,
     clock,
     log,
-    redact,
+    redact: needs.telemetry.redactor.redact,
     collection: MEMORY,
     alone: alone && ((work) => alone("memory_vectors", work)),
     textOf: (record) => readable(store, MEMORY, [record], parseMemoryRecord).map(({ value }) => memoryText(value))[0],
+  });
+  const mailbox = lazily(async () => {
+    const { Mailbox } = await import("./mailbox.ts");
+    const cipher = () => cipherOf("agents_ipc.key");
+    return new Mailbox({ store, clock, random, cipher });
+  });
+  const jars = lazily(async () => {
+    const { createCookieJars } = await import("./cookie_jars.ts");
+    const cipher = () => cipherOf("browser_cookies.key");
+    return createCookieJars({ store, cipher });
+  });
+  const logins = lazily(async () => {
+    const { createBrowserLogins } = await import("./browser_logins.ts");
+    const cipher = () => cipherOf("browser_cookies.key");
+    const used = () => config().browser.logins;
+    return createBrowserLogins({ store, clock, cipher, used, record: guard.recordLogin });
   });
   return {
     memory: new Memory({ store, clock, vectors }),
     vectors,
     plans: createPlans({ store, clock }),
     commandFolders: createCommandFolders({ store }),
-    mailbox: lazyService(async () => {
-      const { Mailbox } = await import("./mailbox.ts");
-      const cipher = () => cipherOf("agents_ipc.key");
-      return new Mailbox({ store, clock, random, cipher });
-    }, ["send", "receive", "list", "clear"]),
-    cookieJars: lazyService(async () => {
-      const { createCookieJars } = await import("./cookie_jars.ts");
-      const cipher = () => cipherOf("browser_cookies.key");
-      return createCookieJars({ store, cipher });
-    }, ["get", "set"]),
-    browserLogins: lazyService(async () => {
-      const { createBrowserLogins } = await import("./browser_logins.ts");
-      const cipher = () => cipherOf("browser_cookies.key");
-      const { usedLogins: used, recordLogin: record } = options;
-      return createBrowserLogins({ store, clock, cipher, used, record });
-    }, ["list", "save", "remove", "open"]),
+    mailbox: {
+      send: async (...given) => await (await mailbox()).send(...given),
+      receive: async (...given) => await (await mailbox()).receive(...given),
+      list: async (...given) => await (await mailbox()).list(...given),
+      clear: async (...given) => await (await mailbox()).clear(...given),
+    },
+    cookieJars: {
+      get: async (...given) => await (await jars()).get(...given),
+      set: async (...given) => await (await jars()).set(...given),
+    },
+    browserLogins: {
+      list: async (...given) => await (await logins()).list(...given),
+      save: async (...given) => await (await logins()).save(...given),
+      remove: async (...given) => await (await logins()).remove(...given),
+      open: async (...given) => await (await logins()).open(...given),
+    },
   };
 }

@@ -140,11 +140,11 @@ async function createBase(
   const net: ProviderClientFactory = server === undefined
     ? options.net
     : (client) => options.net({ ...client, admit: admission(ownerOf, client.origin) });
-  const opened = await openProvider(name, settings, { ...options, net, table });
   // Ollama refuses a name that it does not have; others answer with whatever is loaded
-  if (server === undefined || server.kind === "ollama") return { ...opened, settings, table };
-  const provider = withListedModels(opened.provider, { models: server.models, unknown: missing });
-  return { ...opened, provider, settings, table };
+  const layers = server === undefined || server.kind === "ollama"
+    ? []
+    : [withListedModels({ models: server.models, unknown: missing })];
+  return { ...await openProvider(name, settings, { ...options, net, table, layers }), settings, table };
 }
 
 interface EntryParts extends CreateProvidersOptions {

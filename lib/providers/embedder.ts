@@ -1,7 +1,8 @@
+import { ProviderError } from "../base/errors.ts";
 import type { Logger } from "../base/telemetry/log.ts";
 import type { Config } from "../config/config.ts";
 import { routeOf } from "./models/routing.ts";
-import type { Provider, Providers } from "./provider.ts";
+import type { Embeddings, Providers, ResolvedModel } from "./provider.ts";
 
 /** The embedding model of a configuration. */
 export interface RoutedEmbedder {
@@ -32,7 +33,13 @@ export function createEmbedder({ config, providers, log }: EmbedderOptions): () 
     const found = resolveIfThere(providers, model);
     const embed = found?.provider.name === route.provider ? found.provider.embed : undefined;
     if (found !== undefined && embed !== undefined) {
-      return { model, embed: (texts, signal) => embed({ model: found.model, texts }, signal) };
+      return {
+        model,
+        async embed(texts, signal) {
+          const { vectors } = await embed({ model: found.model, input: texts }, signal);
+          return vectors.map((vector) => toDirection(vector, found));
+        },
+      };
     }
     if (told !== model) log.warn(`Memories are found by words alone: "${model}" of the route "${hint}" cannot embed`);
     told = model;
@@ -40,10 +47,19 @@ export function createEmbedder({ config, providers, log }: EmbedderOptions): () 
   };
 }
 
+/** Returns a vector as it is compared with others. @throws {ProviderError} all of it is zero, so that it points nowhere */
+function toDirection(vector: Embeddings["vectors"][number], { provider: { name } }: ResolvedModel): Float32Array {
+  const direction = Float32Array.from(vector);
+  if (direction.some((number) => number !== 0)) return direction;
+  throw new ProviderError("provider_error", `Cannot use an embedding of "${name}": all of it is zero`, {
+    provider: name,
+  });
+}
+
 function resolveIfThere(
   providers: Pick<Providers, "resolve">,
   model: string,
-): { readonly provider: Provider; readonly model: string } | undefined {
+): ResolvedModel | undefined {
   try {
     return providers.resolve(model);
   } catch {

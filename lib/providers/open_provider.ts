@@ -4,7 +4,7 @@ import type { ProviderClientFactory } from "../system/net/provider_client.ts";
 import { createOpenAiCompatible, withDefaultModel } from "./openai/openai_compatible.ts";
 import { withDialect } from "./dialect/with_dialect.ts";
 import { withVision } from "./models/vision.ts";
-import type { Provider } from "./provider.ts";
+import type { Provider, ProviderLayer } from "./provider.ts";
 import type { UpstreamSettings } from "./upstream/upstream_http.ts";
 import { type ProviderSettings, readProviderAddress, readProviderKey, VENDORS } from "./provider_settings.ts";
 import { VendorForms } from "./vendors/vendor_forms.ts";
@@ -17,6 +17,8 @@ export interface OpenProviderOptions {
   readonly clock: Clock;
   readonly random: Random;
   readonly net: ProviderClientFactory;
+  /** Layers around those that every provider has, the innermost first. Default: none */
+  readonly layers?: readonly ProviderLayer[] | undefined;
   /** Called with the key and where it comes from, so that it is redacted everywhere */
   readonly onSecret?: (secret: string, name?: string) => void;
 }
@@ -52,26 +54,39 @@ export async function openProvider(
   };
   const { kind } = settings;
   const forms = new VendorForms({ kind, origin });
-  const provider = kind === "anthropic"
-    ? withDialect(
-      withVision((await import("./anthropic/anthropic.ts")).createAnthropic(upstream, forms), settings),
-      forms,
-    )
-    : withDefaultModel(withDialect(withVision(await openCompatible(upstream, { kind, forms }), settings), forms));
+  const isAnthropic = kind === "anthropic";
+  const server = isAnthropic
+    ? { provider: (await import("./anthropic/anthropic.ts")).createAnthropic(upstream, forms), layers: [] }
+    : await openCompatible(upstream, { kind, forms });
+  const provider = layered(server.provider, [
+    ...server.layers,
+    withVision(settings),
+    withDialect(forms),
+    ...(isAnthropic ? [] : [withDefaultModel]),
+    ...(options.layers ?? []),
+  ]);
   return { provider, model: settings.model || (VENDORS[settings.kind]?.model ?? "") };
+}
+
+/** Returns a provider within layers, the innermost first: one stream goes through all of them. */
+export function layered(provider: Provider, layers: readonly ProviderLayer[]): Provider {
+  return layers.reduce((inner, layer) => ({ ...inner, ...layer(inner) }), provider);
 }
 
 /** Opens a server of the OpenAI format. One without TLS is local, and may tell of its models' templates. */
 async function openCompatible(
   settings: UpstreamSettings,
   { kind, forms }: { readonly kind: string; readonly forms: VendorForms },
-): Promise<Provider> {
+): Promise<{ readonly provider: Provider; readonly layers: readonly ProviderLayer[] }> {
   const open = (own: UpstreamSettings) => createOpenAiCompatible(own, forms);
   const isLocal = settings.client.origin.startsWith("http:") && (kind === "ollama" || kind === "openai_compatible");
-  if (!isLocal) return open(settings);
+  if (!isLocal) return { provider: open(settings), layers: [] };
   const [{ withToolSupport }, { withWrittenCalls }] = await Promise.all([
     import("./vendors/tool_support.ts"),
     import("./vendors/written_calls.ts"),
   ]);
-  return withWrittenCalls(withToolSupport(open, { kind, settings, forms }), settings.nextId);
+  return {
+    provider: withToolSupport(open, { kind, settings, forms }),
+    layers: [withWrittenCalls(settings.nextId)],
+  };
 }

@@ -178,8 +178,12 @@ function openOwn(name: string, given: ProgramProvider, services: OwnServices): P
       return listed.map((model) => toEntry(name, model));
     },
     embed: embed && (async (request, signal) => {
-      const vectors = await within(timeoutMs, signal, (call) => embed(structuredClone(request), call));
-      return toVectors(name, vectors, request.texts.length);
+      const { model, input, dimensions, passed = {} } = request;
+      const texts = input.filter((text) => typeof text === "string");
+      if (texts.length < input.length) throw rejected(name, "input", "it takes texts alone");
+      if (dimensions !== undefined) throw rejected(name, "dimensions", "its vectors have one length");
+      const vectors = await within(timeoutMs, signal, (call) => embed({ model, texts }, call));
+      return { vectors: toVectors(name, vectors, texts.length), ignored: Object.keys(passed) };
     }),
     sees: () => sees === true,
     close: () => Promise.resolve(),
@@ -198,6 +202,11 @@ function unknown(name: string, { model }: ProviderRequest): ProviderError {
     `Provider "${name}" does not know the model ${JSON.stringify(model.slice(0, MAX_MODEL_NAME))}`,
     { provider: name, status: 404, param: "model" },
   );
+}
+
+function rejected(name: string, param: string, reason: string): ProviderError {
+  const message = `Provider "${name}" cannot embed with "${param}": ${reason}`;
+  return new ProviderError("provider_rejected", message, { provider: name, status: 400, param });
 }
 
 function toVectors(name: string, given: unknown, count: number): readonly Float32Array[] {

@@ -167,7 +167,7 @@ export interface ProgramProvider {
     request: ProgramProviderRequest,
     call: ProgramProviderCall,
   ) => AsyncIterable<ProgramProviderEvent | readonly ProgramProviderEvent[]>;
-  /** Returns one vector for each text, in their order, for `[[embedding_routes]]`. Default: the provider has no embeddings */
+  /** Returns one vector for each text, in their order, for `[[embedding_routes]]` and `POST /v1/embeddings`. Default: the provider has no embeddings */
   readonly embed?: (
     request: ProgramEmbedRequest,
     call: ProgramProviderCall,

@@ -89,11 +89,25 @@ export interface ProviderCallOptions {
   readonly onAgain?: ((isAsking: boolean) => void) | undefined;
 }
 
-/** Texts whose vectors are asked for. */
+/** Texts, or lists of tokens, whose vectors are asked for. */
 export interface EmbedRequest {
   /** The embedding model's name as the provider knows it */
   readonly model: string;
-  readonly texts: readonly string[];
+  readonly input: readonly string[] | readonly (readonly number[])[];
+  /** Length of the vectors. Default: the model's own */
+  readonly dimensions?: number | undefined;
+  /** Further fields for a provider of the same format, as they came. Default: none */
+  readonly passed?: Readonly<Record<string, unknown>> | undefined;
+}
+
+/** Vectors that a provider gave. */
+export interface Embeddings {
+  /** Vectors of the inputs, in their order, all of one length. Finite numbers, as the provider wrote them */
+  readonly vectors: readonly (readonly number[] | Float32Array)[];
+  /** Tokens of the input. Undefined where the provider does not say */
+  readonly tokens?: number | undefined;
+  /** Names of passed fields that the provider has nothing for. Default: none */
+  readonly ignored?: readonly string[] | undefined;
 }
 
 /** A source of model turns. */
@@ -109,10 +123,10 @@ export interface Provider {
   /** Lists the models that the provider serves now. @throws {ProviderError} */
   listModels(signal: AbortSignal): Promise<readonly ModelEntry[]>;
   /**
-   * Returns the vector of each text, in their order, all of one length. Absent where the provider's format has none.
-   * @throws {ProviderError}; {CancelError} when `signal` aborts
+   * Returns the vector of each input. Absent where the provider's format has none.
+   * @throws {ProviderError}, `provider_rejected` for a request that it cannot take; {CancelError} when `signal` aborts
    */
-  readonly embed?: ((request: EmbedRequest, signal: AbortSignal) => Promise<readonly Float32Array[]>) | undefined;
+  readonly embed?: ((request: EmbedRequest, signal: AbortSignal) => Promise<Embeddings>) | undefined;
   /** Set when declared tools cost no tokens: such a provider is told of all tools in each turn. Default false */
   readonly toolsAreFree?: boolean | undefined;
   /** Asks whether the chat template of a model knows tools. Absent, or undefined, where the server does not say. Never throws */
@@ -121,6 +135,12 @@ export interface Provider {
   readonly sees?: ((model: string) => boolean) | undefined;
   close(): Promise<void>;
 }
+
+/**
+ * Layer around a provider: it changes requests, streams or both, and may say other things of the provider. What it leaves out is the
+ * provider's.
+ */
+export type ProviderLayer = (inner: Provider) => Pick<Provider, "stream"> & Partial<Provider>;
 
 /** A model name of a request, resolved. */
 export interface ResolvedModel {

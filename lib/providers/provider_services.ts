@@ -1,8 +1,5 @@
-import type { Clock } from "../base/clock.ts";
-import type { OpenedList } from "../base/opened_list.ts";
-import type { Random } from "../base/random.ts";
-import type { Logger } from "../base/telemetry/log.ts";
-import type { Metrics } from "../base/telemetry/metrics.ts";
+import type { Kit } from "../base/kit.ts";
+import { defineWing, type OpenedList } from "../base/opened_list.ts";
 import type { Config } from "../config/config.ts";
 import { createDocuments } from "../storage/documents.ts";
 import type { Store } from "../storage/store.ts";
@@ -11,6 +8,7 @@ import { createProviderClients } from "../system/net/provider_client.ts";
 import { type AgentProviders, createAgentProviders } from "./agent_providers.ts";
 import { createLiveProviders, type LiveProviders } from "./live_providers.ts";
 import { createOfflineProvider } from "./offline/offline.ts";
+import { createEmbedder, type RoutedEmbedder } from "./embedder.ts";
 import type { OwnProviders } from "./own_providers.ts";
 import type { Providers } from "./provider.ts";
 import {
@@ -21,35 +19,41 @@ import {
 } from "./discovery/provider_memory.ts";
 import { createProviderMetrics } from "./retry.ts";
 
-/** Options of `createProviderServices`. */
-export interface ProviderServicesOptions {
-  /** Machine of a gateway in a cluster, whose local servers are its own. Default: the gateway is alone */
-  readonly machine?: string | undefined;
-  readonly store: Store;
-  readonly clock: Clock;
-  readonly random: Random;
-  readonly log: Logger;
-  readonly metrics: Metrics;
-  /** The newest configuration. */
+/** Needs of `modelsWing`. */
+export interface ModelsNeeds {
+  readonly kit: Kit;
   readonly config: () => Config;
-  /** False: no provider is opened. */
-  readonly hasAgent: boolean;
-  readonly env: Readonly<Record<string, string | undefined>>;
-  /** Called with each secret that is read, so that the redactor knows it. */
-  readonly onSecret: (secret: string, name?: string) => void;
+  readonly storage: { readonly store: Store };
+  /** Learns each secret that is read. */
+  readonly telemetry: { readonly redactor: { readonly add: (secret: string, name?: string) => void } };
+  readonly program: ModelsProgram;
   /** Tells whether an origin is this gateway, which must not become its own provider. */
-  readonly isOwn: (origin: string) => boolean;
-  /** Providers of the program that mounts the gateway, beside the configured ones. Default: none */
-  readonly own?: OwnProviders | undefined;
+  readonly system: { readonly ownAddress: { readonly isOwn: (origin: string) => boolean } };
+  /** Vectors of the memories, which begin once the models are there. */
+  readonly memory: {
+    readonly vectors: { start(embedder: () => RoutedEmbedder | undefined): void; close(): Promise<void> };
+  };
+  /** Tools of the gateway, of which the offline assistant tells which are off. */
+  readonly work: {
+    readonly tools: () => { readonly get: (name: string) => { readonly enabled: boolean } | undefined };
+  };
+  /** Machine of a gateway in a cluster, whose local servers are its own. Undefined: the gateway is alone */
+  readonly cluster: { readonly machine: string | undefined };
+}
+
+/** Models as the program wants them that starts the gateway. */
+export interface ModelsProgram {
+  /** False: no provider is opened. Default true */
+  readonly agent?: boolean | undefined;
+  readonly environment: Readonly<Record<string, string | undefined>>;
   /** Used in place of the configured providers. Default: none */
-  readonly fixed?: Providers | undefined;
+  readonly providers?: Providers | undefined;
+  /** Providers of the program, beside the configured ones. Default: none */
+  readonly ownProviders?: OwnProviders | undefined;
   /** Text of each command's `--help` by its name, for the offline assistant. Default: none */
   readonly help?: (() => Promise<ReadonlyMap<string, string>>) | undefined;
-  /** Tells whether the gateway has a tool that is off, for the offline assistant. Default: it has none */
-  readonly isToolOff?: ((name: string) => boolean) | undefined;
   /** Origins where `kind = "auto"` looks for local model servers; false: nowhere. Default: the usual ports on loopback */
-  readonly localOrigins?: readonly string[] | false | undefined;
-  readonly opened: OpenedList;
+  readonly localServers?: readonly string[] | false | undefined;
 }
 
 /** Models of a gateway. */
@@ -77,11 +81,19 @@ export interface OpenProviders {
   prepare(config: Config, options: { readonly always: boolean }): Promise<() => void>;
 }
 
+/** Models of the gateway. */
+export const modelsWing = defineWing({ name: "models", start: startModels });
+
 /** Loads the memory of models, and opens the configured providers where there is an agent. */
-export async function createProviderServices(options: ProviderServicesOptions): Promise<ProviderServices> {
-  const { store, log, machine } = options;
-  const memory = await loadProviderMemory({ store, log, machine });
-  const live = options.hasAgent ? await openProviders(options, memory) : undefined;
+async function startModels(needs: ModelsNeeds, opened: OpenedList): Promise<ProviderServices> {
+  const { kit: { log }, config, storage: { store }, program, cluster } = needs;
+  const memory = await loadProviderMemory({ store, log, machine: cluster.machine });
+  const hasAgent = program.agent !== false && config().provider.kind !== "none";
+  const live = hasAgent ? await openProviders(needs, { memory, opened }) : undefined;
+  const { vectors } = needs.memory;
+  if (live !== undefined) vectors.start(createEmbedder({ config, log, providers: live.providers }));
+  // They use the models, and so end before them
+  opened.own(vectors, (open) => open.close());
   return {
     live,
     async trust(address, commit) {
@@ -94,8 +106,13 @@ export async function createProviderServices(options: ProviderServicesOptions): 
   };
 }
 
-async function openProviders(options: ProviderServicesOptions, memory: ProviderMemory): Promise<OpenProviders> {
-  const { clock, random, log, metrics, config, env, onSecret, opened } = options;
+async function openProviders(
+  needs: ModelsNeeds,
+  { memory, opened }: { readonly memory: ProviderMemory; readonly opened: OpenedList },
+): Promise<OpenProviders> {
+  const { kit: { clock, random, log, metrics }, config, program, storage: { store }, system, work } = needs;
+  const env = program.environment;
+  const onSecret = needs.telemetry.redactor.add;
   const observer = createProviderMetrics(metrics);
   const rememberAgents = async ({ agents }: Config) => {
     if (Object.values(agents).some(({ provider }) => provider !== "")) await memory.remember();
@@ -104,21 +121,21 @@ async function openProviders(options: ProviderServicesOptions, memory: ProviderM
   const queues = createExchangeQueues();
   const providers: LiveProviders = await createLiveProviders({
     config: config(),
-    fixed: options.fixed,
-    own: options.own,
+    fixed: program.providers,
+    own: program.ownProviders,
     env,
     // The assistant asks later, when somebody talks to it
     offline: createOfflineProvider({
       now: clock.now,
-      help: options.help,
-      isToolOff: options.isToolOff,
+      help: program.help,
+      isToolOff: (name) => work.tools().get(name)?.enabled === false,
       hasModel: () => providers.inUse.name !== "offline",
     }),
     netOf: (proxy) => createProviderClients({ clock, proxy: { ...proxy, environment: (name) => env[name] }, queues }),
-    isOwn: options.isOwn,
-    localOrigins: options.localOrigins,
+    isOwn: system.ownAddress.isOwn,
+    localOrigins: program.localServers,
     observer,
-    documents: createDocuments({ store: options.store }),
+    documents: createDocuments({ store }),
     memory,
     onSecret,
     clock,

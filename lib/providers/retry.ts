@@ -6,7 +6,7 @@ import type { ProviderEvent } from "../base/records/provider_event.ts";
 import type { Logger } from "../base/telemetry/log.ts";
 import { firstChatModel } from "./models/model_list.ts";
 import { withNames } from "./models/model_names.ts";
-import type { Provider, ProviderCallOptions, ProviderRequest } from "./provider.ts";
+import type { Embeddings, EmbedRequest, Provider, ProviderCallOptions, ProviderRequest } from "./provider.ts";
 import { DURATION_BUCKETS_SECONDS, type Metrics } from "../base/telemetry/metrics.ts";
 
 /** A provider to ask, with a model and a number of retries. */
@@ -60,7 +60,7 @@ export function withRetries(attempts: readonly [Attempt, ...Attempt[]], options:
     name: provider.name,
     stream: (request, call) => new RetryStream(attempts, { request, call, options }),
     listModels: (signal) => provider.listModels(signal),
-    embed: provider.embed,
+    embed: provider.embed && ((request, signal) => counted(provider, { request, signal, observer: options.observer })),
     // Each attempt is sent the same tools
     toolsAreFree: attempts.every(({ provider }) => provider.toolsAreFree === true),
     // A fallback that does not see is told in words; so it is for every attempt by itself
@@ -68,6 +68,29 @@ export function withRetries(attempts: readonly [Attempt, ...Attempt[]], options:
     takesTools: provider.takesTools,
     close: () => provider.close(),
   };
+}
+
+interface EmbedCall {
+  readonly request: EmbedRequest;
+  readonly signal: AbortSignal;
+  readonly observer: StreamObserver;
+}
+
+/** Asks for vectors once, and counts it: whoever asks decides whether to ask again. */
+async function counted(
+  { name, embed }: Provider,
+  { request, signal, observer }: EmbedCall,
+): Promise<Embeddings> {
+  try {
+    const reply = await (embed as NonNullable<Provider["embed"]>)(request, signal); // the caller has seen that it is there
+    const { tokens: prompt_tokens = 0 } = reply;
+    const usage = { prompt_tokens, completion_tokens: 0, total_tokens: prompt_tokens };
+    observer.onEnd(name, { finish: { type: "finish", finish_reason: "stop", usage } });
+    return reply;
+  } catch (error) {
+    observer.onEnd(name, { error: error instanceof ProviderError ? error : undefined });
+    throw error;
+  }
 }
 
 type Result = IteratorResult<readonly ProviderEvent[], undefined>;

@@ -156,6 +156,17 @@ export interface RunSupervisor {
    * conversation of another token; 400 `invalid_request` for an unknown agent
    */
   start(request: RunRequest): Promise<RunHandle>;
+  /**
+   * Does work of a model that is no run, such as vectors of texts, within the budget of the day.
+   * @param input most tokens that the work may use
+   * @param work returns how many it has used; undefined: all of `input` counts
+   * @throws {HttpError} 503 `shutting_down`; {CancelError} `budget`; what the work throws
+   */
+  spend<T extends { readonly tokens?: number | undefined }>(
+    input: number,
+    signal: AbortSignal,
+    work: () => Promise<T>,
+  ): Promise<T>;
   get(id: string): Promise<Run | undefined>;
   /** Returns the token with whose rights a run works. Undefined as for `follow`. */
   startedBy(id: string): Promise<Pick<Caller, "tokenId"> | undefined>;

@@ -1,16 +1,16 @@
-import type { Clock } from "../base/clock.ts";
-import { lazilyEach, lazyService } from "../base/lazily.ts";
-import type { OpenedList } from "../base/opened_list.ts";
-import type { Random } from "../base/random.ts";
+import type { Tokens } from "../access/tokens.ts";
+import type { Kit } from "../base/kit.ts";
+import { lazily, lazilyEach } from "../base/lazily.ts";
+import { defineWing, type OpenedList } from "../base/opened_list.ts";
 import type { Logger } from "../base/telemetry/log.ts";
-import type { Metrics } from "../base/telemetry/metrics.ts";
 import type { Config } from "../config/config.ts";
+import type { Extensions } from "../extensions/open_extensions.ts";
 import type { Approvals } from "../guard/approvals.ts";
 import type { AuditAppend } from "../guard/audit/audit_chain.ts";
-import type { AgentProviders } from "../providers/agent_providers.ts";
-import type { Providers } from "../providers/provider.ts";
+import type { OpenProviders } from "../providers/provider_services.ts";
 import type { Store } from "../storage/store.ts";
 import type { SubAgents } from "../tools/agents/sub_agents.ts";
+import type { DrainableExecutor } from "../tools/runtime/drainable_executor.ts";
 import type { ToolExecutor } from "../tools/runtime/tool_executor.ts";
 import {
   createStoredConversations,
@@ -18,51 +18,68 @@ import {
   type StoredConversations,
 } from "./conversations/stored_conversations.ts";
 import { cancelRunsOf } from "./journal/stored_runs.ts";
+import type { RunEventFeed, TellProgram } from "./journal/run_event_feed.ts";
 import type { OnRecorded } from "./journal/run_store.ts";
 import type { RunSupervisor } from "./run_request.ts";
 import { createAgentOf } from "./supervisor/agent_profile.ts";
+import type { RunGuidance } from "./supervisor/run_settings.ts";
 import { createApprover } from "./supervisor/create_approver.ts";
-import { type ClusterMember, MEMBER_ALONE } from "./supervisor/run_coordination.ts";
-import { createSupervisor, type SupervisorOptions } from "./supervisor/supervisor.ts";
+import type { ClusterMember } from "./supervisor/run_coordination.ts";
+import { createSupervisor } from "./supervisor/supervisor.ts";
 
-interface CommonOptions {
-  readonly store: Store;
-  readonly clock: Clock;
-  readonly log: Logger;
-  /** The newest configuration. */
+/** Needs of `runsWing`. */
+export interface RunsNeeds {
+  readonly kit: Kit;
   readonly config: () => Config;
+  readonly storage: { readonly store: Store };
+  readonly guard: { readonly approvals: Approvals; readonly audit: { readonly append: AuditAppend } };
+  /** Closes the browser that a run had open. */
+  readonly system: { readonly browsers: { closeRun(runId: string): Promise<unknown> } };
+  /** Texts that a run begins with. */
+  readonly extensions: Pick<Extensions, "skills" | "instructions">;
+  readonly tools: DrainableExecutor;
+  readonly models: { readonly live: OpenProviders | undefined };
+  /** Told of the events of each run. Undefined: the program wants none */
+  readonly feed: { readonly take: OnRecorded } | undefined;
+  readonly work: Pick<WorkSeam, "join">;
+  readonly cluster: ClusterMember;
 }
 
-/** Options of `createRuns`. */
-export interface RunsOptions extends CommonOptions {
-  readonly random: Random;
-  readonly metrics: Metrics;
-  readonly approvals: Approvals;
-  readonly audit: AuditAppend;
-  readonly tools: ToolExecutor;
-  readonly providers: Providers;
-  /** Providers of `[agents.<name>]`. */
-  readonly agents: AgentProviders;
-  /** Returns the texts that a new run begins with, see SupervisorOptions. Default: there are none */
-  readonly guidance?: SupervisorOptions["guidance"];
-  /** Told of the events of each run, see SupervisorOptions. Default: nobody is */
-  readonly onEvents?: OnRecorded | undefined;
-  /** Closes what a run had open. Default: nothing */
-  readonly onRunEnd?: (runId: string) => void;
-  /** Membership among the gateways of the database. Default: the gateway is alone */
-  readonly cluster?: ClusterMember | undefined;
-  readonly opened: OpenedList;
+/** The run supervisor. Undefined without an agent. */
+export const runsWing = defineWing({ name: "runs", start: startRuns });
+
+/** Creates the run supervisor where there is an agent, and hands it to those who were made before it. */
+function startRuns(needs: RunsNeeds, opened: OpenedList): RunSupervisor | undefined {
+  const { models: { live }, tools, work } = needs;
+  const runs = live && createRuns(needs, { live, opened });
+  work.join({ tools: tools.executor, runs });
+  return runs;
 }
 
 /** Creates the run supervisor with the settings of the newest configuration. */
-export function createRuns(options: RunsOptions): RunSupervisor {
-  const { config, approvals } = options;
+function createRuns(
+  needs: RunsNeeds,
+  { live, opened }: { readonly live: OpenProviders; readonly opened: OpenedList },
+): RunSupervisor {
+  const { kit: { clock, random, log, metrics }, config, storage: { store }, guard, system, extensions, cluster } =
+    needs;
+  const { approvals } = guard;
   // A reload makes another configuration
   const [agentSettings, runLimits] = [lazilyEach(toAgentSettings), lazilyEach(toRunLimits)];
   const runs = createSupervisor({
-    ...options,
+    ...{ store, clock, random, log, metrics, cluster },
+    providers: live.providers,
+    tools: needs.tools.executor,
+    audit: guard.audit.append,
+    guidance: () => guidanceOf(extensions),
+    onEvents: needs.feed?.take,
+    onRunEnd(runId) {
+      system.browsers.closeRun(runId).catch((error: unknown) => {
+        log.error("The browser of a run could not be closed", { run_id: runId, error });
+      });
+    },
     agent: () => agentSettings(config()),
-    agentOf: createAgentOf({ agents: () => config().agents, providers: options.agents }),
+    agentOf: createAgentOf({ agents: () => config().agents, providers: live.agents }),
     limits: () => runLimits(config()),
     tokensPerDay: () => config().budget.tokens_per_day,
     retentionDays: () => config().runs.retention_days,
@@ -78,35 +95,82 @@ export function createRuns(options: RunsOptions): RunSupervisor {
     }),
   });
   // After a drain nothing is left to stop. A start that fails half-way stops the runs that it has recovered
-  return options.opened.own(runs, (open) => open.drain(0));
+  return opened.own(runs, (open) => open.drain(0));
 }
 
+/** Returns the texts that a run begins with. */
+async function guidanceOf({ skills, instructions }: RunsNeeds["extensions"]): Promise<RunGuidance> {
+  const [{ prompt, isAny }, told] = await Promise.all([skills.offer(), instructions.offer()]);
+  return { instructions: told, skills: prompt, hasSkills: isAny };
+}
+
+/** Needs of `feedWing`. */
+export interface FeedNeeds {
+  readonly kit: Kit;
+  readonly program: {
+    readonly hooks?: { readonly onRunEvent?: TellProgram | undefined; readonly ready: Promise<void> } | undefined;
+  };
+}
+
+/** Feed of run events to the program. Undefined where it wants none. */
+export const feedWing = defineWing({
+  name: "feed",
+  async start({ program: { hooks }, kit: { clock, log } }: FeedNeeds): Promise<RunEventFeed | undefined> {
+    if (hooks?.onRunEvent === undefined) return undefined;
+    const { RunEventFeed } = await import("./journal/run_event_feed.ts");
+    return new RunEventFeed({ tell: hooks.onRunEvent, ready: hooks.ready, clock, log });
+  },
+});
+
+/** Needs of `subAgentsWing`. */
+export interface SubAgentsNeeds {
+  readonly kit: Kit;
+  readonly config: () => Config;
+  readonly storage: { readonly store: Store };
+  readonly work: Pick<WorkSeam, "tools" | "runs">;
+  /** Rights to write runs, and the signal that aborts when the gateway closes */
+  readonly cluster: Pick<ClusterMember, "ownership"> & { readonly closing: AbortSignal | undefined };
+}
+
+/** Runs that an agent starts. */
+export const subAgentsWing = defineWing({ name: "subAgents", start: createLazySubAgents });
+
 /** Creates the sub-agents, which are loaded when an agent first asks for one. */
-export function createLazySubAgents({ store, clock, config, tools, runs, cluster }: Omit<CommonOptions, "log"> & {
-  /** Membership among the gateways of the database, and the signal that aborts when the gateway closes */
-  readonly cluster: Pick<ClusterMember, "ownership"> & { readonly closing?: AbortSignal | undefined };
-  readonly tools: () => ToolExecutor;
-  readonly runs: () => RunSupervisor | undefined;
-}): SubAgents {
-  return lazyService(async () => {
+function createLazySubAgents(needs: SubAgentsNeeds): SubAgents {
+  const { kit: { clock }, config, storage: { store }, work: { tools, runs }, cluster } = needs;
+  const loaded = lazily(async () => {
     const { createSubAgents } = await import("./sub_agents/sub_agent_service.ts");
     const { ownership, closing } = cluster;
     return createSubAgents({ store, clock, agents: () => config().agents, tools, runs, cluster: ownership, closing });
-  }, ["spawn", "list", "status", "result", "message", "cancel", "delegate", "delegations"]);
+  });
+  return {
+    spawn: async (...given) => await (await loaded()).spawn(...given),
+    list: async (...given) => await (await loaded()).list(...given),
+    status: async (...given) => await (await loaded()).status(...given),
+    result: async (...given) => await (await loaded()).result(...given),
+    message: async (...given) => await (await loaded()).message(...given),
+    cancel: async (...given) => await (await loaded()).cancel(...given),
+    delegate: async (...given) => await (await loaded()).delegate(...given),
+    delegations: async (...given) => await (await loaded()).delegations(...given),
+  };
 }
 
-/**
- * Creates the stored conversations, and forgets those whose time is over.
- * @param options.runs undefined without an agent
- */
-export function createConversationServices(
-  { store, clock, log, config, runs, opened, cluster = MEMBER_ALONE }: CommonOptions & {
-    /** Membership among the gateways of the database. Default: the gateway is alone */
-    readonly cluster?: Pick<ClusterMember, "ownership"> | undefined;
-    readonly runs: RunSupervisor | undefined;
-    readonly opened: OpenedList;
-  },
-): StoredConversations {
+/** Needs of `conversationsWing`. */
+export interface ConversationsNeeds {
+  readonly kit: Kit;
+  readonly config: () => Config;
+  readonly storage: { readonly store: Store };
+  /** Undefined without an agent */
+  readonly runs: RunSupervisor | undefined;
+  readonly cluster: Pick<ClusterMember, "ownership">;
+}
+
+/** The stored conversations. */
+export const conversationsWing = defineWing({ name: "conversations", start: startConversations });
+
+/** Creates the stored conversations, and forgets those whose time is over. */
+function startConversations(needs: ConversationsNeeds, opened: OpenedList): StoredConversations {
+  const { kit: { clock, log }, config, storage: { store }, runs, cluster } = needs;
   const { lines } = cluster.ownership;
   const worksHere = (id: string) => runs?.worksIn(id) ?? false;
   const conversations = createStoredConversations({
@@ -119,8 +183,27 @@ export function createConversationServices(
   return conversations;
 }
 
+/** Needs of `workWing`. */
+export interface WorkNeeds {
+  readonly kit: Kit;
+  readonly storage: { readonly store: Store };
+  readonly access: { readonly tokens: Pick<Tokens, "onRevoke"> };
+}
+
+/** Tools and runs for the wings before them. The runs of a token end when it is revoked. */
+export const workWing = defineWing({
+  name: "work",
+  start({ kit: { log }, storage: { store }, access }: WorkNeeds): WorkSeam {
+    const work = createWorkSeam();
+    access.tokens.onRevoke(createRevocation({ store, log, runs: work.runs }));
+    return work;
+  },
+});
+
 /** Returns a function that cancels the runs of a token that was revoked, and logs how many. Never rejects. */
-export function createRevocation({ store, log, runs }: Pick<CommonOptions, "store" | "log"> & {
+function createRevocation({ store, log, runs }: {
+  readonly store: Store;
+  readonly log: Logger;
   readonly runs: () => RunSupervisor | undefined;
 }): (tokenId: string) => Promise<void> {
   return async (tokenId) => {
@@ -176,7 +259,7 @@ export interface WorkSeam {
 }
 
 /** Creates a seam that is not joined yet. */
-export function createWorkSeam(): WorkSeam {
+function createWorkSeam(): WorkSeam {
   let joined: Parameters<WorkSeam["join"]>[0] | undefined;
   return {
     tools() {

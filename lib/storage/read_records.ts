@@ -242,10 +242,15 @@ export async function* scanAll(
 const AGAIN_MS = 1_000;
 
 /** Makes calls of a store again and again while it cannot be reached. @throws {CancelError} when nobody waits for them any more */
-export type OnceBack = <T>(work: () => Promise<T>) => Promise<T>;
+export type Patience = <T>(work: () => Promise<T>) => Promise<T>;
 
-/** Makes a call of a store once. */
-export const atOnce: OnceBack = (work) => work();
+/** Returns a function that waits for the store. Each of its calls is made as a whole again: give it one that may be made twice. */
+export function patiently<Given extends unknown[], T>(
+  patience: Patience,
+  work: (...given: Given) => Promise<T>,
+): (...given: Given) => Promise<T> {
+  return (...given) => patience(() => work(...given));
+}
 
 /** Tells whether a store could not be reached, so that the same call may succeed later. */
 export function isStorageAway(error: unknown): error is HttpError {
@@ -260,19 +265,20 @@ export class UnknownWriteError extends HttpError {
 }
 
 /**
- * Reads from a store, and tries again each second while it cannot be reached.
- * @throws {CancelError} when the signal aborts; the error of a read that failed otherwise
+ * Makes the patience of work that no run does: tries again each second while the store cannot be reached.
+ * @throws {CancelError} when the signal aborts; the error of a call that failed otherwise
  */
-export async function readOnceBack<T>(
-  read: () => Promise<T>,
+export function createPatience(
   { clock, signal }: { readonly clock: Pick<Clock, "sleep">; readonly signal: AbortSignal },
-): Promise<T> {
-  for (;;) {
-    try {
-      return await read();
-    } catch (error) {
-      if (!isStorageAway(error)) throw error;
-      await clock.sleep(AGAIN_MS, signal);
+): Patience {
+  return async (work) => {
+    for (;;) {
+      try {
+        return await work();
+      } catch (error) {
+        if (!isStorageAway(error)) throw error;
+        await clock.sleep(AGAIN_MS, signal);
+      }
     }
-  }
+  };
 }

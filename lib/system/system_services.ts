@@ -1,11 +1,9 @@
 import { rm } from "node:fs/promises";
 import { join } from "node:path";
-import type { Clock } from "../base/clock.ts";
-import { lazily, lazyService } from "../base/lazily.ts";
-import type { OpenedList } from "../base/opened_list.ts";
-import type { Random } from "../base/random.ts";
+import type { Kit } from "../base/kit.ts";
+import { lazily } from "../base/lazily.ts";
+import { defineWing, type OpenedList } from "../base/opened_list.ts";
 import type { RedactPart } from "../base/redact.ts";
-import type { Logger } from "../base/telemetry/log.ts";
 import { createDesktop, type Desktop } from "./desktop/desktop.ts";
 import type { Files } from "./files/files.ts";
 import type { FileLocks } from "./files/file_locks.ts";
@@ -25,49 +23,54 @@ import {
   requireSyntax,
 } from "./process/containment.ts";
 import { temporaryFolder } from "./process/leftover_processes.ts";
-import { Processes, type ProcessesOptions } from "./process/processes.ts";
+import { Processes } from "./process/processes.ts";
 import { Workers } from "./process/workers.ts";
 import type { Aftermath } from "./process/quarantine.ts";
+import type { TaintedWrites } from "./process/workspace_watch.ts";
 
 /** Threads for documents at the same time: one may hold hundreds of megabytes. */
 const MAX_WORKERS = 2;
 
-/** Options of `createSystemServices`. */
-export interface SystemServicesOptions {
-  readonly clock: Clock;
-  readonly random: Random;
-  readonly log: Logger;
-  readonly redact: RedactPart;
-  /** The user's home folder, absolute. */
-  readonly home: string;
-  /** Absolute path; quarantine and notes of commands lie in it. */
-  readonly dataDir: string;
-  /** Absolute paths that no tool may touch. */
-  readonly ownPaths: readonly string[];
+/** Settings of the newest configuration that the doors to the machine follow. */
+export interface SystemConfig {
+  /** `[security.shell]`, as far as it is about containment */
+  readonly security: { readonly shell: ContainmentSettings };
+  readonly url_access: UrlRules;
+  readonly proxy: Omit<ProxySettings, "environment">;
+  readonly browser: { readonly allowed_domains: readonly string[] };
+}
+
+/** Needs of `systemWing`. */
+export interface SystemNeeds {
+  readonly kit: Kit;
+  readonly config: () => SystemConfig;
+  readonly program: { readonly version: string };
+  readonly telemetry: { readonly redactor: { readonly part: RedactPart } };
+  readonly folders: {
+    /** The user's home folder, absolute. */
+    readonly home: string;
+    /** Absolute path; quarantine and notes of commands lie in it. */
+    readonly dataDir: string;
+    /** Absolute paths that no tool may touch. */
+    readonly ownPaths: readonly string[];
+  };
   /** Marker of the gateway's processes. `known`: an earlier gateway had it and may have left processes. */
   readonly marker: { readonly text: string; readonly known: boolean };
-  /** The newest `[security.shell]`, as far as it is about containment. */
-  readonly shell: () => ContainmentSettings;
-  /** The newest `[url_access]`. */
-  readonly urlRules: () => UrlRules;
-  /** The newest `[proxy]`. */
-  readonly proxy: () => ProxySettings;
-  /** The newest `[browser] allowed_domains`. */
-  readonly browserDomains: () => readonly string[];
-  /** Returns a variable of the gateway's environment. */
-  readonly environment: (name: string) => string | undefined;
-  /** User agent of requests to the outside, for example `postern/0.2.0`. */
-  readonly userAgent: string;
-  /** Paths of the gateway that anyone may read. */
-  readonly publicPaths: readonly string[];
-  readonly opened: OpenedList;
-  /** Locks of files that other gateways change too. Default: none do */
-  readonly fileLocks?: FileLocks | undefined;
-  /** Id of the gateway in a cluster. Default: the gateway is alone */
-  readonly gateway?: string | undefined;
   /** Told of the files that a command with taint has written */
-  readonly onTainted: ProcessesOptions["onTainted"];
+  readonly guard: {
+    readonly taintedFiles: {
+      markWritten(
+        paths: TaintedWrites["paths"],
+        options: { readonly taint: TaintedWrites["taint"]; readonly root: string },
+      ): Promise<void>;
+    };
+  };
+  /** Id of the gateway, and locks of files that other gateways change too. Undefined: the gateway is alone */
+  readonly cluster: { readonly id: string | undefined; readonly fileLocks: FileLocks | undefined };
 }
+
+/** Paths of the gateway that anyone may read. */
+const PUBLIC_PATHS = ["/", "/health", "/health/live", "/metrics", "/openapi.json"];
 
 /** Doors to the machine that the services of one gateway share. */
 export interface SystemServices {
@@ -89,49 +92,59 @@ export interface SystemServices {
   readonly containment: () => Promise<CommandContainment>;
 }
 
+/** Doors to the machine. */
+export const systemWing = defineWing({ name: "system", start: startSystem });
+
 /** Creates the doors to the machine. Before that ends what the commands of an earlier gateway left. */
-export async function createSystemServices(options: SystemServicesOptions): Promise<SystemServices> {
-  const { clock, home, opened } = options;
+async function startSystem(needs: SystemNeeds, opened: OpenedList): Promise<SystemServices> {
+  const { kit: { clock, log, environment }, config, program, folders, marker, cluster } = needs;
+  const { dataDir, home } = folders;
   // Tools reach the temporary folders of MCP servers as little as the data directory
-  const ownPaths = [...options.ownPaths, temporaryFolder(options.marker.text)];
+  const ownPaths = [...folders.ownPaths, temporaryFolder(marker.text)];
   const commands = createCommandLookup();
-  const ownAddress = createOwnAddress(options.publicPaths);
+  const ownAddress = createOwnAddress(PUBLIC_PATHS);
   const urls = createUrlPolicy({ own: ownAddress.gateway });
-  const processes = opened.own(openProcesses({ ...options, ownPaths }, { commands, urls }), (open) => open.close());
-  if (options.shell().sandbox === "off") options.log.info(containmentOf(options.shell(), undefined).text);
-  if (options.shell().syntax === "contained") {
-    requireSyntax(options.shell(), await processes.containment(options.shell()));
-  }
+  const shell = () => config().security.shell;
+  const proxy = proxyOf(needs);
+  const processes = opened.own(openProcesses(needs, { ownPaths, commands, urls }), (open) => open.close());
+  if (shell().sandbox === "off") log.info(containmentOf(shell(), undefined).text);
+  if (shell().syntax === "contained") requireSyntax(shell(), await processes.containment(shell()));
   const workers = opened.own(new Workers({ maxWorkers: MAX_WORKERS, clock }), (open) => open.close());
-  await endLeftovers(processes, options);
+  await endLeftovers(processes, needs);
+  const git = lazily(async () => {
+    const { createGit } = await import("./git/create_git.ts");
+    return createGit({ processes, home, ownPaths });
+  });
   return {
-    files: createFiles({ clock, home, ownPaths, locks: options.fileLocks }),
+    files: createFiles({ clock, home, ownPaths, locks: cluster.fileLocks }),
     commands,
     processes,
     workers,
-    git: lazyService(async () => {
-      const { createGit } = await import("./git/create_git.ts");
-      return createGit({ processes, home, ownPaths });
-    }, ["open"]),
-    desktop: createDesktop({ ...options, processes, commands, folder: screenFolder(options) }),
+    git: { open: async (...given) => await (await git()).open(...given) },
+    desktop: createDesktop({ processes, commands, clock, environment, home, folder: screenFolder(dataDir) }),
     urls,
-    browsers: lazyBrowsers(options, { commands, urls }),
+    browsers: lazyBrowsers(needs, { commands, urls, opened }),
     ownAddress,
     guardedFetch: lazily(async () => {
       const { createGuardedFetch } = await import("./net/guarded_fetch.ts");
-      const { proxy, userAgent } = options;
-      return createGuardedFetch({ policy: urls, clock, userAgent, proxy });
+      return createGuardedFetch({ policy: urls, clock, userAgent: `postern/${program.version}`, proxy });
     }),
-    proxyOf: (url) => chooseProxy(options.proxy(), url),
-    containment: () => processes.containment(options.shell()),
+    proxyOf: (url) => chooseProxy(proxy(), url),
+    containment: () => processes.containment(shell()),
   };
+}
+
+/** Returns a function that reads the newest `[proxy]`, with the variables that count beside it. */
+function proxyOf({ config, kit: { environment } }: SystemNeeds): () => ProxySettings {
+  return () => ({ ...config().proxy, environment });
 }
 
 /** Returns the browsers, which are loaded when a run first asks for one, and closed with the gateway. */
 function lazyBrowsers(
-  { clock, random, dataDir, home, environment, marker, urlRules, browserDomains, proxy, opened }: SystemServicesOptions,
-  { commands, urls }: Pick<SystemServices, "commands" | "urls">,
+  needs: SystemNeeds,
+  { commands, urls, opened }: Pick<SystemServices, "commands" | "urls"> & { readonly opened: OpenedList },
 ): SystemServices["browsers"] {
+  const { kit: { clock, random, environment }, config, folders: { dataDir, home }, marker } = needs;
   const loaded = lazily(async () => {
     const [{ Browsers }, { removeLeftSockets }] = await Promise.all([
       import("./browser/browsers.ts"),
@@ -145,12 +158,16 @@ function lazyBrowsers(
       marker: marker.text,
       loadDriver: () => import("playwright-core"),
       session: { environment, home },
-      network: { clock, random, proxy, policy: urls, rules: urlRules, allowedDomains: browserDomains, folder },
+      network: {
+        ...{ clock, random, proxy: proxyOf(needs), policy: urls, folder },
+        rules: () => config().url_access,
+        allowedDomains: () => config().browser.allowed_domains,
+      },
     });
   });
   opened.own(loaded, async ({ made }) => await (await made())?.close());
   return {
-    ...lazyService(loaded, ["use"]),
+    use: async (...given) => await (await loaded()).use(...given),
     // Nothing is loaded by a look at a browser that nobody has opened
     note: (runId, action) => void loaded.made()?.then((made) => made?.note(runId, action)),
     view: async (runId) => await (await loaded.made())?.view(runId),
@@ -162,18 +179,20 @@ function lazyBrowsers(
 const WAS_CLOSED = Promise.resolve(false);
 
 function openProcesses(
-  options: SystemServicesOptions,
-  { commands, urls }: Pick<SystemServices, "commands" | "urls">,
+  needs: SystemNeeds,
+  { ownPaths, commands, urls }: Pick<SystemServices, "commands" | "urls"> & { readonly ownPaths: readonly string[] },
 ): Processes {
-  const { clock, random, log, home, dataDir, ownPaths, marker, redact, shell, urlRules, proxy, onTainted } = options;
+  const { kit: { clock, random, log }, config, folders: { home, dataDir }, marker, telemetry, guard, cluster } = needs;
+  const shell = () => config().security.shell;
+  const urlRules = () => config().url_access;
   return new Processes({
     commands,
     clock,
     home,
     ownPaths,
     marker: marker.text,
-    gateway: options.gateway,
-    redact,
+    gateway: cluster.id,
+    redact: telemetry.redactor.part,
     quarantine: join(dataDir, "quarantine"),
     notes: join(dataDir, "commands"),
     relays: {
@@ -188,7 +207,7 @@ function openProcesses(
           hosts,
           isOn: hosts === undefined ? () => shell().network === "allowlist" : undefined,
           clock,
-          proxy,
+          proxy: proxyOf(needs),
           onProblem: ({ host, reason }) =>
             host === ""
               ? log.warn("The relay of a command failed", { reason })
@@ -197,7 +216,7 @@ function openProcesses(
       },
     },
     random,
-    onTainted,
+    onTainted: ({ paths, taint, workspace }) => guard.taintedFiles.markWritten(paths, { taint, root: workspace }),
     onQuarantine: (found) =>
       log.warn(
         "A command made protected names, which were moved to quarantine, or could not be looked for",
@@ -210,7 +229,7 @@ function openProcesses(
   });
 }
 
-function screenFolder({ dataDir }: Pick<SystemServicesOptions, "dataDir">): string {
+function screenFolder(dataDir: string): string {
   return join(dataDir, "screen");
 }
 
@@ -220,13 +239,13 @@ function screenFolder({ dataDir }: Pick<SystemServicesOptions, "dataDir">): stri
  */
 async function endLeftovers(
   processes: Processes,
-  { log, marker, dataDir }: Pick<SystemServicesOptions, "log" | "marker" | "dataDir">,
+  { kit: { log }, marker, folders: { dataDir } }: SystemNeeds,
 ): Promise<void> {
   if (marker.known) {
     const killed = await processes.killLeftovers();
     if (killed > 0) log.warn("Killed processes that an earlier gateway left", { count: killed });
   }
-  await rm(screenFolder({ dataDir }), { recursive: true, force: true });
+  await rm(screenFolder(dataDir), { recursive: true, force: true });
   const planted = await processes.lookAfterKill();
   if (planted.quarantined.length === 0 && !planted.unchecked) return;
   log.warn(

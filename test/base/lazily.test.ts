@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { closeMade, lazily, lazilyEach, lazyService, lazyStartedService } from "../../lib/base/lazily.ts";
+import { closeMade, lazily, lazilyEach, lazilyStarted } from "../../lib/base/lazily.ts";
 
 test("it is made at the first use, once", () => {
   let times = 0;
@@ -55,12 +55,10 @@ interface Counter {
 }
 
 /** Counts loads, and lists what was called. */
-function counters(options: { readonly failures?: number } = {}) {
+function counters() {
   const seen: string[] = [];
-  let failures = options.failures ?? 0;
   const load = (): Promise<Counter> => {
     seen.push("load");
-    if (failures-- > 0) return Promise.reject(new RangeError("broken"));
     let total = 0;
     return Promise.resolve({
       name: "counter",
@@ -76,53 +74,38 @@ function counters(options: { readonly failures?: number } = {}) {
   return { seen, load };
 }
 
-test("a lazy service is loaded at the first call, once, and called with the arguments", async () => {
-  const { seen, load } = counters();
-  const service = lazyService(load, ["add"]);
-  assert.deepEqual(seen, []);
-  assert.deepEqual(await Promise.all([service.add(2), service.add(3)]), [2, 5]);
-  assert.deepEqual(seen, ["load", "add counter", "add counter"]);
-});
-
-test("a lazy service that could not be loaded is loaded again at the next call", async () => {
-  const { load } = counters({ failures: 1 });
-  const service = lazyService(load, ["add"]);
-  await assert.rejects(service.add(1), RangeError);
-  assert.equal(await service.add(1), 1);
-});
-
 test("start() loads and starts a service that has work, and no other", async () => {
   const idle = counters();
-  await lazyStartedService(idle.load, { methods: ["add"], isNeeded: () => Promise.resolve(false) }).start();
+  await lazilyStarted(idle.load, () => Promise.resolve(false)).start();
   assert.deepEqual(idle.seen, []);
   const busy = counters();
-  await lazyStartedService(busy.load, { methods: ["add"], isNeeded: () => Promise.resolve(true) }).start();
+  await lazilyStarted(busy.load, () => Promise.resolve(true)).start();
   assert.deepEqual(busy.seen, ["load", "start"]);
 });
 
 test("a service that is loaded before start() is started by it, one that is loaded after it at once", async () => {
   const isNeeded = () => Promise.resolve(false);
   const before = counters();
-  const early = lazyStartedService(before.load, { methods: ["add"], isNeeded });
-  await early.add(1);
+  const early = lazilyStarted(before.load, isNeeded);
+  await (await early.load()).add(1);
   await early.start();
   assert.deepEqual(before.seen, ["load", "add counter", "start"]);
   const after = counters();
-  const late = lazyStartedService(after.load, { methods: ["add"], isNeeded });
+  const late = lazilyStarted(after.load, isNeeded);
   await late.start();
-  await late.add(1);
+  await (await late.load()).add(1);
   assert.deepEqual(after.seen, ["load", "start", "add counter"]);
 });
 
 test("stop() stops a loaded service, and loads none", async () => {
   const isNeeded = () => Promise.resolve(false);
   const unused = counters();
-  await lazyStartedService(unused.load, { methods: ["add"], isNeeded }).stop();
+  await lazilyStarted(unused.load, isNeeded).stop();
   assert.deepEqual(unused.seen, []);
   const used = counters();
-  const service = lazyStartedService(used.load, { methods: ["add"], isNeeded });
+  const service = lazilyStarted(used.load, isNeeded);
   await service.start();
-  await service.add(1);
+  await (await service.load()).add(1);
   await service.stop();
   assert.deepEqual(used.seen, ["load", "start", "add counter", "stop"]);
 });
@@ -135,10 +118,10 @@ test("a service that could not be started when it was loaded is loaded and start
       start: () => (++starts === 1 ? Promise.reject(new RangeError("broken")) : Promise.resolve()),
       stop: () => Promise.resolve(),
     });
-  const service = lazyStartedService(load, { methods: ["ask"], isNeeded: () => Promise.resolve(false) });
+  const service = lazilyStarted(load, () => Promise.resolve(false));
   await service.start();
-  await assert.rejects(service.ask(), RangeError);
-  assert.equal(await service.ask(), "answer");
+  await assert.rejects(service.load(), RangeError);
+  assert.equal(await (await service.load()).ask(), "answer");
   assert.equal(starts, 2);
 });
 

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { createOpenedList, openInSteps } from "../../lib/base/opened_list.ts";
+import { createOpenedList, defineWing, openInSteps, startInOrder } from "../../lib/base/opened_list.ts";
 
 describe("a list of opened things", () => {
   test("close() closes them in the reverse order, one after the other", async () => {
@@ -90,5 +90,56 @@ describe("opening in steps", () => {
     assert.deepEqual(closed, []);
     await close();
     assert.deepEqual(closed, ["store"]);
+  });
+});
+
+describe("wings", () => {
+  const seen: string[] = [];
+  const store = defineWing({
+    name: "store",
+    start({ path }: { readonly path: string }, opened) {
+      return opened.own({ path }, () => void seen.push("store closes"));
+    },
+  });
+  const audit = defineWing({
+    name: "audit",
+    start(needs: { readonly store: { readonly path: string } }, opened) {
+      return opened.own(Promise.resolve(`audit in ${needs.store.path}`), () => void seen.push("audit closes"));
+    },
+  });
+
+  test("each starts with what those before it made, and all are closed in the reverse order", async () => {
+    seen.length = 0;
+    const { made, close } = await openInSteps(async (opened) => ({
+      made: await startInOrder({ path: "/data" }, opened, [store, audit]),
+      close: opened.close,
+    }));
+    assert.deepEqual(made, { path: "/data", store: { path: "/data" }, audit: "audit in /data" });
+    await close();
+    assert.deepEqual(seen, ["audit closes", "store closes"]);
+  });
+
+  test("one that cannot start closes those before it", async () => {
+    seen.length = 0;
+    const broken = defineWing({
+      name: "broken",
+      start: (_needs: { readonly audit: string }): Promise<void> => Promise.reject(new RangeError("broken")),
+    });
+    await assert.rejects(
+      openInSteps((opened) => startInOrder({ path: "/data" }, opened, [store, audit, broken])),
+      RangeError,
+    );
+    assert.deepEqual(seen, ["audit closes", "store closes"]);
+  });
+
+  test("a list in which a wing needs what no wing before it makes does not compile", async () => {
+    const opened = createOpenedList();
+    // @ts-expect-error the store is made after the audit
+    await assert.rejects(startInOrder({ path: "/data" }, opened, [audit, store]), TypeError);
+    // @ts-expect-error nobody makes the path
+    await startInOrder({}, opened, [store]);
+    const wrong = defineWing({ name: "wrong", start: ({ store }: { readonly store: string }) => store.length });
+    // @ts-expect-error the store is no text
+    await startInOrder({ path: "/data" }, opened, [store, wrong]);
   });
 });

@@ -8,12 +8,20 @@ import { SOP_EXECUTIONS } from "../../lib/automation/sops/execution_record.ts";
 import { endMember, startMember } from "../support/cluster_member.ts";
 import { createSharedDatabase } from "../support/clustered.ts";
 import { withTemporaryFolder } from "../support/temporary_folder.ts";
+import { type CallChanges, toToolCall } from "../support/tool_call.ts";
 
 const PROCEDURE = `
 [[steps]]
 id = "call"
 manual = "Call somebody"
 `;
+
+/** A call that a client makes itself. */
+const DIRECT: CallChanges = {
+  caller: { via: "http", tokenId: "tok_1", scopes: ["tools", "runs"] },
+  direct: true,
+  approver: () => Promise.reject(new Error("Nobody is asked")),
+};
 
 /** Calls whose work is in the database. */
 const CALLS: Readonly<Record<string, object>> = {
@@ -107,17 +115,9 @@ test("a gateway that closes while the database is away waits for no record of it
       if (operation === "batch" && JSON.stringify(writes).includes("color")) database.isAway = true;
       return Promise.resolve();
     };
-    const { result } = await member.services.tools.call({
-      name: "memory_store",
-      input: JSON.stringify(CALLS["memory_store"]),
-      runId: "run_1",
-      callId: "call_1",
-      caller: { via: "http", tokenId: "tok_1", scopes: ["tools", "runs"] },
-      depth: 0,
-      direct: true,
-      signal: new AbortController().signal,
-      approver: () => Promise.reject(new Error("Nobody is asked")),
-    });
+    const { result } = await member.services.tools.call(
+      toToolCall("memory_store", JSON.stringify(CALLS["memory_store"]), DIRECT),
+    );
     assert.equal(database.isAway, true, result.output);
     await endMember(database, member);
     assert.equal(database.clock.pending(), 0, "no timer is left");
@@ -135,17 +135,9 @@ test("a procedure that has begun says so when the database goes away before it c
       if (operation === "batch" && JSON.stringify(writes).includes(SOP_EXECUTIONS.name)) database.isAway = true;
       return Promise.resolve();
     };
-    const { result } = await services.tools.call({
-      name: "sop_execute",
-      input: JSON.stringify(CALLS["sop_execute"]),
-      runId: "run_1",
-      callId: "call_1",
-      caller: { via: "http", tokenId: "tok_1", scopes: ["tools", "runs"] },
-      depth: 0,
-      direct: true,
-      signal: new AbortController().signal,
-      approver: () => Promise.reject(new Error("Nobody is asked")),
-    });
+    const { result } = await services.tools.call(
+      toToolCall("sop_execute", JSON.stringify(CALLS["sop_execute"]), DIRECT),
+    );
     assert.equal(result.isError, true);
     assert.match(result.output, /it was started, and the database went away after that/);
     database.isAway = false;

@@ -15,11 +15,11 @@ import { createApprover } from "../../lib/runs/supervisor/create_approver.ts";
 import { UnknownWriteError } from "../../lib/storage/read_records.ts";
 import { defineTool } from "../../lib/tools/runtime/define_tool.ts";
 import type { Tool } from "../../lib/tools/runtime/tool.ts";
-import type { ToolCallRequest } from "../../lib/tools/runtime/tool_executor.ts";
 import { awayError, createSharedDatabase, joinLink, LEASE_MS, type SharedDatabase } from "../support/clustered.ts";
 import { createSeededRandom, triesOf } from "../support/seeded_random.ts";
 import { ask, supervised } from "../support/supervised.ts";
 import { type ConfigChanges, createToolBench } from "../support/tool_bench.ts";
+import type { CallChanges } from "../support/tool_call.ts";
 
 const MAY_DO_ALL: ConfigChanges = { autonomy: { level: "full" } };
 
@@ -308,7 +308,7 @@ test("a gateway that is shut down while the database is away hands its run on wi
 });
 
 describe("a call without a run, while the database is away", () => {
-  const DIRECT: Partial<ToolCallRequest> = {
+  const DIRECT: CallChanges = {
     direct: true,
     caller: { via: "http", tokenId: "tok_1", scopes: ["tools"] },
   };

@@ -14,6 +14,7 @@ import { toConfig } from "../support/config_edits.ts";
 import { createFakeClock } from "../support/fake_clock.ts";
 import { withTemporaryFolder } from "../support/temporary_folder.ts";
 import { KEEPS_OWNED, OWNED_CALLS, type OwnedCall } from "./owned_things.ts";
+import { toToolCall } from "../support/tool_call.ts";
 
 const OPERATOR: Caller = { via: "cli", tokenId: null, scopes: SCOPES };
 /** Turns before each lets 1 ms of real time pass */
@@ -84,16 +85,11 @@ async function withBench(use: (bench: Bench) => Promise<void>): Promise<void> {
       },
       async call(caller, name, input) {
         const { result } = await pass(
-          services.tools.call({
-            name,
-            input: JSON.stringify(input),
+          services.tools.call(toToolCall(name, JSON.stringify(input), {
             runId: `run_${++count}`,
             callId: `call_${count}`,
             caller,
-            depth: 0,
-            signal: new AbortController().signal,
-            approver: ({ reason }) => Promise.resolve({ decision: "deny", rule: "approval", reason }),
-          }),
+          })),
           stepOf(input),
         );
         return result;

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Handler, Route } from "../../handlers/route.ts";
 import { textQuery } from "../../handlers/wire/lists.ts";
-import { jsonReply, sseReply } from "../../handlers/wire/reply.ts";
+import { sendJson, sendReply, streamReply } from "../../handlers/wire/reply.ts";
 import { refuse } from "../../lib/base/errors.ts";
 import { createFakeServices } from "../support/fake_services.ts";
 import { createTestRouter, errorOf, RESPONSE_CLASSES, type SendInit } from "../support/test_router.ts";
@@ -28,7 +28,7 @@ function counting() {
     const signal = context.signal;
     signal.addEventListener("abort", () => void (seen.aborted = true));
     await gate.promise;
-    return jsonReply(context, 201, { call: seen.calls }, { "x-own": "1" });
+    return sendJson(context, 201, { call: seen.calls }, { "x-own": "1" });
   };
   return { seen, handler, finish: () => gate.resolve() };
 }
@@ -169,7 +169,7 @@ function streaming(sizes: readonly number[] = [1, 1, 1]) {
   const gates = sizes.map(() => Promise.withResolvers<void>());
   const handler: Handler = (_request, context) => {
     seen.calls++;
-    return sseReply(context, events(), { onCancel: () => void (seen.cancelled = true) });
+    return sendReply(context, streamReply(events(), () => void (seen.cancelled = true)));
   };
   async function* events() {
     for (const [i, size] of sizes.entries()) {
@@ -233,7 +233,7 @@ test("a repeat that comes while the reply is being kept waits for it, and does n
   });
   const handler: Handler = (_request, context) => {
     isHeld = true;
-    return jsonReply(context, 200, { done: true });
+    return sendJson(context, 200, { done: true });
   };
   const { send } = createTestRouter({ routes: [post(handler)], services: base });
   assert.equal((await send("POST", "/work", { headers: key(), body: {} })).status, 200);

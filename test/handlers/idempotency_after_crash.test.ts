@@ -4,7 +4,7 @@ import { MAX_RECORDED_BYTES } from "../../handlers/middleware/reply_store.ts";
 import type { Handler, RepeatHandler, Route } from "../../handlers/route.ts";
 import { ROUTES } from "../../handlers/routes.ts";
 import { requireAgent } from "../../handlers/wire/agent_runs.ts";
-import { jsonReply, sseReply } from "../../handlers/wire/reply.ts";
+import { sendJson, sendReply, streamReply } from "../../handlers/wire/reply.ts";
 import { refuse } from "../../lib/base/errors.ts";
 import type { RunStatus } from "../../lib/base/records/run.ts";
 import { createMetrics } from "../../lib/base/telemetry/metrics.ts";
@@ -54,7 +54,7 @@ test("a repeat of a request that a crash cut off is 409 conflict, not to be retr
   let calls = 0;
   const { send } = restart(
     services,
-    post({ handler: (_request, context) => jsonReply(context, 200, { calls: ++calls }) }),
+    post({ handler: (_request, context) => sendJson(context, 200, { calls: ++calls }) }),
   );
   for (let i = 0; i < 3; i++) {
     const reply = await send("POST", "/work", KEYED);
@@ -72,14 +72,14 @@ test("a repeat of a request that a crash cut off is 409 conflict, not to be retr
 
 test("what is harmless is simply done again", async () => {
   const services = await crashDuring(post({ idempotency: "harmless" }));
-  const { send } = restart(services, post({ handler: (_request, context) => jsonReply(context, 200, {}) }));
+  const { send } = restart(services, post({ handler: (_request, context) => sendJson(context, 200, {}) }));
   assert.equal((await send("POST", "/work", KEYED)).status, 200);
 });
 
 test("a route that can tell what came of the first answers its repeats, once", async () => {
   const services = await crashDuring(post({}));
   let calls = 0;
-  const repeat: RepeatHandler = (_request, context, runId) => jsonReply(context, 200, { runId, calls: ++calls });
+  const repeat: RepeatHandler = (_request, context, runId) => sendJson(context, 200, { runId, calls: ++calls });
   const { send } = restart(services, post({ repeat }));
   const replies = await Promise.all(Array.from({ length: 20 }, () => send("POST", "/work", KEYED)));
   for (const reply of [...replies, await send("POST", "/work", KEYED)]) {
@@ -92,7 +92,7 @@ test("a request that was refused before its effect leaves no claim", async () =>
   let calls = 0;
   const handler: Handler = (_request, context) => {
     if (calls++ === 0) throw refuse("invalid_request", "Bad");
-    return jsonReply(context, 200, { calls });
+    return sendJson(context, 200, { calls });
   };
   const { services } = createTestRouter();
   const { send } = restart(services, post({ handler }));
@@ -120,7 +120,7 @@ function withRun() {
 const startRun: Handler = async (_request, context) => {
   const { claim, services } = context;
   assert.ok(claim !== undefined && await services.store.batch([claim.write("run_1")]));
-  return jsonReply(context, 200, { answer: "first" });
+  return sendJson(context, 200, { answer: "first" });
 };
 
 test("a repeat gets the run that was accepted, and its reply is kept once the run has ended", async () => {
@@ -129,7 +129,7 @@ test("a repeat gets the run that was accepted, and its reply is kept once the ru
   let calls = 0;
   const repeat: RepeatHandler = (_request, context, runId) => {
     if (seen.status === "completed") context.claim?.shows(undefined);
-    return jsonReply(context, 200, { runId, calls: ++calls });
+    return sendJson(context, 200, { runId, calls: ++calls });
   };
   const { send } = restart(services, post({ idempotency: "by_run", repeat }));
   const again = async () => await jsonOf(send("POST", "/work", KEYED));
@@ -150,13 +150,13 @@ test("text that went out counts as told for later requests, not for the stream t
     await startRun(request, context);
     await context.claim?.tell(2);
     found.push(context.claim?.wasTold(2));
-    return jsonReply(context, 200, {});
+    return sendJson(context, 200, {});
   };
   await crashDuring(post({ idempotency: "by_run", handler: tell }), KEYED, services);
   await until(() => found.length === 1);
   const repeat: RepeatHandler = (_request, context) => {
     found.push(context.claim?.wasTold(1), context.claim?.wasTold(2));
-    return jsonReply(context, 200, {});
+    return sendJson(context, 200, {});
   };
   await restart(services, post({ idempotency: "by_run", repeat })).send("POST", "/work", KEYED);
   assert.deepEqual(found, [false, false, true]);
@@ -166,7 +166,7 @@ test("the reply of work that has just begun is kept at once", async () => {
   const { services } = withRun();
   const accept: Handler = async (request, context) => {
     await startRun(request, context);
-    return jsonReply(context, 202, { accepted: true });
+    return sendJson(context, 202, { accepted: true });
   };
   const route = post({ idempotency: "by_run", handler: accept, repeat: () => assert.fail("not asked") });
   const { send } = restart(services, route);
@@ -206,9 +206,9 @@ test("a reply that shows another end than its run has come to is not kept: its r
   const handler: Handler = async (request, context) => {
     await startRun(request, context);
     context.claim?.shows("cancelled");
-    return jsonReply(context, 500, {}, { "x-should-retry": "false" });
+    return sendJson(context, 500, {}, { "x-should-retry": "false" });
   };
-  const repeat: RepeatHandler = (_request, context, runId) => jsonReply(context, 200, { runId });
+  const repeat: RepeatHandler = (_request, context, runId) => sendJson(context, 200, { runId });
   for (const status of ["failed", "completed"] as const) {
     seen.status = status;
     const { send } = restart(services, post({ idempotency: "by_run", handler, repeat, path: `/${status}` }));
@@ -222,7 +222,7 @@ test("a repeat at a gateway without an agent leaves the run its claim", async ()
   const route = post({
     idempotency: "by_run",
     handler: startRun,
-    repeat: (_request, context, runId) => jsonReply(context, 200, { runId }),
+    repeat: (_request, context, runId) => sendJson(context, 200, { runId }),
   });
   await crashDuring(route, KEYED, services);
   const repeat: RepeatHandler = (_request, { services }) => {
@@ -239,9 +239,9 @@ test("a stream that every reader left leads its repeat to the run", async () => 
   const { services } = withRun();
   const handler: Handler = async (request, context) => {
     await startRun(request, context);
-    return sseReply(context, endless());
+    return sendReply(context, streamReply(endless()));
   };
-  const repeat: RepeatHandler = (_request, context, runId) => jsonReply(context, 200, { runId });
+  const repeat: RepeatHandler = (_request, context, runId) => sendJson(context, 200, { runId });
   const { send } = restart(services, post({ idempotency: "by_run", handler, repeat }));
   const first = await send("POST", "/work", KEYED);
   await first.body?.cancel();
@@ -255,9 +255,9 @@ test("a reply too long to keep is read from its run again", async () => {
   let calls = 0;
   const long: Handler = async (request, context) => {
     await startRun(request, context);
-    return jsonReply(context, 200, { text: "x".repeat(MAX_RECORDED_BYTES) });
+    return sendJson(context, 200, { text: "x".repeat(MAX_RECORDED_BYTES) });
   };
-  const repeat: RepeatHandler = (_request, context, runId) => jsonReply(context, 200, { runId, calls: ++calls });
+  const repeat: RepeatHandler = (_request, context, runId) => sendJson(context, 200, { runId, calls: ++calls });
   const { send } = restart(services, post({ idempotency: "by_run", handler: long, repeat }));
   await (await send("POST", "/work", KEYED)).text();
   await services.clock.advance(0);

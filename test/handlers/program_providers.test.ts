@@ -247,3 +247,33 @@ test("wrong providers are refused before anything is made, and a kind that is gi
       await gateway.close();
     }
   }));
+
+test("a provider of the program embeds texts at POST /v1/embeddings, and says what it cannot do", () =>
+  withTemporaryFolder(async (folder) => {
+    const own: ProgramProvider = {
+      models: ["m"],
+      async *stream() {
+        yield FINISH;
+      },
+      embed: ({ texts }) => texts.map((text) => [text.length, 1]),
+    };
+    const gateway = await open(folder, { providers: { own } });
+    const embed = async (body: object) => {
+      const sent = JSON.stringify({ model: "own/m", ...body });
+      const reply = await gateway.request("/v1/embeddings", { method: "POST", headers, body: sent });
+      return { reply, body: await reply.json() as { data?: unknown; error?: { param: string } } };
+    };
+    try {
+      const { reply, body } = await embed({ input: ["abc"], user: "someone" });
+      assert.deepEqual(body.data, [{ object: "embedding", index: 0, embedding: [3, 1] }]);
+      assert.equal(reply.headers.get("x-postern-ignored"), "user");
+      for (
+        const [param, asked] of [["input", { input: [1] }], ["dimensions", { input: "x", dimensions: 1 }]] as const
+      ) {
+        const refused = await embed(asked);
+        assert.deepEqual([refused.reply.status, refused.body.error?.param], [400, param]);
+      }
+    } finally {
+      await gateway.close();
+    }
+  }));

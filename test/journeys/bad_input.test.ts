@@ -76,6 +76,7 @@ const POST_ROUTES: readonly PostRoute[] = [
   { path: "/v1/storage/rekey" },
   { path: "/v1/storage/check" },
   { path: "/v1/tokens", body: { label: "x" }, optional: true, strict: true },
+  { path: "/v1/embeddings", body: { model: "nobody/none", input: "x" }, missing: true },
   { path: "/v1/model-servers", body: { address: "127.0.0.1:1" }, missing: true },
   { path: "/v1/browser-logins", body: LOGIN, strict: true },
   { path: "/v1/cluster/gateways/none/drain", body: { force: true }, optional: true, missing: true, strict: true },

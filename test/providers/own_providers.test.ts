@@ -378,7 +378,7 @@ test("embed() gives one vector a text, all of one length, or an error", async (t
   const embedded = async (embed: unknown) => {
     const { providers } = await open(t, stream, { embed: embed as NonNullable<ProgramProvider["embed"]> });
     const { provider } = providers.resolve("own/small");
-    return await provider.embed?.({ model: "small", texts }, NEVER);
+    return (await provider.embed?.({ model: "small", input: texts }, NEVER))?.vectors;
   };
   assert.deepEqual(await embedded(() => [[1, 2], Float32Array.of(3, 4)]), [
     Float32Array.of(1, 2),

@@ -4,6 +4,7 @@ import { type HttpError, refuse } from "../../lib/base/errors.ts";
 import { createOpenedList, type OpenedList } from "../../lib/base/opened_list.ts";
 import type { LogRecord } from "../../lib/base/telemetry/log.ts";
 import { createLogger, type Logger } from "../../lib/base/telemetry/log.ts";
+import { createMetrics } from "../../lib/base/telemetry/metrics.ts";
 import { createLocalWire, type NewsWire } from "../../lib/cluster/cluster_news.ts";
 import { type Cluster, type ClusterDatabase, joinCluster } from "../../lib/cluster/join_cluster.ts";
 import { createStoredRuns } from "../../lib/runs/journal/stored_runs.ts";
@@ -189,9 +190,7 @@ export async function joinLink(
     leaseMs: LEASE_MS,
     about: { host: "test", pid: seed, version: "0.0.0-test" },
     acceptedAt: async (runId) => (await createStoredRuns({ store: link.store }).get(runId))?.created_at,
-    clock,
-    random: createSeededRandom(1_000 + seed),
-    log,
+    kit: { clock, random: createSeededRandom(1_000 + seed), log, metrics: createMetrics() },
     opened,
     workspaceWaitMs,
     workspace: workspace === undefined ? undefined : {

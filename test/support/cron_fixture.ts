@@ -2,7 +2,8 @@ import { createCron, type Cron, type CronOptions, type CronSettings } from "../.
 import { SCHEDULES } from "../../lib/automation/cron/schedule_record.ts";
 import { SCOPES } from "../../lib/base/records/caller.ts";
 import type { Clock } from "../../lib/base/clock.ts";
-import { lazyStartedService } from "../../lib/base/lazily.ts";
+import { lateCron } from "../../lib/automation/automation_services.ts";
+import { lazilyStarted } from "../../lib/base/lazily.ts";
 import { createLogger, type LogRecord } from "../../lib/base/telemetry/log.ts";
 import type { RunHandle, RunRequest } from "../../lib/runs/run_request.ts";
 import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
@@ -76,10 +77,9 @@ export function createCronFixture(options: CronFixtureOptions = {}): CronFixture
       tools: () => executor,
     });
   // Loaded at its first use, as in a gateway
-  const cron = lazyStartedService(() => Promise.resolve(makeCron()), {
-    methods: ["add", "update", "remove", "pause", "resume", "list", "get", "page", "history", "run"],
-    isNeeded: async () => await store.count(SCHEDULES.name) > 0,
-  });
+  const cron = lateCron(
+    lazilyStarted(() => Promise.resolve(makeCron()), async () => await store.count(SCHEDULES.name) > 0),
+  );
   return {
     cron,
     store,

@@ -343,7 +343,7 @@ function createFakeTools(): ToolExecutor {
     masked: () => [],
     judge: () => undefined,
     explain: () => Promise.resolve(undefined),
-    async call({ input, approver, caller, runId, callId, signal }) {
+    async call({ input, approver, callId, scope }) {
       if (input === '{"ask":true}') {
         const prepared = {
           input: { ask: true },
@@ -357,14 +357,12 @@ function createFakeTools(): ToolExecutor {
           prepared,
           input: prepared.input,
           binding: { digest: "digest", files: [], bound: [], containment: null, versions: new Map() },
-          workspaceRoot: "/workspace",
           subject: { tool: READ_FILE.name, workspace: "/workspace", inputDigest: "" },
           reason: "Asking is the rule",
           rule: "always_ask",
-          caller,
-          runId,
           callId,
-        }, signal);
+          scope,
+        }, scope.signal);
         if (answer.decision === "deny") {
           return { result: { output: answer.reason, isError: true }, ran: false, access: "read", approvalId: "apr_1" };
         }

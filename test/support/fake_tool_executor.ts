@@ -2,12 +2,8 @@ import { CancelError, cancelError } from "../../lib/base/cancel.ts";
 import { ToolError } from "../../lib/base/errors.ts";
 import { canonicalDigest } from "../../lib/base/json.ts";
 import type { Access, PreparedCall, Tool } from "../../lib/tools/runtime/tool.ts";
-import type {
-  ToolCallOutcome,
-  ToolCallRequest,
-  ToolExecutor,
-  ToolInfo,
-} from "../../lib/tools/runtime/tool_executor.ts";
+import type { ToolCallOutcome, ToolExecutor, ToolInfo } from "../../lib/tools/runtime/tool_executor.ts";
+import type { FlatCall } from "./tool_call.ts";
 
 /** A tool of the fake executor as data. */
 export interface FakeTool {
@@ -29,12 +25,12 @@ export interface FakeTool {
   /** Given for programs beside the output. Default none */
   readonly data?: unknown;
   /** Gives the output, or throws for an error result. Default echoes the input */
-  readonly run?: (input: Readonly<Record<string, unknown>>, request: ToolCallRequest) => string | Promise<string>;
+  readonly run?: (input: Readonly<Record<string, unknown>>, request: FlatCall) => string | Promise<string>;
 }
 
 export interface FakeToolExecutor extends ToolExecutor {
   /** Requests that reached `call`, in order */
-  readonly calls: readonly ToolCallRequest[];
+  readonly calls: readonly FlatCall[];
   /** Most calls that ran at the same time */
   readonly widest: number;
 }
@@ -42,7 +38,7 @@ export interface FakeToolExecutor extends ToolExecutor {
 /** An executor over tools given as data, which keeps the contract of ToolExecutor: approval, start, run, and only CancelError thrown. */
 export function createFakeToolExecutor(tools: readonly FakeTool[]): FakeToolExecutor {
   const byName = new Map(tools.map((tool) => [tool.name, tool]));
-  const calls: ToolCallRequest[] = [];
+  const calls: FlatCall[] = [];
   let running = 0;
   let widest = 0;
   const refused = (output: string, access?: Access): ToolCallOutcome => ({
@@ -50,7 +46,7 @@ export function createFakeToolExecutor(tools: readonly FakeTool[]): FakeToolExec
     ran: false,
     access,
   });
-  const run = async (tool: FakeTool, prepared: PreparedCall, request: ToolCallRequest): Promise<ToolCallOutcome> => {
+  const run = async (tool: FakeTool, prepared: PreparedCall, request: FlatCall): Promise<ToolCallOutcome> => {
     await request.onStart?.(prepared);
     widest = Math.max(widest, ++running);
     try {
@@ -101,7 +97,8 @@ export function createFakeToolExecutor(tools: readonly FakeTool[]): FakeToolExec
     masked: () => [],
     judge: () => undefined,
     explain: () => Promise.resolve(undefined),
-    async call(request) {
+    async call(given) {
+      const request = { ...given.scope, ...given };
       calls.push(request);
       if (request.signal.aborted) throw cancelError(request.signal);
       const tool = byName.get(request.name);
@@ -109,19 +106,17 @@ export function createFakeToolExecutor(tools: readonly FakeTool[]): FakeToolExec
       const prepared = toPrepared(tool, request.input);
       if (tool.decision === "deny") return refused(`Cannot call "${tool.name}": the policy denies it`, prepared.access);
       if (tool.decision === "ask") {
-        const { caller, runId, callId } = request;
+        const { scope, callId } = request;
         const answer = await request.approver({
           tool: tool.name,
           prepared,
           input: prepared.input,
           binding: { digest: prepared.digest, files: [], bound: [], containment: null, versions: new Map() },
-          workspaceRoot: "/workspace",
           subject: { tool: tool.name, workspace: "/workspace", inputDigest: prepared.digest },
           reason: "asked",
           rule: "test",
-          caller,
-          runId,
           callId,
+          scope,
         }, request.signal);
         if (answer.decision === "deny") return refused(answer.reason, prepared.access);
       }

@@ -74,6 +74,7 @@ export function createScriptedRuns(options: ScriptedRunsOptions): ScriptedRuns {
   };
   return {
     started,
+    spend: (_input, _signal, work) => work(),
     async start(request) {
       const refusal = options.refuse?.();
       if (refusal !== undefined) throw refusal;

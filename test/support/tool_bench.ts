@@ -48,10 +48,11 @@ import type { CallTaintOptions } from "../../lib/tools/runtime/call_taint.ts";
 import { createToolExecutor, type ToolExecutorOptions } from "../../lib/tools/runtime/create_tool_executor.ts";
 import { createToolSecrets } from "../../lib/tools/secrets/tool_secrets.ts";
 import type { Tool, ToolServices } from "../../lib/tools/runtime/tool.ts";
-import type { ToolCallOutcome, ToolCallRequest, ToolExecutor } from "../../lib/tools/runtime/tool_executor.ts";
+import type { ToolCallOutcome, ToolExecutor } from "../../lib/tools/runtime/tool_executor.ts";
 import { createFakeAudit, type FakeAudit } from "./fake_audit.ts";
 import { createSeededRandom } from "./seeded_random.ts";
 import { createWorkspaceProcesses } from "./workspace_processes.ts";
+import { type CallChanges, toToolCall } from "./tool_call.ts";
 
 const NO_BROWSERS: ToolServices["browsers"] = {
   use: () => Promise.reject(new TypeError("This test has no browser")),
@@ -101,7 +102,7 @@ export interface ToolBench {
   readonly wasmModules: ToolModules;
   readonly browserLogins: BrowserLogins;
   /** Calls with an input given as text, or as an object to be written as JSON; everything asked for is refused */
-  call(name: string, input: unknown, more?: Partial<ToolCallRequest>): Promise<ToolCallOutcome>;
+  call(name: string, input: unknown, more?: CallChanges): Promise<ToolCallOutcome>;
   /** From now on. @param base Default: the default configuration */
   configure(changes: ConfigChanges, base?: Config): void;
 }
@@ -347,17 +348,11 @@ export function createToolBench(options: ToolBenchOptions): ToolBench {
     wasmModules,
     browserLogins,
     call: (name, input, more) =>
-      executor.call({
-        name,
-        input: typeof input === "string" ? input : JSON.stringify(input),
-        runId: "run_1",
+      executor.call(toToolCall(name, typeof input === "string" ? input : JSON.stringify(input), {
         callId: `call_${++calls}`,
         caller: { via: "agent", tokenId: null, scopes: SCOPES },
-        depth: 0,
-        signal: new AbortController().signal,
-        approver: async ({ reason }) => ({ decision: "deny", rule: "approval", reason }),
         ...more,
-      }),
+      })),
     configure(changes, base) {
       config = changed(changes, base);
     },

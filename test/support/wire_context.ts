@@ -4,7 +4,7 @@ import type { Config } from "../../lib/config/config.ts";
 import type { Scope } from "../../lib/base/records/caller.ts";
 import type { GatewayState, Services } from "../../lib/services.ts";
 import { createMetrics } from "../../lib/base/telemetry/metrics.ts";
-import { createLogger, type LogRecord } from "../../lib/base/telemetry/log.ts";
+import { createLogger } from "../../lib/base/telemetry/log.ts";
 import { createApprovals } from "../../lib/guard/create_approvals.ts";
 import type { RunSupervisor } from "../../lib/runs/run_request.ts";
 import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
@@ -24,7 +24,6 @@ export interface WireContextOptions {
   readonly params?: Readonly<Record<string, string>>;
   /** Aborted, it stands for a client that has gone */
   readonly controller?: AbortController;
-  readonly Response?: typeof Response;
   readonly scopes?: readonly Scope[];
   readonly state?: GatewayState;
   /** Names of enabled tools of the agent */
@@ -34,23 +33,13 @@ export interface WireContextOptions {
 }
 
 /** A handler's context without a router: what the wire handlers read is real, the rest throws when touched. */
-export function createWireContext(
-  request: Request,
-  options: WireContextOptions,
-): RequestContext & { readonly logged: LogRecord[] } {
+export function createWireContext(request: Request, options: WireContextOptions): RequestContext {
   const clock = options.clock ?? createFakeClock();
-  const logged: LogRecord[] = [];
-  const log = createLogger({
-    level: "debug",
-    now: clock.now,
-    sink: (line) => logged.push(line),
-    redact: (text) => text,
-  });
+  const log = createLogger({ level: "error", now: clock.now, sink: () => {}, redact: (text) => text });
   const random = createSeededRandom();
   const store = createMemoryStore();
   const metrics = createMetrics();
   const services: Partial<Services> = {
-    version: "0.0.0",
     onDrain: () => {},
     clock,
     random,
@@ -73,20 +62,16 @@ export function createWireContext(
       get: (name: string) => (options.tools?.includes(name) ? { name, enabled: true } : undefined),
     } as unknown as ToolExecutor,
     ...(options.store === undefined ? {} : { store: options.store }),
-    startedAt: clock.now(),
-    workspaceRoot: "/workspace",
     environment: (name) => options.environment?.[name],
     state: () => options.state ?? "ok",
     stateReason: () => undefined,
   };
-  const url = new URL(request.url);
   const controller = options.controller ?? new AbortController();
   let body: Promise<Uint8Array> | undefined;
   return {
-    logged,
     services: services as Services, // the services that are missing are not used by these handlers
     connections: createConnections(services as Services, () => Promise.reject(new TypeError("There is no MCP"))), // reads metrics and tokens alone
-    Response: options.Response ?? Response,
+    Response,
     identity: { tokenId: "tok_1", scopes: options.scopes ?? ["chat"] },
     params: options.params ?? {},
     requestId: "req_test",
@@ -94,8 +79,7 @@ export function createWireContext(
     controller,
     signal: controller.signal,
     claim: request.headers.has("idempotency-key") ? createFakeClaim() : undefined,
-    path: url.pathname,
-    query: url.searchParams,
+    query: new URL(request.url).searchParams,
     ignored: [],
     replyHeaders: {},
     built: undefined,

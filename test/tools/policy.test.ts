@@ -21,6 +21,7 @@ import { type ConfigChanges, createToolBench } from "../support/tool_bench.ts";
 import { triesOf } from "../support/seeded_random.ts";
 import { toolInputs } from "./tool_inputs.ts";
 import { withWorkspace } from "../support/workspace.ts";
+import { toToolCall } from "../support/tool_call.ts";
 
 /** SPECIFICATION section 2.4, "Always enabled". */
 const ALWAYS_ENABLED = new Set([
@@ -252,13 +253,7 @@ async function callOf(executor: ToolExecutor, name: string, input: string): Prom
   let asked: string | undefined;
   try {
     const { result, ran } = await executor.call({
-      name,
-      input,
-      runId: "run_1",
-      callId: "call_1",
-      caller: { via: "agent", tokenId: null, scopes: [] },
-      depth: 0,
-      signal: new AbortController().signal,
+      ...toToolCall(name, input),
       approver: ({ reason }) => {
         asked = reason;
         return Promise.resolve({ decision: "deny", rule: "approval", reason });

@@ -28,14 +28,17 @@ export function createNodeWork({ executor, random, patterns }: OfferOptions): No
       const outcome = await executor.call({
         name: tool,
         input: JSON.stringify(input),
-        runId: random.id("run_"),
+        scope: {
+          runId: random.id("run_"),
+          // The same id stands in the audits of both machines
+          requestId: gatewayCallId,
+          conversationId: null,
+          // The gateway alone calls here, so all that goes on on a node is the gateway's
+          caller: { via: "node", tokenId: null, scopes: ["tools", "runs"] },
+          depth: 0,
+          signal,
+        },
         callId: random.id("call_"),
-        // The same id stands in the audits of both machines
-        requestId: gatewayCallId,
-        // The gateway alone calls here, so all that goes on on a node is the gateway's
-        caller: { via: "node", tokenId: null, scopes: ["tools", "runs"] },
-        depth: 0,
-        signal,
         allowed: offered().map(({ name }) => name),
         approver: denyOnNode,
       });

@@ -1,6 +1,5 @@
-import { Backoff, type Clock, withTimeout } from "../../base/clock.ts";
-import type { Random } from "../../base/random.ts";
-import type { Logger } from "../../base/telemetry/log.ts";
+import { Backoff, withTimeout } from "../../base/clock.ts";
+import type { Kit } from "../../base/kit.ts";
 import type { AuditAppend } from "../../guard/audit/audit_chain.ts";
 import { LinkError, type LinkHandlers, type LinkSocket } from "../../system/net/link_socket.ts";
 import { NodeEnd, type NodeWork } from "./node_end.ts";
@@ -16,9 +15,7 @@ export interface RunNodeOptions {
   readonly work: NodeWork;
   readonly version: string;
   readonly platform: string;
-  readonly clock: Clock;
-  readonly random: Random;
-  readonly log: Logger;
+  readonly kit: Pick<Kit, "clock" | "random" | "log">;
   readonly audit: AuditAppend;
   /** Told at each welcome */
   readonly onConnected: () => void;
@@ -45,8 +42,8 @@ const FINAL_CODES: ReadonlyMap<number, string> = new Map([
  * @throws {LinkError} the gateway refuses it for good: at the first attempt, or since another node has its id or the versions differ
  */
 export async function runNode(options: RunNodeOptions): Promise<void> {
-  const { clock, log, signal, url } = options;
-  const backoff = new Backoff(DELAYS, options.random);
+  const { kit: { clock, random, log }, signal, url } = options;
+  const backoff = new Backoff(DELAYS, random);
   let everConnected = false;
   while (!signal.aborted) {
     try {
@@ -81,7 +78,7 @@ interface EndedLink {
 
 /** Holds a connection from its opening to its end. */
 async function holdLink(options: RunNodeOptions): Promise<EndedLink> {
-  const { clock, log, signal, id, url } = options;
+  const { kit: { clock, log }, signal, id, url } = options;
   const ended = Promise.withResolvers<{ readonly code: number; readonly reason: string }>();
   const record = (action: "connected" | "disconnected", reason: string | null) =>
     options.audit({ type: "node", action, node_id: id, address: url, reason })
@@ -132,7 +129,7 @@ async function holdLink(options: RunNodeOptions): Promise<EndedLink> {
 }
 
 /** Lets the calls at work end, up to the grace, and says goodbye. */
-async function leave(end: NodeEnd, { clock, graceMs }: RunNodeOptions): Promise<void> {
+async function leave(end: NodeEnd, { kit: { clock }, graceMs }: RunNodeOptions): Promise<void> {
   await withTimeout(end.finish(), { ms: graceMs, clock });
   end.close(NORMAL, "The node is stopping");
 }

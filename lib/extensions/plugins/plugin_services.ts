@@ -31,9 +31,9 @@ export interface PluginServices extends Pick<Plugins, "tools" | "close"> {
 
 /** Reads the plugins, with a host for each kind that this version runs. */
 export async function createPluginServices(options: PluginServicesOptions): Promise<PluginServices> {
-  const { processes } = options;
+  const { store, clock, random, log, audit, config, dataDir, workspaceRoot, home, processes, guardedFetch } = options;
   const plugins = await Plugins.open({
-    ...options,
+    ...{ store, clock, random, log, audit, config, dataDir, workspaceRoot, home },
     async inspect(job, signal) {
       const { inspectInThread } = await import("./wasm/inspect_in_thread.ts");
       return await inspectInThread(job, { workers: options.workers, signal });
@@ -43,7 +43,7 @@ export async function createPluginServices(options: PluginServicesOptions): Prom
   });
   return {
     plugins,
-    registry: createPluginRegistry({ ...options, plugins }),
+    registry: createPluginRegistry({ plugins, store, clock, audit, config, guardedFetch }),
     tools: plugins.tools,
     close: () => plugins.close(),
   };

@@ -1,15 +1,15 @@
 import { isRecord, type JsonSchema } from "../../base/json.ts";
 import { lazily } from "../../base/lazily.ts";
 import type { ProviderEvent } from "../../base/records/provider_event.ts";
-import type { Provider, ProviderCallOptions, ProviderRequest } from "../provider.ts";
+import type { Provider, ProviderCallOptions, ProviderLayer, ProviderRequest } from "../provider.ts";
 import type { VendorForms } from "../vendors/vendor_forms.ts";
 import type { FittedTools, SchemaCache } from "./fit_tools.ts";
 
 /**
- * Wraps a provider: the tools of its requests are told in the vendor's dialect of JSON Schema and under names that the vendor takes, and
+ * Makes the layer by which the tools of requests are told in the vendor's dialect of JSON Schema and under names that the vendor takes, and
  * calls come back under the tools' own names. A request whose tools every vendor takes goes to the provider as it is.
  */
-export function withDialect(provider: Provider, forms: VendorForms): Provider {
+export function withDialect(forms: VendorForms): ProviderLayer {
   const known = new WeakMap<JsonSchema, boolean>();
   const load = lazily(async () => {
     const [{ fitTools }, { DIALECTS }] = await Promise.all([
@@ -19,15 +19,14 @@ export function withDialect(provider: Provider, forms: VendorForms): Provider {
     const cache: SchemaCache = new WeakMap();
     return (request: ProviderRequest) => fitTools(request, DIALECTS[forms.of(request.model).dialect], cache);
   });
-  return {
-    ...provider,
+  return (provider) => ({
     stream(request, options) {
       const isPlain = request.tools.length === 0
         ? hasPlainNames(request)
         : forms.of(request.model).dialect !== "gemini" && hasPlainNames(request) && hasPlainTools(request, known);
       return isPlain ? provider.stream(request, options) : new FittedStream(provider, { request, options, load });
     },
-  };
+  });
 }
 
 type Result = IteratorResult<readonly ProviderEvent[], undefined>;

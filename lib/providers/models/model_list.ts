@@ -4,7 +4,7 @@ import { ProviderError } from "../../base/errors.ts";
 import type { ModelEntry } from "../../base/records/provider_event.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
 import type { DocumentKey, Documents } from "../../storage/documents.ts";
-import type { Provider, ProviderCallOptions, ProviderRequest } from "../provider.ts";
+import type { Provider, ProviderCallOptions, ProviderLayer, ProviderRequest } from "../provider.ts";
 
 /** The models of one provider, kept for a minute. */
 export interface ModelList {
@@ -99,13 +99,13 @@ export interface ListedModelsOptions {
 }
 
 /**
- * Wraps a provider: it takes the model names that it lists and no others. llama.cpp, LM Studio and SGLang answer with the model that
+ * Makes the layer by which a provider takes the model names that it lists and no others. llama.cpp, LM Studio and SGLang answer with the model that
  * is loaded, whatever the request names. The list is read again for a name that is not in it. When the list cannot be read, the
  * server decides.
  */
-export function withListedModels(provider: Provider, { models, unknown }: ListedModelsOptions): Provider {
+export function withListedModels({ models, unknown }: ListedModelsOptions): ProviderLayer {
   let listed = new Set(models);
-  const check = async (model: string, signal: AbortSignal) => {
+  const check = async (provider: Provider, model: string, signal: AbortSignal) => {
     let entries: readonly ModelEntry[];
     try {
       entries = await provider.listModels(signal);
@@ -116,15 +116,16 @@ export function withListedModels(provider: Provider, { models, unknown }: Listed
     listed = new Set(entries.map(({ id }) => id));
     if (!listed.has(model)) throw unknown(model, [...listed]);
   };
-  async function* checked(request: ProviderRequest, options: ProviderCallOptions) {
-    await check(request.model, options.signal);
+  async function* checked(provider: Provider, request: ProviderRequest, options: ProviderCallOptions) {
+    await check(provider, request.model, options.signal);
     yield* provider.stream(request, options);
   }
-  return {
-    ...provider,
+  return (provider) => ({
     stream: (request, options) =>
-      request.model === "" || listed.has(request.model) ? provider.stream(request, options) : checked(request, options),
-  };
+      request.model === "" || listed.has(request.model)
+        ? provider.stream(request, options)
+        : checked(provider, request, options),
+  });
 }
 
 /** Returns the model to use when none is named: the first that is not for embeddings. Undefined for an empty list. */

@@ -1,4 +1,4 @@
-import type { Provider } from "../provider.ts";
+import type { ProviderLayer } from "../provider.ts";
 import type { ProviderSettings } from "../provider_settings.ts";
 
 /** Families of models that see, by the maker's own names (platform.openai.com, docs.anthropic.com, ai.google.dev). */
@@ -8,23 +8,19 @@ const ANTHROPIC = /^claude-(?!2|instant|v\d)/;
 const GOOGLE = /^gemini-/;
 
 /**
- * Wraps a provider: a model that does not see is not sent pictures of tool results, and is told of them in words.
+ * Makes the layer by which a model that does not see is not sent pictures of tool results, and is told of them in words.
  *
  * `auto` knows the models of OpenAI and Anthropic, and of these and Google at OpenRouter, by their names. All others do not see.
  */
-export function withVision(
-  provider: Provider,
-  { kind, vision }: Pick<ProviderSettings, "kind" | "vision">,
-): Provider {
+export function withVision({ kind, vision }: Pick<ProviderSettings, "kind" | "vision">): ProviderLayer {
   const sees = (model: string) => vision === "on" || (vision === "auto" && isKnownToSee(kind, model));
-  return {
-    ...provider,
+  return (provider) => ({
     sees,
     stream(request, options) {
       if (request.pictures === undefined || sees(request.model)) return provider.stream(request, options);
       return provider.stream({ ...request, pictures: undefined }, options);
     },
-  };
+  });
 }
 
 function isKnownToSee(kind: string, model: string): boolean {

@@ -5,7 +5,7 @@ import type { AssistantMessage, ContentPart, Message, ToolCall } from "../../bas
 import { OpenAiDecoder, type OpenAiOpaque } from "./openai_decoder.ts";
 import { readEmbeddings } from "./embeddings.ts";
 import { hasPictures, splitPictures } from "../picture_parts.ts";
-import type { Provider, ProviderCallOptions, ProviderRequest, ToolDeclaration } from "../provider.ts";
+import type { Provider, ProviderCallOptions, ProviderLayer, ProviderRequest, ToolDeclaration } from "../provider.ts";
 import { readModelList, sendUpstream, TurnStream, type UpstreamSettings } from "../upstream/upstream_http.ts";
 import { joinMessages } from "../vendors/join_messages.ts";
 import { sendInForm } from "../vendors/send_in_form.ts";
@@ -54,16 +54,11 @@ export function createOpenAiCompatible(settings: UpstreamSettings, forms: Vendor
   };
 }
 
-/** Wraps a provider: a request without a model name goes to the first model that the provider lists at that time. */
-export function withDefaultModel(provider: Provider): Provider {
-  return {
-    ...provider,
-    stream(request, options) {
-      if (request.model !== "") return provider.stream(request, options);
-      return streamFirst(provider, request, options);
-    },
-  };
-}
+/** Layer by which a request without a model name goes to the first model that the provider lists at that time. */
+export const withDefaultModel: ProviderLayer = (provider) => ({
+  stream: (request, options) =>
+    request.model !== "" ? provider.stream(request, options) : streamFirst(provider, request, options),
+});
 
 async function* streamFirst(provider: Provider, request: ProviderRequest, options: ProviderCallOptions) {
   const model = firstChatModel(await provider.listModels(options.signal));

@@ -1,7 +1,7 @@
 import { isRecord } from "../../base/json.ts";
 import { textOf } from "../../base/records/message.ts";
 import type { ProviderEvent } from "../../base/records/provider_event.ts";
-import type { Provider, ProviderRequest } from "../provider.ts";
+import type { ProviderLayer, ProviderRequest } from "../provider.ts";
 
 /** Longest reply that is held back while it may be a call, in characters */
 const MAX_HELD = 64 * 1024;
@@ -15,20 +15,19 @@ const TAG_END = "</tool_call>";
 const MAX_HEAD = 512;
 
 /**
- * Wraps the provider of a local server: a reply to a request with tools that is nothing but the JSON of calls of them, by itself, in a fence or
+ * Makes the layer of a local server by which a reply to a request with tools that is nothing but the JSON of calls of them, by itself, in a fence or
  * in tags, is taken as these calls, with a notice. Small models write their calls so, and their servers pass that on as text. With words
  * beside it, or the name of another tool, a reply stays text: a model may explain a call without making it. So does a reply that stands in a
  * result of a tool or in the user's words: a model that is to show a file must not thereby do what the file says.
  */
-export function withWrittenCalls(provider: Provider, nextId: () => string): Provider {
-  return {
-    ...provider,
+export function withWrittenCalls(nextId: () => string): ProviderLayer {
+  return (provider) => ({
     stream(request, options) {
       const stream = provider.stream(request, options);
       // In plain mode the client gets what the server said
       return mayCall(request) && options.givesFields !== true ? readWritten(stream, { request, nextId }) : stream;
     },
-  };
+  });
 }
 
 /** A request that asks for JSON gets it as text. */

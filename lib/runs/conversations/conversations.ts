@@ -4,7 +4,7 @@ import { refuse } from "../../base/errors.ts";
 import type { Caller } from "../../base/records/caller.ts";
 import type { Message } from "../../base/records/message.ts";
 import { joinTaints, type Taint, taintField, UNTAINTED } from "../../base/taint.ts";
-import { tryEntry } from "../../storage/read_records.ts";
+import { type Patience, patiently, tryEntry } from "../../storage/read_records.ts";
 import type { Store, Write } from "../../storage/store.ts";
 import {
   beginsConversation,
@@ -77,7 +77,12 @@ export interface Conversations {
       readonly time: string;
     },
   ): Promise<readonly Write[]>;
+  /** Returns the same conversations for a run that waits while the database of the gateways is away. */
+  patient(patience: Patience): RunConversations;
 }
+
+/** The conversation of a run, as its beginning reads it and its end writes it. */
+export type RunConversations = Pick<Conversations, "history" | "summarized" | "writes">;
 
 type ConversationCaller = Pick<Caller, "via" | "tokenId" | "scopes">;
 
@@ -101,7 +106,12 @@ export function createConversations(options: ConversationsOptions): Conversation
     checkConversation(caller, { owner, isChannel: isChannel(id) });
     return conversation;
   };
-  return {
+  const conversations: Conversations = {
+    patient: (patience) => ({
+      history: patiently(patience, conversations.history),
+      summarized: patiently(patience, conversations.summarized),
+      writes: patiently(patience, conversations.writes),
+    }),
     open(id) {
       if (beginsConversation({ conversationId: id })) return random.id("conv_");
       if (CONVERSATION_ID.test(id)) return id;
@@ -151,6 +161,7 @@ export function createConversations(options: ConversationsOptions): Conversation
       ];
     },
   };
+  return conversations;
 }
 
 /** Reads the newest messages that are not in the summary, up to the bounds. */

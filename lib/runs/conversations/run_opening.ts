@@ -1,22 +1,20 @@
-import type { AgentLimits, AgentRun } from "../../agent/agent_run.ts";
+import type { AgentLimits, AgentOpening, AgentRun } from "../../agent/agent_run.ts";
 import { tokensAround } from "../../agent/context_window.ts";
 import { DeclaredTools, NONE } from "../../agent/deferred_tools.ts";
 import { messageTokens } from "../../agent/estimate_tokens.ts";
 import { summarize } from "../../agent/summarize.ts";
-import { createTokenAccount, type TokenBudget } from "../../agent/token_budget.ts";
+import { createTokenAccount } from "../../agent/token_budget.ts";
 import type { AgentEventBody } from "../../base/records/agent_event.ts";
-import type { Caller } from "../../base/records/caller.ts";
 import type { Taint } from "../../base/taint.ts";
 import type { Message } from "../../base/records/message.ts";
 import type { Usage } from "../../base/records/usage.ts";
 import type { ContextWindows } from "../../providers/models/context_windows.ts";
-import type { ModelParameters, Provider, ToolDeclaration } from "../../providers/provider.ts";
+import type { Provider, ToolDeclaration } from "../../providers/provider.ts";
 import { beginsConversation } from "./conversation_records.ts";
-import type { Conversations } from "./conversations.ts";
+import type { RunConversations } from "./conversations.ts";
 import { fitHistory } from "./fit_history.ts";
 import { answerAllCalls } from "../../agent/parked_client_calls.ts";
 import { cancelError } from "../../base/cancel.ts";
-import { atOnce, type OnceBack } from "../../storage/read_records.ts";
 import type { RunRequest } from "../run_request.ts";
 import type { QueuePlace } from "../supervisor/run_queue.ts";
 
@@ -32,60 +30,53 @@ export interface RunOpeningOptions {
   readonly place: QueuePlace;
   /** The run at work, whose start is noted. */
   readonly entry: { startedAt: string | null };
-  readonly conversations: Conversations;
-  /** Reads the history: in a cluster, once the database is back. Default: at once */
-  readonly onceBack?: OnceBack | undefined;
+  readonly conversations: Pick<RunConversations, "history" | "summarized">;
 }
 
 /** Waits for the slot of a run and gives the run's first messages for the model. */
-export class RunOpening {
-  /** Number of first messages that are never cut; see AgentRun.fixedMessages. */
+export class RunOpening implements AgentOpening {
   fixedMessages = 0;
+  recalled: AgentOpening["recalled"] = undefined;
   readonly #options: RunOpeningOptions;
 
   constructor(options: RunOpeningOptions) {
     this.#options = options;
   }
 
-  /** Sets `opening` of the run when a history was read. @throws {CancelError} when the run was stopped first */
+  /** Sets `recalled` when a history was read. @throws {CancelError} when the run was stopped first */
   begin(run: AgentRun): readonly Message[] | Promise<readonly Message[]> {
     const { place, entry } = this.#options;
-    if (run.signal.aborted) throw cancelError(run.signal);
+    if (run.scope.signal.aborted) throw cancelError(run.scope.signal);
     if (!place.ready() || this.#hasHistory(run)) return this.#beginLater(run);
-    entry.startedAt = run.time();
+    entry.startedAt = run.kit.time();
     return this.#firstMessages(run);
   }
 
   /** Tells whether the run goes on with a conversation. A conversation that begins with the run has nothing to read. */
-  #hasHistory({ conversationId }: AgentRun): boolean {
+  #hasHistory({ scope: { conversationId } }: AgentRun): boolean {
     return conversationId !== null && !beginsConversation(this.#options.request);
   }
 
   async #beginLater(run: AgentRun): Promise<readonly Message[]> {
-    const { request, provider, prompt, place, entry, conversations, onceBack } = this.#options;
-    await place.wait(run.signal);
-    entry.startedAt = run.time();
-    if (run.conversationId === null || !this.#hasHistory(run)) return this.#firstMessages(run);
+    const { request, provider, prompt, place, entry, conversations } = this.#options;
+    await place.wait(run.scope.signal);
+    entry.startedAt = run.kit.time();
+    if (run.scope.conversationId === null || !this.#hasHistory(run)) return this.#firstMessages(run);
     const messages = this.#givenMessages(run);
-    const recalled = await recallHistory(run.conversationId, {
+    const recalled = await recallHistory(run.scope.conversationId, {
+      run,
       conversations,
-      onceBack,
-      caller: request.caller,
       provider,
-      model: run.providerModel,
-      findWindow: run.findWindow,
       prompt,
       messages,
-      tools: new DeclaredTools(run.agentTools, { deferred: run.deferred ?? NONE, clientTools: request.clientTools })
+      tools: new DeclaredTools(run.tools.agentTools, {
+        deferred: run.tools.deferred ?? NONE,
+        clientTools: request.clientTools,
+      })
         .declared,
-      parameters: request.parameters,
-      budget: run.budget,
-      requestId: request.requestId,
-      signal: run.signal,
-      time: run.time,
     });
-    run.taint.add(recalled.taint);
-    run.opening = recalled;
+    run.scope.taint.add(recalled.taint);
+    this.recalled = recalled;
     return answerAllCalls(assembleMessages({ prompt, history: recalled.messages, messages }));
   }
 
@@ -93,7 +84,7 @@ export class RunOpening {
   #firstMessages(run: AgentRun): readonly Message[] {
     const messages = this.#givenMessages(run);
     const assembled = assembleMessages({ prompt: this.#options.prompt, history: [], messages });
-    if (run.conversationId !== null) return answerAllCalls(assembled);
+    if (run.scope.conversationId !== null) return answerAllCalls(assembled);
     this.fixedMessages = assembled.length;
     return assembled;
   }
@@ -106,27 +97,16 @@ export class RunOpening {
 
 /** The run that reads a history, and the model that condenses it. */
 export interface RecallOptions {
-  readonly conversations: Conversations;
-  /** As in `RunOpeningOptions` */
-  readonly onceBack?: OnceBack | undefined;
-  /** Caller of the run, who must be allowed to go on with the conversation */
-  readonly caller: Caller;
+  /** Run that goes on with the conversation, which its caller must be allowed to */
+  readonly run: AgentRun;
+  readonly conversations: RunOpeningOptions["conversations"];
+  /** The run's provider, without what its turns add to it */
   readonly provider: Provider;
-  /** Name of the model at the provider. */
-  readonly model: string;
-  /** Returns the tokens that the model takes; 0 when unknown. Called only when the history may be long. Undefined: unknown. */
-  readonly findWindow: (() => Promise<number>) | undefined;
   /** System prompt; null: none. */
   readonly prompt: string | null;
   /** Messages that the request adds to the history. */
   readonly messages: readonly Message[];
   readonly tools: readonly ToolDeclaration[];
-  readonly parameters: ModelParameters;
-  readonly budget: TokenBudget | undefined;
-  readonly requestId: string | undefined;
-  readonly signal: AbortSignal;
-  /** Returns the time of now in ISO 8601. */
-  readonly time: () => string;
 }
 
 /** The history that a run of a conversation begins with. */
@@ -149,13 +129,15 @@ const SHORT_TOKENS = 1500;
  * @throws {CancelError} when the run was stopped; {HttpError} 403 insufficient_scope for a caller who may not go on with it
  */
 export async function recallHistory(id: string, options: RecallOptions): Promise<RecalledHistory> {
-  const { conversations, provider, model, prompt, messages, tools, parameters, budget, requestId, signal } = options;
-  const { onceBack = atOnce } = options;
-  const history = await onceBack(() => conversations.history(id, options.caller));
+  const { run: { scope, model: { id: model, parameters, findWindow }, budget, kit }, provider, prompt, messages } =
+    options;
+  const { conversations, tools } = options;
+  const { requestId, signal } = scope;
+  const history = await conversations.history(id, scope.caller);
   const own: readonly Message[] = prompt === null ? messages : [{ role: "system", content: prompt }, ...messages];
   const ownTokens = messageTokens(own);
   const isShort = messageTokens(history.messages) + ownTokens < SHORT_TOKENS;
-  const windowTokens = isShort ? 0 : await options.findWindow?.() ?? 0;
+  const windowTokens = isShort ? 0 : await findWindow?.() ?? 0;
   const account = budget === undefined
     ? undefined
     : createTokenAccount({ budget, contextWindowTokens: windowTokens, signal });
@@ -167,7 +149,7 @@ export async function recallHistory(id: string, options: RecallOptions): Promise
       : (old, earlier) => summarize(old, { provider, model, windowTokens, earlier, account, requestId, signal }),
   });
   const { summary } = fitted;
-  if (summary !== undefined) await onceBack(() => conversations.summarized(id, summary, options.time()));
+  if (summary !== undefined) await conversations.summarized(id, summary, kit.time());
   return { ...fitted, taint: history.taint };
 }
 

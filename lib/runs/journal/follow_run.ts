@@ -2,10 +2,10 @@ import { type AgentEvent, isTerminal } from "../../base/records/agent_event.ts";
 import type { Clock } from "../../base/clock.ts";
 import type { KeyedNotifier } from "../../base/keyed_queues.ts";
 import type { ActiveRun } from "../supervisor/active_run.ts";
-import { readOnceBack } from "../../storage/read_records.ts";
+import { createPatience } from "../../storage/read_records.ts";
 import type { FollowOptions } from "../run_request.ts";
 import type { JournalPlace } from "./recorded_events.ts";
-import type { RunStore } from "./run_store.ts";
+import type { PatientRuns, RunStore } from "./run_store.ts";
 import type { RunWatch } from "./run_watch.ts";
 
 /** Place of a follower, and where the run's events are found. */
@@ -38,7 +38,7 @@ export async function* followRun(
   options: FollowRunOptions,
 ): AsyncGenerator<readonly AgentEvent[], void, undefined> {
   const { afterSeq, signal, onPace, runs, news, find, watches, clock, isShared = false } = options;
-  const patiently = <T>(read: () => Promise<T>) => clock === undefined ? read() : readOnceBack(read, { clock, signal });
+  const journal = clock === undefined ? runs : runs.patient(createPatience({ clock, signal }));
   let place: JournalPlace = { seq: afterSeq, record: 0 };
   let entry: ActiveRun | undefined;
   let watch: RunWatch | undefined;
@@ -57,7 +57,7 @@ export async function* followRun(
         const hasAll = isShared && working?.recorder?.hasAll(place.seq) === true;
         if (events.length === 0 && !hasAll && (look === undefined || look.kind === "journal")) {
           const from = place;
-          ({ events, place } = await patiently(() => runs.read(id, from)));
+          ({ events, place } = await journal.read(id, from));
         }
         const last = events.at(-1);
         if (last === undefined) {
@@ -77,7 +77,7 @@ export async function* followRun(
         listening.stop();
         place = { ...place, seq: last.seq };
         const isOver = isTerminal(last) &&
-          (last.type === "done" || await patiently(() => isLast(id, last, runs)));
+          (last.type === "done" || await isLast(id, last, journal));
         yield isOver ? events : events.map(shownBeforeMore);
         if (isOver) return;
       } catch (error) {
@@ -92,7 +92,7 @@ export async function* followRun(
 }
 
 /** Tells whether an error event is the last in the journal. A run goes on in the same journal after a person's review. */
-async function isLast(id: string, last: AgentEvent, runs: RunStore): Promise<boolean> {
+async function isLast(id: string, last: AgentEvent, runs: Pick<PatientRuns, "lastSeq">): Promise<boolean> {
   return (await runs.lastSeq(id)) === last.seq;
 }
 

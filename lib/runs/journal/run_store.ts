@@ -4,7 +4,7 @@ import type { EndedTurn } from "../../agent/agent_run.ts";
 import { type HttpError, refuse } from "../../base/errors.ts";
 import { isAtWork, type Run } from "../../base/records/run.ts";
 import { unknownFieldsOf } from "../../base/records/stored_object.ts";
-import { scanAll } from "../../storage/read_records.ts";
+import { type Patience, patiently, scanAll } from "../../storage/read_records.ts";
 import type { Store, Stored, Write } from "../../storage/store.ts";
 import { applyEvent, createRunState, type RunState } from "./apply_event.ts";
 import { joinedEvents, lastSeqOf, ownJoinedEvents, type PackedEvents } from "./pack_events.ts";
@@ -143,6 +143,9 @@ export const OWNS_ALL: RunRights = {
   onceBack: (_runId, work) => work(),
   tell() {},
 };
+
+/** Reads of a journal that a reader may wait for. */
+export type PatientRuns = Pick<RunStore, "get" | "read" | "lastSeq">;
 
 /** The journal: every recorded run, its events and their fold. */
 export class RunStore {
@@ -292,6 +295,15 @@ export class RunStore {
   /** Yields the records of a run's journal, in order. */
   records(runId: string): ReturnType<RecordedEvents["records"]> {
     return this.#events.records(runId);
+  }
+
+  /** Returns the same runs for a reader that waits while the store is away. */
+  patient(patience: Patience): PatientRuns {
+    return {
+      get: patiently(patience, (id) => this.get(id)),
+      read: patiently(patience, (id, place) => this.read(id, place)),
+      lastSeq: patiently(patience, (id) => this.lastSeq(id)),
+    };
   }
 
   /** Returns the last seq in the journal, 0 for an empty one. */

@@ -4,7 +4,7 @@ import { ProviderError, ToolError } from "../../base/errors.ts";
 import type { AgentEvent } from "../../base/records/agent_event.ts";
 import type { Run } from "../../base/records/run.ts";
 import { joinTaints, UNTAINTED } from "../../base/taint.ts";
-import { readOnceBack } from "../../storage/read_records.ts";
+import { createPatience, patiently } from "../../storage/read_records.ts";
 import type { Store } from "../../storage/store.ts";
 import type { DelegatedAnswer } from "../../tools/agents/sub_agents.ts";
 import type { CallContext } from "../../tools/runtime/tool_call.ts";
@@ -46,6 +46,7 @@ export function createDelegation(
 ): Delegation {
   const waitedFor = new Set<string>();
   const keep = (record: SubAgentRecord) => store.batch([SUB_AGENTS.put(record.id, record)]);
+  const keepLate = patiently(createPatience({ clock, signal: closing }), keep);
 
   /** Keeps the end of a delegation. The answer does not wait for a database of a cluster that is away. */
   const keepEnd = async (record: SubAgentRecord) => {
@@ -53,7 +54,7 @@ export function createDelegation(
       await keep(record);
     } catch (error) {
       if (!cluster.isOutage(error)) throw error;
-      void readOnceBack(() => keep(record), { clock, signal: closing }).catch(() => {}); // It counts as left then
+      void keepLate(record).catch(() => {}); // It counts as left then
     }
   };
 

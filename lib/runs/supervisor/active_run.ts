@@ -1,4 +1,4 @@
-import type { AgentJournal, AgentOutcome } from "../../agent/agent_run.ts";
+import type { AgentJournal, AgentOutcome, RunScope } from "../../agent/agent_run.ts";
 import { hasOwnWork } from "../../agent/parked_client_calls.ts";
 import type { TokenBudget } from "../../agent/token_budget.ts";
 import { CancelError, type CancelReason } from "../../base/cancel.ts";
@@ -12,21 +12,17 @@ import type { Logger } from "../../base/telemetry/log.ts";
 import { type AcceptedRun, createRunState, endStatus } from "../journal/apply_event.ts";
 import type { RunRecorder } from "../journal/run_recorder.ts";
 import type { OnRecorded } from "../journal/run_store.ts";
-import { atOnce, type OnceBack } from "../../storage/read_records.ts";
 import type { RunHandle, RunRequest } from "../run_request.ts";
 import { beginsConversation } from "../conversations/conversation_records.ts";
-import type { Conversations } from "../conversations/conversations.ts";
+import type { RunConversations } from "../conversations/conversations.ts";
 import type { ParkedRecords } from "../conversations/parked_records.ts";
 import { withoutInstructions } from "../conversations/run_opening.ts";
 
 /** Facts about a run that has its place. */
 export interface ActiveRunOptions {
   readonly accepted: AcceptedRun;
-  /** 0 for a run that a person started, 1 for its children, and so on. */
-  readonly depth: number;
-  readonly caller: Caller;
+  readonly scope: RunScope;
   readonly durable: boolean;
-  readonly taint: RunTaint;
   /** Recorder; undefined for a run that can have nothing to record. */
   readonly recorder: RunRecorder | undefined;
   /** Budget that the model calls count in; undefined when none is set. */
@@ -62,14 +58,14 @@ export class ActiveRun {
   readonly #accepted: AcceptedRun;
   readonly #controller: AbortController;
 
-  constructor({ accepted, depth, caller, durable, taint, recorder, budget, controller }: ActiveRunOptions) {
+  constructor({ accepted, scope, durable, recorder, budget, controller }: ActiveRunOptions) {
     this.id = accepted.id;
     this.model = accepted.model;
     this.conversationId = accepted.conversation_id;
-    this.depth = depth;
-    this.caller = caller;
+    this.depth = scope.depth;
+    this.caller = scope.caller;
     this.durable = durable;
-    this.taint = taint;
+    this.taint = scope.taint;
     this.recorder = recorder;
     this.budget = budget;
     this.#accepted = accepted;
@@ -99,10 +95,8 @@ export interface RunJournalOptions {
   readonly recorder: RunRecorder | undefined;
   /** Right to effects, which a gateway of a cluster has while it owns the run. Default: effects need none */
   readonly right?: EffectRight | undefined;
-  /** Reads what the end of the run is written with: in a cluster, once the database is back. Default: at once */
-  readonly onceBack?: OnceBack | undefined;
-  readonly conversations: Conversations;
-  readonly parkedRecords: ParkedRecords;
+  readonly conversations: Pick<RunConversations, "writes">;
+  readonly parkedRecords: Pick<ParkedRecords, "writes" | "note">;
   readonly log: Logger;
   /** Told of the events of a run that ended without a record. Default: nobody is */
   readonly onUnrecorded?: OnRecorded | undefined;
@@ -114,7 +108,7 @@ export interface RunJournalOptions {
 export class RunJournal implements AgentJournal {
   readonly record: AgentJournal["record"];
   readonly turn: AgentJournal["turn"];
-  readonly right: AgentJournal["right"];
+  readonly #right: EffectRight | undefined;
   readonly #options: RunJournalOptions;
   /** Ids of calls that run now and must not be made twice. Made with the first one. */
   #effects: Set<string> | undefined = undefined;
@@ -122,7 +116,7 @@ export class RunJournal implements AgentJournal {
   constructor(options: RunJournalOptions) {
     this.record = options.recorder?.record;
     this.turn = options.recorder?.turn;
-    this.right = options.recorder === undefined ? undefined : options.right;
+    this.#right = options.right;
     this.#options = options;
   }
 
@@ -135,7 +129,7 @@ export class RunJournal implements AgentJournal {
     recorder.activate();
     if (!repeatable) recorder.effect(callId);
     await recorder.commit();
-    await this.right?.mayAct();
+    await this.#right?.mayAct();
   }
 
   afterCall(callId: string): void {
@@ -188,29 +182,24 @@ export class RunJournal implements AgentJournal {
   /** @param said what the conversation gets; undefined: nothing */
   async #write(recorder: RunRecorder, said: AgentOutcome | undefined): Promise<void> {
     const { entry: { id, conversationId, taint }, request, conversations, parkedRecords } = this.#options;
-    const { onceBack = atOnce } = this.#options;
     if (said === undefined) return await recorder.finish([]);
     const { added, terminal } = said;
     const { durable } = request;
     const kept = mayAwaitClient(request, said)
-      ? await onceBack(() =>
-        parkedRecords.writes(added, { durable, before: request.messages.at(-1), taint: taint.origins })
-      )
+      ? await parkedRecords.writes(added, { durable, before: request.messages.at(-1), taint: taint.origins })
       : [];
     if (conversationId === null) return await recorder.finish(kept);
     const messages = [...withoutInstructions(request.messages), ...added];
     const { time } = terminal;
     await recorder.finish([
-      ...await onceBack(() =>
-        conversations.writes(conversationId, {
-          runId: id,
-          isNew: beginsConversation(request),
-          caller: request.caller,
-          messages,
-          taint: taint.origins,
-          time,
-        })
-      ),
+      ...await conversations.writes(conversationId, {
+        runId: id,
+        isNew: beginsConversation(request),
+        caller: request.caller,
+        messages,
+        taint: taint.origins,
+        time,
+      }),
       ...kept,
     ]);
   }

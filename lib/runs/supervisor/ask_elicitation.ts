@@ -1,18 +1,17 @@
 import { canonicalDigest } from "../../base/json.ts";
 import type { AgentEventBody } from "../../base/records/agent_event.ts";
 import type { Approval } from "../../base/records/approval.ts";
-import { type Approvals, type NewApproval, sayAsker } from "../../guard/approvals.ts";
+import { type Approvals, type NewApproval, type PatientApprovals, sayAsker } from "../../guard/approvals.ts";
 import { ELICITATION } from "../../guard/policy.ts";
 import type { ElicitationAnswer } from "../../tools/runtime/askable_client.ts";
-import { atOnce, type OnceBack } from "../../storage/read_records.ts";
 import { type ElicitationRequest, nobodyCouldAnswer } from "../../tools/runtime/tool_call.ts";
 import { toAnswered, toNeeded } from "./approval_events.ts";
 
 /** Approvals, and the run whose call asks. */
 export interface AskElicitationOptions {
   readonly approvals: Approvals;
-  /** Makes calls of the database that gateways share. Default: the gateway is alone, or the call has no run */
-  readonly onceBack?: OnceBack | undefined;
+  /** The same approvals for a run that waits for the database. Default: nobody waits */
+  readonly patient?: PatientApprovals | undefined;
   /** How long the question waits, in milliseconds */
   readonly timeoutMs: number;
   readonly signal: AbortSignal;
@@ -32,17 +31,17 @@ export interface AskElicitationOptions {
  */
 export async function askElicitation(
   request: ElicitationRequest,
-  { approvals, onceBack = atOnce, timeoutMs, signal, emit = () => {}, pause = (wait) => wait(), onAsked }:
+  { approvals, patient = approvals, timeoutMs, signal, emit = () => {}, pause = (wait) => wait(), onAsked }:
     AskElicitationOptions,
 ): Promise<ElicitationAnswer> {
-  const asked = await approvals.ask(toNewElicitation(request, timeoutMs), undefined, onceBack);
+  const asked = await patient.ask(toNewElicitation(request, timeoutMs));
   if (asked === undefined) {
     return cancelUnasked("as many approvals wait for a person as may, so nobody was asked", emit);
   }
   emit(toNeeded(asked));
   onAsked?.(asked.id);
   try {
-    const { approval, content } = await pause(() => approvals.elicited(asked.id, signal, onceBack));
+    const { approval, content } = await pause(() => patient.elicited(asked.id, signal));
     emit(toAnswered(approval));
     return toAnswer(approval, content, emit);
   } catch (error) {
@@ -79,8 +78,7 @@ function toAnswer(
 }
 
 function toNewElicitation(
-  { elicitation, tool, access, input, inputDigest, workspaceRoot, caller, runId, callId, requestId }:
-    ElicitationRequest,
+  { elicitation, tool, access, input, inputDigest, workspaceRoot, callId, scope }: ElicitationRequest,
   timeoutMs: number,
 ): NewApproval {
   const { server = "program" } = elicitation;
@@ -98,10 +96,10 @@ function toNewElicitation(
     rule: `${ELICITATION}${server}`,
     files: [],
     digest: canonicalDigest({ kind: "elicitation", tool, callId, ...elicitation }),
-    runId,
+    runId: scope.runId,
     callId,
-    requestId,
-    requestedBy: caller,
+    requestId: scope.requestId,
+    requestedBy: scope.caller,
     timeoutMs,
   };
 }

@@ -5,7 +5,7 @@ import { type HttpError, refuse } from "../../base/errors.ts";
 import type { EffectRight } from "../../base/effect_right.ts";
 import type { Cluster } from "../../cluster/join_cluster.ts";
 import type { Provider } from "../../providers/provider.ts";
-import type { OnceBack } from "../../storage/read_records.ts";
+import type { Patience } from "../../storage/read_records.ts";
 import type { Tool } from "../../tools/runtime/tool.ts";
 import { RunWatches } from "../journal/run_watch.ts";
 import type { InterruptedRun } from "../recovery/recover_runs.ts";
@@ -182,8 +182,8 @@ export class ClusterRuns implements RunCoordination {
     };
   }
 
-  /** Returns what makes calls of the store for a run, again and again while the database is away. @param signal ends the pauses */
-  onceBackOf(runId: string, signal: AbortSignal): OnceBack {
+  /** Returns the patience of a run: it waits for the database while nobody else owns the run. @param signal ends the pauses */
+  patienceOf(runId: string, signal: AbortSignal): Patience {
     return (work) => this.ownership.onceBack(runId, work, signal);
   }
 

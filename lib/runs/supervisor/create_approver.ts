@@ -2,14 +2,14 @@ import type { AgentApprover } from "../../agent/agent_run.ts";
 import { cancelReason } from "../../base/cancel.ts";
 import type { AgentEventBody } from "../../base/records/agent_event.ts";
 import type { Approval } from "../../base/records/approval.ts";
-import { type Approvals, sayAnswerer, sayAsker } from "../../guard/approvals.ts";
+import { type Approvals, type PatientApprovals, sayAnswerer, sayAsker } from "../../guard/approvals.ts";
 import {
   type ApprovalAnswer,
   type ApprovalRequest,
   type DenialRule,
   nobodyCouldAnswer,
 } from "../../tools/runtime/tool_call.ts";
-import { atOnce, isStorageAway, type OnceBack } from "../../storage/read_records.ts";
+import { isStorageAway, type Patience } from "../../storage/read_records.ts";
 import type { RecordedApproval } from "../recovery/recall_run.ts";
 import { toAnswered, toNeeded } from "./approval_events.ts";
 import { askElicitation, cancelUnasked } from "./ask_elicitation.ts";
@@ -25,8 +25,8 @@ export interface ApprovableRun {
   readonly earlier?: ReadonlyMap<string, RecordedApproval> | undefined;
   /** Resolves once all events are on disk, so that after a crash an approval finds its call again. Undefined: the run does not go on after a crash. */
   readonly recorded?: (() => Promise<void>) | undefined;
-  /** Makes calls of the database that gateways share. Default: the gateway is alone */
-  readonly onceBack?: OnceBack | undefined;
+  /** Waits for the database that gateways share. Default: the gateway is alone */
+  readonly patience?: Patience | undefined;
 }
 
 /** The approvals, and how long they wait. */
@@ -48,36 +48,32 @@ export function createApprover({ approvals, timeoutMs }: ApproverOptions): (run:
   return (run) => {
     const isUnattended = !run.durable && !run.canApprove;
     if (isUnattended && approvals.program === undefined) return denyUnattended;
-    const { onceBack = atOnce } = run;
-    const earlier = run.earlier === undefined ? undefined : createEarlierApprovals(approvals, run.earlier, onceBack);
+    const patient = run.patience === undefined ? approvals : approvals.patient(run.patience);
+    const earlier = run.earlier === undefined ? undefined : createEarlierApprovals(patient, run.earlier);
     const ask: AgentApprover = async (request, signal, emit) => {
       const known = await earlier?.find(request, emit);
       if (known?.answer !== undefined) return known.answer;
       const timeouts = timeoutMs();
       if (known === undefined) await run.recorded?.();
       const asked = known?.approval ??
-        await approvals.ask(
-          toNewApproval(request, run.durable ? timeouts.durable : timeouts.attached),
-          undefined,
-          onceBack,
-        );
+        await patient.ask(toNewApproval(request, run.durable ? timeouts.durable : timeouts.attached));
       if (asked === undefined) {
         return denyUnasked(`as many approvals wait for a person as may, so nobody was asked: ${request.reason}`, emit);
       }
       if (known?.isShown !== true) emit(toNeeded(asked));
       if (isUnattended) withdrawWhenLeft(asked.id, approvals);
-      const settled = await wait(asked.id, { approvals, run, signal });
+      const settled = await wait(asked.id, { approvals, patient, run, signal });
       if (known?.isAnswerShown !== true) emit(toAnswered(settled));
       if (isUnattended && settled.status === "cancelled") {
         return denyUnasked(`the program left the answer to people, and ${unattended(request)}`, emit);
       }
-      return await toAnswer(settled, { approvals, onceBack });
+      return await toAnswer(settled, patient);
     };
     const elicit: AgentApprover["elicit"] = async (request, signal, emit) => {
       const { attached, durable } = timeoutMs();
       return await askElicitation(request, {
         approvals,
-        onceBack,
+        patient,
         timeoutMs: run.durable ? durable : attached,
         signal,
         emit,
@@ -91,7 +87,7 @@ export function createApprover({ approvals, timeoutMs }: ApproverOptions): (run:
 
 /** Returns the approval to file for a call. @param timeoutMs how long the approval waits */
 export function toNewApproval(request: ApprovalRequest, timeoutMs: number): Parameters<Approvals["ask"]>[0] {
-  const { prepared, input, masked, binding, subject, reason, rule, caller, runId, callId, requestId } = request;
+  const { prepared, input, masked, binding, subject, reason, rule, callId, scope } = request;
   return {
     ...subject,
     access: prepared.access,
@@ -103,25 +99,25 @@ export function toNewApproval(request: ApprovalRequest, timeoutMs: number): Para
     bound: binding.bound,
     containment: binding.containment,
     digest: binding.digest,
-    runId,
+    runId: scope.runId,
     callId,
-    requestId,
-    requestedBy: caller,
+    requestId: scope.requestId,
+    requestedBy: scope.caller,
     timeoutMs,
   };
 }
 
 async function wait(
   id: string,
-  { approvals, run, signal }: {
+  { approvals, patient, run, signal }: {
     readonly approvals: Approvals;
+    readonly patient: PatientApprovals;
     readonly run: ApprovableRun;
     readonly signal: AbortSignal;
   },
 ): Promise<Approval> {
-  const { onceBack = atOnce } = run;
   try {
-    return await run.place.pause(() => onceBack(() => approvals.settled(id, signal)));
+    return await run.place.pause(() => patient.settled(id, signal));
   } catch (error) {
     // An approval of work that stops for a shutdown stays open
     if (!run.durable || cancelReason(signal) !== "shutdown") await cancelIfThere(id, { approvals, run });
@@ -132,12 +128,12 @@ async function wait(
 /** Takes an approval back. One of a cluster whose database is away stays until its time is over: nobody waits for it. */
 async function cancelIfThere(
   id: string,
-  { approvals, run }: { readonly approvals: Approvals; readonly run: Pick<ApprovableRun, "onceBack"> },
+  { approvals, run }: { readonly approvals: Approvals; readonly run: Pick<ApprovableRun, "patience"> },
 ): Promise<void> {
   try {
     await approvals.cancel(id);
   } catch (error) {
-    if (run.onceBack === undefined || !isStorageAway(error)) throw error;
+    if (run.patience === undefined || !isStorageAway(error)) throw error;
   }
 }
 
@@ -148,15 +144,12 @@ function withdrawWhenLeft(id: string, approvals: Approvals): void {
   }).catch(() => {}); // The approval stays, and expires
 }
 
-async function toAnswer(
-  settled: Approval,
-  { approvals, onceBack }: { readonly approvals: Approvals; readonly onceBack: OnceBack },
-): Promise<ApprovalAnswer> {
+async function toAnswer(settled: Approval, approvals: Pick<Approvals, "use">): Promise<ApprovalAnswer> {
   const { id, status, tool, note, reason } = settled;
   const deny = (rule: DenialRule, why: string) => ({ decision: "deny", rule, reason: why, approvalId: id } as const);
   switch (status) {
     case "approved": {
-      const use = await approvals.use(id, settled.digest, onceBack);
+      const use = await approvals.use(id, settled.digest);
       return use.ok ? approve(use.approval) : deny("approval_failed", use.reason);
     }
     case "denied":
@@ -224,15 +217,14 @@ interface EarlierApprovals {
 
 /** Returns the earlier approvals of a run. @param asked approvals in the journal, by call id */
 function createEarlierApprovals(
-  approvals: Approvals,
+  approvals: PatientApprovals,
   asked: ReadonlyMap<string, RecordedApproval>,
-  onceBack: OnceBack,
 ): EarlierApprovals {
   const open = new Map(asked);
 
   /** Finds an approval that the journal does not have. An approval is filed before the journal says so, and a crash can come between. */
-  const unrecorded = async ({ runId, callId }: ApprovalRequest): Promise<Approval | undefined> => {
-    const filed = await onceBack(() => approvals.ofRuns(new Set([runId])));
+  const unrecorded = async ({ callId, scope: { runId } }: ApprovalRequest): Promise<Approval | undefined> => {
+    const filed = await approvals.ofRuns(new Set([runId]));
     return filed.find((approval) =>
       approval.call_id === callId && approval.used_at === null && approval.kind !== "elicitation"
     );
@@ -241,20 +233,18 @@ function createEarlierApprovals(
     const earlier = open.get(callId);
     if (earlier === undefined) return;
     open.delete(callId);
-    await onceBack(() => approvals.cancel(earlier.approvalId));
-    const approval = await onceBack(() => approvals.get(earlier.approvalId));
+    await approvals.cancel(earlier.approvalId);
+    const approval = await approvals.get(earlier.approvalId);
     if (!earlier.answered && approval !== undefined) emit(toAnswered(approval));
   };
   return {
     async find(request, emit) {
       const { callId, binding } = request;
       const earlier = open.get(callId);
-      const approval = earlier === undefined
-        ? await unrecorded(request)
-        : await onceBack(() => approvals.get(earlier.approvalId));
+      const approval = earlier === undefined ? await unrecorded(request) : await approvals.get(earlier.approvalId);
       if (approval === undefined) return undefined;
       if (approval.status === "pending" && approval.digest !== binding.digest) {
-        await onceBack(() => approvals.cancel(approval.id));
+        await approvals.cancel(approval.id);
         await withdraw(callId, emit);
         return undefined;
       }

@@ -1,4 +1,4 @@
-import type { AgentApprover, AgentRun, RunResume } from "../../agent/agent_run.ts";
+import type { AgentApprover, AgentRun, RunResume, RunScope } from "../../agent/agent_run.ts";
 import { createFittingProvider } from "../../agent/context_window.ts";
 import type { PictureMemory } from "../../agent/picture_memory.ts";
 import type { ParkedClientCalls } from "../../agent/parked_client_calls.ts";
@@ -14,7 +14,7 @@ import type { Logger } from "../../base/telemetry/log.ts";
 import type { KeyedNotifier } from "../../base/keyed_queues.ts";
 import { type ContextWindows, createContextWindows } from "../../providers/models/context_windows.ts";
 import type { Provider, Providers } from "../../providers/provider.ts";
-import { atOnce, type OnceBack } from "../../storage/read_records.ts";
+import { type Patience, patiently } from "../../storage/read_records.ts";
 import type { ToolExecutor } from "../../tools/runtime/tool_executor.ts";
 import { ActiveRun, RunJournal } from "./active_run.ts";
 import type { AgentProfile } from "./agent_profile.ts";
@@ -22,7 +22,7 @@ import { type AcceptedRun, createRunState } from "../journal/apply_event.ts";
 import { type ApprovableRun, denyUnattended } from "./create_approver.ts";
 import { RunOpening, windowFinder } from "../conversations/run_opening.ts";
 import { budgetOf, type DayBudget } from "./day_budget.ts";
-import type { Conversations } from "../conversations/conversations.ts";
+import type { Conversations, RunConversations } from "../conversations/conversations.ts";
 import { recallRun } from "../recovery/recall_run.ts";
 import type { InterruptedRun } from "../recovery/recover_runs.ts";
 import { resumedTools, toRunInput } from "../recovery/run_input.ts";
@@ -90,15 +90,13 @@ const MAX_OPENING = 1_000;
 
 /** A request with everything that was decided about it before the run gets its parts. */
 interface Plan {
-  readonly id: string;
+  readonly scope: RunScope;
   readonly request: RunRequest;
   readonly interrupted: InterruptedRun | undefined;
   readonly settings: RunSettings;
   /** Why tools of an interrupted run cannot be called any more, by name; undefined for a new run. */
   readonly gone: ReadonlyMap<string, string> | undefined;
-  readonly conversationId: string | null;
   readonly parent: ActiveRun | undefined;
-  readonly depth: number;
   readonly place: QueuePlace;
   readonly controller: AbortController;
   /** True for a run that is recorded from its first event on. */
@@ -109,8 +107,11 @@ interface Plan {
   readonly workspace: string | null;
   /** False for a run that can have nothing to record, and of which nobody is told. */
   readonly isRecorded: boolean;
-  /** Makes calls of the database that gateways share. Undefined for a gateway alone, and for a run that needs no database. */
-  readonly onceBack: OnceBack | undefined;
+}
+
+/** Parts that say what a run has read when it begins. */
+interface BegunRun extends Pick<Plan, "request" | "interrupted"> {
+  readonly agentTools: RunSettings["agentTools"];
 }
 
 /** Gives runs their place in the queue and everything they work with. */
@@ -175,17 +176,28 @@ export class RunLauncher {
       isPlain,
       isAccepted: interrupted !== undefined,
     });
+    const { signal } = controller;
+    const isRecorded = keeps || agentTools.length > 0 || this.#parts.onEvents !== undefined;
     return {
-      id,
+      scope: {
+        runId: id,
+        requestId: request.requestId,
+        conversationId,
+        caller: request.caller,
+        depth: request.depth ?? (parent === undefined ? 0 : parent.depth + 1),
+        taint: this.#readingOf({ request, interrupted, agentTools, parent }),
+        signal,
+        right: isRecorded ? cluster.rightOf(id, signal) : undefined,
+        // A plain completion needs no database
+        patience: isPlain ? undefined : cluster.patienceOf(id, signal),
+      },
       request,
       interrupted,
       settings: resumed === undefined || interrupted === undefined
         ? settings
         : { ...settings, agentTools, deferred: resumed.deferred, prompt: interrupted.input.system_prompt },
       gone: resumed?.gone,
-      conversationId,
       parent,
-      depth: request.depth ?? (parent === undefined ? 0 : parent.depth + 1),
       place: conversationId === null ? place : cluster.placeOf(place, {
         run: { id, conversationId, parentId: request.parentId ?? null, workspace },
         isAccepted: interrupted !== undefined,
@@ -194,14 +206,13 @@ export class RunLauncher {
       keeps,
       isPlain,
       workspace,
-      isRecorded: keeps || agentTools.length > 0 || this.#parts.onEvents !== undefined,
-      onceBack: isPlain ? undefined : cluster.onceBackOf(id, controller.signal),
+      isRecorded,
     };
   }
 
   /** Returns the accepted state of a run, with a recorder when the run can have something to record. */
   #record(plan: Plan): { readonly accepted: AcceptedRun; readonly recorder: RunRecorder | undefined } {
-    const { id, request, interrupted, settings, depth, conversationId } = plan;
+    const { request, interrupted, settings, scope: { runId: id, depth, conversationId } } = plan;
     const { runs, news, parked, time } = this.#parts;
     const accepted: AcceptedRun = {
       id,
@@ -218,7 +229,10 @@ export class RunLauncher {
       state: createRunState(accepted),
       input: () => {
         const spliced = request.durable ? parked.splice(request.messages) : request.messages;
-        return toRunInput({ ...request, taint: this.#taintOf(plan) }, {
+        return toRunInput({
+          ...request,
+          taint: this.#taintOf({ request, interrupted, agentTools: settings.agentTools }),
+        }, {
           prompt: settings.prompt,
           agentTools: settings.agentTools,
           deferred: settings.deferred,
@@ -235,14 +249,12 @@ export class RunLauncher {
   }
 
   #enter(plan: Plan, accepted: AcceptedRun, recorder: RunRecorder | undefined): ActiveRun {
-    const { request, parent, depth, settings: { limits }, controller } = plan;
+    const { scope, request, parent, settings: { limits }, controller } = plan;
     const used = plan.interrupted?.run.usage.total_tokens ?? 0;
     return new ActiveRun({
       accepted,
-      depth,
-      caller: request.caller,
+      scope,
       durable: request.durable,
-      taint: this.#readingOf(plan),
       recorder,
       budget: request.call === undefined
         ? budgetOf({ limits, used, parent: parent?.budget, day: this.#parts.day })
@@ -252,9 +264,9 @@ export class RunLauncher {
   }
 
   /** Returns what a run has read when it begins. A sub-agent and a firing know the addresses in their task that its writer had read. */
-  #readingOf(plan: Plan): RunTaint {
-    const { request: { messages, links = [] }, parent } = plan;
-    const taint = new RunTaint(this.#taintOf(plan));
+  #readingOf({ parent, ...begun }: BegunRun & Pick<Plan, "parent">): RunTaint {
+    const { request: { messages, links = [] } } = begun;
+    const taint = new RunTaint(this.#taintOf(begun));
     if (links.length > 0) taint.links.addShared(links);
     if (parent === undefined || !parent.taint.isTainted) return taint;
     for (const { content } of messages) taint.links.addShared(parent.taint.links.sharedIn(textOf(content)));
@@ -265,15 +277,16 @@ export class RunLauncher {
    * Returns the outside content that a run begins with: its request's, what an interrupted run had read, that of parked calls, and what
    * the tools of a client gave. Without tools of the agent nobody asks for it.
    */
-  #taintOf({ request: { taint, messages }, interrupted, settings: { agentTools } }: Plan): Taint {
+  #taintOf({ request: { taint, messages }, interrupted, agentTools }: BegunRun): Taint {
     const sent = agentTools.length === 0 ? UNTAINTED : taintOfMessages(messages);
     return joinTaints(taint, interrupted?.run.taint, this.#parts.parked.taintOf(messages), sent);
   }
 
   #toAgentRun(plan: Plan, { entry, recorder, leave }: Pick<LaunchedRun, "entry" | "recorder" | "leave">): AgentRun {
-    const { id, request, settings, controller, conversationId } = plan;
+    const { scope, request, settings } = plan;
+    const { runId: id, conversationId, patience } = scope;
     const { provider, providerModel, limits, agentTools } = settings;
-    const { tools, parked, clock, time, random, log } = this.#parts;
+    const { tools, parked } = this.#parts;
     const windows = this.#windows;
     const findWindow = conversationId !== null || agentTools.length > 0
       ? windowFinder({ limits, windows, provider, model: providerModel })
@@ -285,58 +298,49 @@ export class RunLauncher {
       prompt: settings.prompt,
       place: plan.place,
       entry,
-      conversations: this.#parts.conversations,
-      onceBack: request.durable ? plan.onceBack : undefined,
+      conversations: this.#conversationsFor(request.durable ? patience : undefined),
     });
     const fitting = findWindow === undefined ? provider : this.#fittingProvider(settings, opening);
-    const ownProvider = plan.keeps ? this.#parts.cluster.providerOf(fitting, id) : fitting;
-    const run: AgentRun = {
-      id,
-      kind: request.kind,
-      model: settings.model,
-      provider: ownProvider,
-      providerModel,
-      conversationId,
-      parentId: request.parentId ?? null,
-      caller: request.caller,
-      depth: plan.depth,
-      taint: entry.taint,
-      passesOn: settings.passesOn,
-      requestId: request.requestId,
-      whole: request.whole === true && !request.durable,
-      isPlain: request.agentTools === "none",
-      survivesShutdown: request.durable,
+    return {
+      scope,
+      facts: {
+        kind: request.kind,
+        parentId: request.parentId ?? null,
+        whole: request.whole === true && !request.durable,
+        isPlain: request.agentTools === "none",
+        survivesShutdown: request.durable,
+        call: request.call,
+      },
+      model: {
+        name: settings.model,
+        provider: plan.keeps ? this.#parts.cluster.providerOf(fitting, id) : fitting,
+        id: providerModel,
+        parameters: request.parameters,
+        toolChoice: request.toolChoice,
+        parallelToolCalls: request.parallelToolCalls,
+        findWindow,
+        findListedWindow: () => windows.listed(provider, providerModel),
+        learntWindow: (window) => windows.within(provider, providerModel, window),
+        onAgain: (isAsking) => (entry.isAskedAgain = isAsking),
+      },
+      tools: {
+        executor: tools,
+        agentTools,
+        deferred: settings.deferred,
+        clientTools: request.clientTools,
+        passesOn: settings.passesOn,
+        approve: this.#approverOf(plan, recorder),
+        pictures: this.#parts.pictures,
+      },
+      opening,
       resume: this.#resumeOf(plan),
-      begin: () => opening.begin(run),
-      fixedMessages: () => opening.fixedMessages,
-      findWindow,
-      learntWindow: (window) => windows.within(provider, providerModel, window),
-      findListedWindow: () => windows.listed(provider, providerModel),
-      agentTools,
-      deferred: settings.deferred,
-      isCall: request.call !== undefined,
-      approvedDigest: request.call?.digest,
-      clientTools: request.clientTools,
-      toolChoice: request.toolChoice,
-      parallelToolCalls: request.parallelToolCalls,
-      parameters: request.parameters,
       limits,
-      budget: request.call === undefined ? onceBackBudget(entry.budget, plan.onceBack) : undefined,
-      signal: controller.signal,
-      abort: (error) => entry.abort(error),
-      onAgain: (isAsking) => (entry.isAskedAgain = isAsking),
-      tools,
-      approve: this.#approverOf(plan, recorder),
-      onceBack: plan.onceBack,
-      pictures: this.#parts.pictures,
+      budget: request.call === undefined ? patientBudget(entry.budget, patience) : undefined,
       parked,
       journal: this.#journalOf(plan, { entry, recorder, leave }),
-      clock,
-      time,
-      random,
-      log,
+      abort: (error) => entry.abort(error),
+      kit: this.#parts,
     };
-    return run;
   }
 
   /** Returns the provider of a run, which learns the model's window from refusals. */
@@ -353,13 +357,20 @@ export class RunLauncher {
     });
   }
 
-  #resumeOf({ id, interrupted, gone, onceBack = atOnce }: Plan): RunResume | undefined {
+  #resumeOf({ scope: { runId: id, patience }, interrupted, gone }: Plan): RunResume | undefined {
     if (interrupted === undefined || gone === undefined) return undefined;
-    return { afterSeq: shownUpTo(interrupted.seq), load: () => onceBack(() => recallRun(this.#parts.runs, id)), gone };
+    const load = () => recallRun(this.#parts.runs, id);
+    const patient = patience === undefined ? load : patiently(patience, load);
+    return { afterSeq: shownUpTo(interrupted.seq), load: patient, gone };
+  }
+
+  #conversationsFor(patience: Patience | undefined): RunConversations {
+    const { conversations } = this.#parts;
+    return patience === undefined ? conversations : conversations.patient(patience);
   }
 
   #approverOf(
-    { request, settings, interrupted, place, onceBack }: Plan,
+    { request, settings, interrupted, place, scope: { patience } }: Plan,
     recorder: RunRecorder | undefined,
   ): AgentApprover {
     if (settings.agentTools.length === 0) return denyUnattended;
@@ -369,21 +380,23 @@ export class RunLauncher {
       place,
       earlier: interrupted?.approvals,
       recorded: request.durable && recorder !== undefined ? () => recorder.commit() : undefined,
-      onceBack,
+      patience,
     }) ?? denyUnattended;
   }
 
-  #journalOf({ request }: Plan, { entry, recorder, leave }: Pick<LaunchedRun, "entry" | "recorder" | "leave">) {
-    const { conversations, parkedRecords, log, onEnd, onEvents, cluster } = this.#parts;
+  #journalOf({ request, scope }: Plan, { entry, recorder, leave }: Pick<LaunchedRun, "entry" | "recorder" | "leave">) {
+    const { parkedRecords, log, onEnd, onEvents, cluster } = this.#parts;
+    // The end of a run that was cancelled is written too
+    const patience = cluster.patienceOf(entry.id, NEVER);
     return new RunJournal({
       entry,
       request,
       recorder,
-      right: cluster.rightOf(entry.id, entry.signal),
-      // The end of a run that was cancelled is written too
-      onceBack: cluster.onceBackOf(entry.id, NEVER),
-      conversations,
-      parkedRecords,
+      right: scope.right,
+      conversations: this.#conversationsFor(patience),
+      parkedRecords: patience === undefined
+        ? parkedRecords
+        : { ...parkedRecords, writes: patiently(patience, parkedRecords.writes) },
       log,
       onUnrecorded: onEvents,
       onEnd(status) {
@@ -397,9 +410,9 @@ export class RunLauncher {
 const NEVER = new AbortController().signal;
 
 /** Returns a budget whose reservations wait for the database that has it. */
-function onceBackBudget(budget: TokenBudget | undefined, onceBack: OnceBack | undefined): TokenBudget | undefined {
-  if (budget === undefined || onceBack === undefined) return budget;
-  return { reserve: (need) => onceBack(() => budget.reserve(need)) };
+function patientBudget(budget: TokenBudget | undefined, patience: Patience | undefined): TokenBudget | undefined {
+  if (budget === undefined || patience === undefined) return budget;
+  return { reserve: patiently(patience, (need) => budget.reserve(need)) };
 }
 
 /** Returns the last message of the user, cut; null when there is none. */

@@ -5,7 +5,7 @@ import type { Random } from "../../base/random.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
 import type { ClaimableRun } from "../../cluster/run_claims.ts";
 import type { Provider } from "../../providers/provider.ts";
-import type { OnceBack } from "../../storage/read_records.ts";
+import type { Patience } from "../../storage/read_records.ts";
 import type { Tool } from "../../tools/runtime/tool.ts";
 import { OWNS_ALL, type RunRights, type RunStore } from "../journal/run_store.ts";
 import type { RunWatch } from "../journal/run_watch.ts";
@@ -59,7 +59,7 @@ export interface RunCoordination {
   /** Returns a provider that is asked only while this gateway may act for the run. */
   providerOf(provider: Provider, runId: string): Provider;
   /** Returns what makes calls of the store for a run until they succeed. Undefined: they are made once. @param signal ends the pauses */
-  onceBackOf(runId: string, signal: AbortSignal): OnceBack | undefined;
+  patienceOf(runId: string, signal: AbortSignal): Patience | undefined;
   /** Returns the right of a run to begin effects. Undefined: nobody can take it away */
   rightOf(runId: string, signal: AbortSignal): EffectRight | undefined;
   /**
@@ -144,7 +144,7 @@ class AloneRuns implements RunCoordination {
     return null;
   }
 
-  onceBackOf(): undefined {}
+  patienceOf(): undefined {}
   rightOf(): undefined {}
   stop(): void {}
   settle(): void {}

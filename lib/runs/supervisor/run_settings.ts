@@ -1,4 +1,4 @@
-import type { AgentLimits, AgentRun } from "../../agent/agent_run.ts";
+import type { AgentLimits, RunTools } from "../../agent/agent_run.ts";
 import { CALL_MODEL, createCallProvider, type SingleCall } from "../../agent/call_provider.ts";
 import { chooseTools, NONE, type ToolSearchMode } from "../../agent/deferred_tools.ts";
 import { ProviderError } from "../../base/errors.ts";
@@ -46,7 +46,7 @@ export interface RunSettings extends RunModel {
   /** Names of the tools that the model is not told of at first. */
   readonly deferred: ReadonlySet<string>;
   /** Rights and limits that runs started by this run's tools inherit; undefined without tools. */
-  readonly passesOn: AgentRun["passesOn"];
+  readonly passesOn: RunTools["passesOn"];
   /** System prompt; null: none. */
   readonly prompt: string | null;
 }

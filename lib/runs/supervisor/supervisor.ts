@@ -3,19 +3,21 @@ import { CancelError, type CancelReason, SHUTTING_DOWN } from "../../base/cancel
 import { type Clock, createIsoTime, type Timer, withTimeout } from "../../base/clock.ts";
 import { createKeyedNotifier, createSharedWait } from "../../base/keyed_queues.ts";
 import { lazily, type Lazy } from "../../base/lazily.ts";
+import { ProviderError, refuse } from "../../base/errors.ts";
 import type { Random } from "../../base/random.ts";
 import type { AgentEvent } from "../../base/records/agent_event.ts";
 import { isAtWork, type Run, RUN_ID, type RunStatus, runStatusSchema } from "../../base/records/run.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
 import type { Counter, Family, Metrics } from "../../base/telemetry/metrics.ts";
 import type { AuditAppend } from "../../guard/audit/audit_chain.ts";
+import { mayHaveBeenServed } from "../../providers/retry.ts";
 import type { Providers } from "../../providers/provider.ts";
-import { readOnceBack } from "../../storage/read_records.ts";
+import { createPatience } from "../../storage/read_records.ts";
 import type { Store } from "../../storage/store.ts";
 import type { ToolExecutor } from "../../tools/runtime/tool_executor.ts";
 import { followRun } from "../journal/follow_run.ts";
 import { shownUpTo } from "../journal/run_records.ts";
-import { type OnRecorded, RunStore } from "../journal/run_store.ts";
+import { type OnRecorded, type PatientRuns, RunStore } from "../journal/run_store.ts";
 import { pruneRuns } from "../journal/stored_runs.ts";
 import type { RecoverOptions } from "../recovery/recover_runs.ts";
 import type {
@@ -175,9 +177,32 @@ class Supervisor implements RunSupervisor {
     return this.#starter?.start(request) ?? this.#loadStarter().then((starter) => starter.start(request));
   }
 
-  async get(id: string): Promise<Run | undefined> {
+  async spend<T extends { readonly tokens?: number | undefined }>(
+    input: number,
+    signal: AbortSignal,
+    work: () => Promise<T>,
+  ): Promise<T> {
+    if (this.#draining !== undefined) throw refuse("shutting_down", `Cannot ask the model: ${this.#draining}`);
+    const reservation = await this.#day.reserve({ input, output: 1, signal });
+    try {
+      const result = await work();
+      reservation.settle(result.tokens ?? input);
+      return result;
+    } catch (error) {
+      // A reply with an error status says that nothing was made
+      if (error instanceof ProviderError && !mayHaveBeenServed(error)) reservation.settle(0);
+      else reservation.forfeit();
+      throw error;
+    }
+  }
+
+  get(id: string): Promise<Run | undefined> {
+    return this.#find(id, this.#runs);
+  }
+
+  async #find(id: string, runs: Pick<PatientRuns, "get">): Promise<Run | undefined> {
     if (!RUN_ID.test(id)) return undefined;
-    return (await this.#runs.get(id)) ?? this.#active.find(id)?.view();
+    return (await runs.get(id)) ?? this.#active.find(id)?.view();
   }
 
   startedBy(id: string): ReturnType<RunSupervisor["startedBy"]> {
@@ -221,16 +246,16 @@ class Supervisor implements RunSupervisor {
 
   /** Waits for the end of a run, for all who wait for it: a run elsewhere costs one look a second. */
   async #untilEnded(id: string, signal: AbortSignal): Promise<Run | undefined> {
-    let isWaiting = false;
+    const { clock } = this.#options;
+    let runs: Pick<PatientRuns, "get"> = this.#runs;
     for (;;) {
       // Listen before the look, so that no end falls between
       const listening = this.#ends.listen(id, signal);
       try {
-        const look = () => this.get(id);
-        // Whoever waits already goes on waiting while the store is away
-        const run = await (isWaiting ? readOnceBack(look, { clock: this.#options.clock, signal }) : look());
+        const run = await this.#find(id, runs);
         if (run === undefined || !isAtWork(run.status)) return run;
-        isWaiting = true;
+        // Whoever waits already goes on waiting while the store is away
+        if (runs === this.#runs) runs = this.#runs.patient(createPatience({ clock, signal }));
         if (this.#draining !== undefined && this.#active.find(id) === undefined) throw new CancelError("shutdown");
         await this.#cluster.news(listening.heard);
       } finally {

@@ -51,13 +51,14 @@ export function auditCall(
   },
   request: ToolCallRequest,
 ): CallAudit {
-  const { runId, callId, caller } = request;
+  const { callId, scope } = request;
+  const { runId, caller } = scope;
   const about = (prepared: PreparedCall | undefined) => ({
     tool: request.name.slice(0, MAX_NAME),
-    request_id: request.requestId ?? null,
+    request_id: scope.requestId ?? null,
     run_id: runId,
     call_id: callId,
-    conversation_id: request.conversationId ?? null,
+    conversation_id: scope.conversationId,
     by: storedActor(caller),
     input_digest: prepared?.digest ?? null,
   });
@@ -71,7 +72,7 @@ export function auditCall(
     }
   };
   // Each try gets the same event, so that the audit knows one again that was written and whose answer was lost
-  const before = (event: AuditEvent) => shared?.before(request, () => write(event)) ?? write(event);
+  const before = (event: AuditEvent) => shared?.before(scope, () => write(event)) ?? write(event);
   const after = (event: AuditEvent) => shared?.after(request, () => write(event), () => false) ?? write(event);
   return {
     decided: ({ prepared, kind, rule, reason, approvalId }) =>

@@ -57,14 +57,15 @@ export class CallAsker {
 
   /** Returns the parts of the call's context that ask. */
   parts(): Pick<ToolContext, "elicit" | "client" | "sample"> {
-    const { request: { approver, client, sample }, signal } = this.#call;
-    const isAnswered = approver.elicit !== undefined || client?.can.has("form") === true || client?.can.has("url");
-    const asked = client === undefined ? undefined : this.#counted(client);
+    const { request: { approver, client, model }, signal } = this.#call;
+    const asks = client?.asks;
+    const isAnswered = approver.elicit !== undefined || asks?.can.has("form") === true || asks?.can.has("url");
+    const asked = asks === undefined ? undefined : this.#counted(asks);
     return {
       elicit: isAnswered ? (elicitation, options = {}) => this.#elicit(elicitation, options) : undefined,
       client: asked,
       // A call without a run has no model of its own: its client's model answers for it
-      sample: sample ??
+      sample: model?.sample ??
         (asked?.can.has("sample") ? (wanted, given) => asked.sample(wanted, { signal: given ?? signal }) : undefined),
     };
   }
@@ -74,8 +75,9 @@ export class CallAsker {
       const reason = `one call may ask ${MAX_QUESTIONS} questions, and its server has asked more`;
       return Promise.resolve<ElicitationAnswer>({ action: "cancel", reason });
     }
-    const { request: { client, approver }, limit, signal: own } = this.#call;
+    const { request: { client: calling, approver }, limit, signal: own } = this.#call;
     const signal = AbortSignal.any([options.signal ?? own, this.#over.signal]);
+    const client = calling?.asks;
     if (client?.can.has(elicitation.url === null ? "form" : "url") === true) {
       return handled(limit.pause(async () => {
         const answer = await client.elicit(elicitation, { ...options, signal });
@@ -97,7 +99,7 @@ export class CallAsker {
       readonly signal: AbortSignal;
     },
   ): Promise<ElicitationAnswer> {
-    const { tool, prepared, request: { caller, runId, callId, requestId }, limit } = this.#call;
+    const { tool, prepared, request: { callId, scope }, limit } = this.#call;
     const { redact, workspaceRoot } = this.#surroundings;
     const answer = limit.pause(() =>
       this.#last.then(() =>
@@ -108,10 +110,8 @@ export class CallAsker {
           input: redactJson(prepared.input, redact),
           inputDigest: prepared.digest,
           workspaceRoot,
-          caller,
-          runId,
           callId,
-          requestId,
+          scope,
         }, signal)
       )
     );

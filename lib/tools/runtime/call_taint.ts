@@ -77,7 +77,7 @@ class ExecutorTaint implements CallTaint {
     const { taintedFiles, workspaceRoot: root } = this.#options;
     const read = await this.ahead({ tool, prepared });
     // A copy that a command makes has the taint of the files that the command reads
-    if (prepared.effects.command !== undefined) request.taint?.add(read);
+    if (prepared.effects.command !== undefined) request.scope.taint?.add(read);
     const written = this.#writtenBy(tool, prepared);
     const captured = CAPTURING.has(tool.name) ? [tool.name] : undefined;
     const taint = joinTaints(taintOf(request), originOf(tool, prepared), read, captured);
@@ -90,13 +90,13 @@ class ExecutorTaint implements CallTaint {
     await taintedFiles?.written(this.#writtenBy(tool, prepared));
     const read = await this.#readBy({ tool, prepared, request, seen }, result);
     const taint = joinTaints(originOf(tool, prepared), result?.taint, read);
-    request.taint?.add(taint);
+    request.scope.taint?.add(taint);
     return taint;
   }
 
   unknown({ tool, prepared, request }: TaintedCall, result: ToolResult | undefined): Taint {
     const taint = joinTaints(originOf(tool, prepared), result?.taint, UNREAD);
-    request.taint?.add(taint);
+    request.scope.taint?.add(taint);
     return taint;
   }
 

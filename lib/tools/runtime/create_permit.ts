@@ -118,8 +118,10 @@ async function denialBefore(
   const paths = access === "write" && effects.command === undefined ? await options.policy.placesOf(effects) : [];
   const subject = subjectOf(tool.name, prepared, { folder: undefined, paths, workspace, redact });
   const look = () =>
-    Promise.all(partsOf({ subject, prepared }).map((part) => options.remembered?.(part, request.runId)));
-  const rule = (await (options.shared?.before(request, look) ?? look())).find((each) => each?.decision === "deny");
+    Promise.all(partsOf({ subject, prepared }).map((part) => options.remembered?.(part, request.scope.runId)));
+  const rule = (await (options.shared?.before(request.scope, look) ?? look())).find((each) =>
+    each?.decision === "deny"
+  );
   return rule === undefined ? undefined : { ok: false, ...deniedBefore(tool.name, rule.id) };
 }
 
@@ -141,8 +143,8 @@ interface AskedCall {
 async function permitAsked(call: AskedCall, options: PermitOptions): Promise<Permit> {
   const { tool, prepared, request } = call;
   const { policy, bind } = options;
-  const binding = await bind(tool, prepared, request.signal);
-  if (request.signal.aborted) throw cancelError(request.signal);
+  const binding = await bind(tool, prepared, request.scope.signal);
+  if (request.scope.signal.aborted) throw cancelError(request.scope.signal);
   const { approvedDigest = binding.digest } = request;
   if (binding.digest !== approvedDigest) return { ok: false, rule: RULE_BINDING, reason: changedSince(tool.name) };
   if (call.decision.kind === "allow") return { ok: true, rule: call.decision.rule, binding };
@@ -150,10 +152,10 @@ async function permitAsked(call: AskedCall, options: PermitOptions): Promise<Per
   const { approvalId } = answer;
   const answered = { rule: answer.rule, ...(approvalId === undefined ? {} : { approvalId }) };
   if (answer.decision === "deny") return { ok: false, reason: answer.reason, ...answered };
-  const decided = policy.decide(tool, prepared, request.taint);
-  const again = await policy.decideAtPlaces(tool, { prepared, decision: decided }, request.taint);
+  const decided = policy.decide(tool, prepared, request.scope.taint);
+  const again = await policy.decideAtPlaces(tool, { prepared, decision: decided }, request.scope.taint);
   if (again.kind === "deny") return { ok: false, rule: again.rule, reason: again.reason };
-  const now = await bind(tool, prepared, request.signal);
+  const now = await bind(tool, prepared, request.scope.signal);
   return now.digest === binding.digest
     ? { ok: true, binding: now, ...answered }
     : { ok: false, rule: RULE_BINDING, reason: changedSince(tool.name) };
@@ -164,21 +166,17 @@ function toApprovalRequest(
   binding: CallBinding,
   { redact, masked, workspaceRoot }: PermitOptions,
 ): ApprovalRequest {
-  const { caller, runId, callId, requestId } = request;
   return {
     tool: name,
     prepared,
     input: redactJson(prepared.input, redact),
     masked: masked(prepared.input),
     binding,
-    workspaceRoot,
     subject: subjectOf(name, prepared, { folder: binding.folder, paths: [], workspace: workspaceRoot, redact }),
     reason: decision.reason,
     rule: decision.rule,
-    caller,
-    runId,
-    callId,
-    requestId,
+    callId: request.callId,
+    scope: request.scope,
   };
 }
 
@@ -191,9 +189,9 @@ async function askFirst(
   try {
     const { shared } = options;
     const look = () => rememberedAnswer(asked, options);
-    const remembered = await (shared?.before(request, look) ?? look());
+    const remembered = await (shared?.before(request.scope, look) ?? look());
     if (remembered !== undefined) return remembered;
-    const answer = await request.approver(asked, request.signal);
+    const answer = await request.approver(asked, request.scope.signal);
     return answer.decision === "deny" ? answer : { ...answer, rule: "approval" };
   } catch (error) {
     if (error instanceof CancelError || isAway(error, options)) throw error;
@@ -207,7 +205,7 @@ function isAway(error: unknown, { shared }: Pick<PermitOptions, "shared">): bool
 }
 
 async function rememberedAnswer(asked: ApprovalRequest, options: RememberedAnswers): Promise<Answer | undefined> {
-  const { tool, runId } = asked;
+  const { tool, scope: { runId } } = asked;
   const parts = partsOf(asked);
   const commands = parts.map(({ wider }) => wider?.command ?? []);
   const found = await Promise.all(parts.map((subject) => options.remembered?.(subject, runId)));

@@ -217,8 +217,8 @@ interface CallUnderWay {
 
 async function call(given: ToolCallRequest, parts: ExecutorParts): Promise<ToolCallOutcome> {
   const { options, catalogue, policy } = parts;
-  if (given.signal.aborted) throw cancelError(given.signal);
-  const look = <T>(work: () => Promise<T>) => options.shared?.before(given, work) ?? work();
+  if (given.scope.signal.aborted) throw cancelError(given.scope.signal);
+  const look = <T>(work: () => Promise<T>) => options.shared?.before(given.scope, work) ?? work();
   const found = await look(() => fillCall(resolveCall(given, catalogue), given, options));
   const request = "reason" in found ? given : { ...given, name: found.name, input: found.input };
   const audit = auditCall(options, request);
@@ -227,13 +227,13 @@ async function call(given: ToolCallRequest, parts: ExecutorParts): Promise<ToolC
     refuse(underWay, { outcome, refusal, prepared }, parts);
   if ("reason" in found) return await refuseWith("unknown", { rule: "unknown_tool", reason: found.reason });
   const { tool } = found;
-  const first = judgeCall(found, policy, request.taint);
+  const first = judgeCall(found, policy, request.scope.taint);
   // Files that a command runs or copies taint the run: that counts for the decision about the command itself
-  const undecided = request.taint === undefined ? undefined : undecidedCall(first);
+  const undecided = request.scope.taint === undefined ? undefined : undecidedCall(first);
   const ahead = undecided === undefined
     ? UNTAINTED
     : await look(() => parts.taint.ahead({ tool, prepared: undecided }));
-  const judged = ahead.length === 0 ? first : judgeCall(found, policy, request.taint?.with(ahead));
+  const judged = ahead.length === 0 ? first : judgeCall(found, policy, request.scope.taint?.with(ahead));
   if (judged.kind === "bad_input") {
     const { error } = judged;
     return error instanceof ToolError
@@ -244,11 +244,11 @@ async function call(given: ToolCallRequest, parts: ExecutorParts): Promise<ToolC
   if (prepared === undefined || judged.decision.rule === RULE_ENABLED) {
     return await refuseWith("disabled", judged.decision, prepared);
   }
-  const seen = request.taint?.with(ahead);
+  const seen = request.scope.taint?.with(ahead);
   const decision = await policy.decideAtPlaces(tool, { prepared, decision: judged.decision }, seen);
   const permitted = await parts.permit(tool, { prepared, decision }, { request, audit });
   if (!permitted.ok) return await refuseWith("denied", permitted, prepared);
-  if (request.signal.aborted) throw cancelError(request.signal);
+  if (request.scope.signal.aborted) throw cancelError(request.scope.signal);
   const { rule, approvalId } = permitted;
   if (!await audit.decided({ prepared, kind: "allow", rule, reason: "", approvalId })) {
     return await refuseWith("failed", { rule: "audit", reason: unaudited(tool.name) }, prepared);
@@ -256,7 +256,7 @@ async function call(given: ToolCallRequest, parts: ExecutorParts): Promise<ToolC
   const read = await look(() => parts.taint.before({ tool, prepared, request }));
   // A file was marked, or exchanged for a marked one, since the decision. An approval is bound to the files themselves
   if (permitted.binding === undefined && read.some((origin) => !ahead.includes(origin))) {
-    const tainted = request.taint?.with(read);
+    const tainted = request.scope.taint?.with(read);
     const decided = policy.decide(tool, prepared, tainted);
     const again = await policy.decideAtPlaces(tool, { prepared, decision: decided }, tainted);
     if (again.kind !== "allow") return await refuseWith("denied", again, prepared);
@@ -268,7 +268,7 @@ async function call(given: ToolCallRequest, parts: ExecutorParts): Promise<ToolC
 /** Returns a call with the input that its tool fills in. */
 async function fillCall<T extends ReturnType<typeof resolveCall>>(
   found: T,
-  { conversationId = null }: ToolCallRequest,
+  { scope: { conversationId } }: ToolCallRequest,
   { config, services }: CallRunner,
 ): Promise<T> {
   if ("reason" in found || found.tool.fill === undefined) return found;
@@ -295,7 +295,7 @@ async function refuse(
   { options, catalogue, count }: ExecutorParts,
 ): Promise<ToolCallOutcome> {
   const { reason, rule, approvalId } = refusal;
-  const { name, taint } = request;
+  const { name, scope: { taint } } = request;
   // Outside content may have told the model to call the tool, for a person to turn it on
   const isOffered = taint?.isTainted !== true && matchesPatterns(name, options.config().agent.tools);
   const turnOn = isOffered ? catalogue.get(name)?.turn_on ?? undefined : undefined;
@@ -330,13 +330,13 @@ async function runPermitted(
   const work = async () =>
     await changeOf({ tool, prepared, binding }, request, parts) ??
       await runCall(options, { tool, prepared, binding, seen }, request);
-  const ended = await (options.shared?.effect(request, { tool, prepared }, work) ?? work());
+  const ended = await (options.shared?.effect(request.scope, { tool, prepared }, work) ?? work());
   const durationMs = options.clock.monotonic() - started;
   observeDuration(durationMs);
   count(label, ended.outcome);
   if ("error" in ended) {
     await audit.ended({ prepared, outcome: ended.outcome, durationMs, output: undefined, pictures: [] });
-    throw request.signal.aborted ? cancelError(request.signal) : ended.error;
+    throw request.scope.signal.aborted ? cancelError(request.scope.signal) : ended.error;
   }
   const given = ended.result;
   const { redactor } = options.services;
@@ -349,7 +349,7 @@ async function runPermitted(
   const called = { tool, prepared, request, seen };
   const look = () => parts.taint.after(called, given);
   const taint = await (options.shared?.after(request, look, () => parts.taint.unknown(called, given)) ?? look());
-  const whole = request.takesParts === true && given.whole !== undefined
+  const whole = request.client !== undefined && given.whole !== undefined
     ? await (await import("./check_whole.ts")).checkWhole(given.whole, redactor)
     : undefined;
   const skill = tool.source === "builtin" ? given.skill : undefined;
@@ -376,7 +376,7 @@ async function changeOf(
     readonly prepared: PreparedCall;
     readonly binding: CallBinding | undefined;
   },
-  { signal }: ToolCallRequest,
+  { scope: { signal } }: ToolCallRequest,
   { bind }: ExecutorParts,
 ): Promise<Ended | undefined> {
   if (binding === undefined) return undefined;

@@ -33,12 +33,16 @@ export function createDrainableExecutor(
     executor: {
       ...executor,
       async call(request) {
-        if (request.direct !== true) return await executor.call(request);
+        const { scope } = request;
+        if (scope.direct !== true) return await executor.call(request);
         if (draining !== undefined) throw shuttingDown(draining);
         const stop = new AbortController();
         atWork.add(stop);
         try {
-          return await executor.call({ ...request, signal: AbortSignal.any([request.signal, stop.signal]) });
+          return await executor.call({
+            ...request,
+            scope: { ...scope, signal: AbortSignal.any([scope.signal, stop.signal]) },
+          });
         } finally {
           atWork.delete(stop);
           if (atWork.size === 0) {

@@ -66,7 +66,7 @@ export async function runCall(
       signal,
     });
   };
-  const ending = await runBounded(work, { clock: runner.clock, timeoutMs, signal: request.signal });
+  const ending = await runBounded(work, { clock: runner.clock, timeoutMs, signal: request.scope.signal });
   questions?.end();
   const ended = toEnded(ending, { runner, tool, prepared, request, timeoutMs });
   if ("error" in ended || questions === undefined || questions.taint.length === 0) return ended;
@@ -88,7 +88,7 @@ function toEnded(ending: Ending<ToolResult>, { runner, tool, prepared, request, 
     case "done":
       return { outcome: ending.value.isError ? "error" : "ok", result: ending.value };
     case "stopped":
-      if (request.signal.aborted) return { outcome: "cancelled", error: cancelError(request.signal) };
+      if (request.scope.signal.aborted) return { outcome: "cancelled", error: cancelError(request.scope.signal) };
       return {
         outcome: "timeout",
         result: failedResult(`Cannot finish "${tool.name}": it was stopped after ${timeoutMs / 1000} s`),
@@ -117,20 +117,22 @@ function toCallContext(
   tool: Tool,
   request: ToolCallRequest,
 ): Omit<ToolContext, keyof ScreenContext | "signal" | "elicit" | "client" | "sample"> {
-  const { onTold } = request;
+  const { scope, model, client } = request;
+  const onTold = client?.onTold;
+  // What the doors and the executor alone need stays out of a tool's sight
   return {
-    runId: request.runId,
+    runId: scope.runId,
     callId: request.callId,
-    requestId: request.requestId,
-    conversationId: request.conversationId ?? null,
-    caller: request.caller,
+    requestId: scope.requestId,
+    conversationId: scope.conversationId,
+    caller: scope.caller,
     allowed: request.allowed,
-    depth: request.depth,
+    depth: scope.depth,
     taint: taintOf(request),
-    links: request.taint?.links,
+    links: scope.taint?.links,
     inherited: request.inherited,
-    direct: request.direct ?? false,
-    sees: request.sees ?? false,
+    direct: scope.direct ?? false,
+    sees: model?.sees ?? false,
     clock: runner.clock,
     log: logOf(runner, tool, request),
     progress: (message) => request.onProgress?.(runner.redact(message)),
@@ -174,7 +176,7 @@ export function failedResult(output: string): ToolResult {
 }
 
 function logOf({ log }: Pick<CallRunner, "log">, tool: Tool, request: ToolCallRequest): Logger {
-  return log.child({ run_id: request.runId, call_id: request.callId, tool: tool.name });
+  return log.child({ run_id: request.scope.runId, call_id: request.callId, tool: tool.name });
 }
 
 /** Services of an approved call: its files may be changed only from the versions that were approved. */

@@ -2,8 +2,9 @@ import { CancelError } from "../../base/cancel.ts";
 import type { Clock } from "../../base/clock.ts";
 import { type HttpError, ToolError } from "../../base/errors.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
-import { atOnce, isStorageAway, readOnceBack, UnknownWriteError } from "../../storage/read_records.ts";
+import { createPatience, isStorageAway, UnknownWriteError } from "../../storage/read_records.ts";
 import type { PreparedCall, ServiceName, Tool } from "./tool.ts";
+import type { CallScope } from "./tool_call.ts";
 import type { Ended, ToolCallRequest } from "./tool_executor.ts";
 
 /** Records of calls that wait for the database at the same time. Further ones are lost, and logged. */
@@ -52,8 +53,8 @@ export class SharedCalls {
    * Does work in the store that must be done before the effect of a call.
    * @throws {HttpError} `storage_unavailable` for a call without a run; {CancelError} when its run was stopped, or is another gateway's now
    */
-  before<T>(request: Pick<ToolCallRequest, "onceBack">, work: () => Promise<T>): Promise<T> {
-    return (request.onceBack ?? atOnce)(work);
+  before<T>({ patience }: CallScope, work: () => Promise<T>): Promise<T> {
+    return patience?.(work) ?? work();
   }
 
   /**
@@ -61,12 +62,12 @@ export class SharedCalls {
    * @param otherwise returns what the call goes on with then
    */
   async after<T>(
-    { onceBack = atOnce, runId, callId }: Pick<ToolCallRequest, "onceBack" | "runId" | "callId">,
+    { scope: { patience, runId }, callId }: Pick<ToolCallRequest, "scope" | "callId">,
     work: () => Promise<T>,
     otherwise: () => T,
   ): Promise<T> {
     try {
-      return await onceBack(work);
+      return await (patience?.(work) ?? work());
     } catch (error) {
       if (!(error instanceof CancelError) && !isStorageAway(error)) throw error;
       void this.#later(work, { run_id: runId, call_id: callId });
@@ -79,12 +80,12 @@ export class SharedCalls {
    * run then ends with the refusal.
    */
   async effect(
-    request: Pick<ToolCallRequest, "onceBack">,
+    scope: CallScope,
     { tool, prepared }: { readonly tool: Tool; readonly prepared: PreparedCall },
     work: () => Promise<Ended>,
   ): Promise<Ended> {
     try {
-      return await this.before(request, async () => {
+      return await this.before(scope, async () => {
         const ended = await work();
         if ("error" in ended || ended.away === undefined) return ended;
         if (mayBeMadeAgain(tool, prepared, ended.away)) throw ended.away;
@@ -108,7 +109,7 @@ export class SharedCalls {
     if (this.#late >= MAX_LATE) return log.error("Records of a call are lost: the database was away", about);
     this.#late++;
     try {
-      await readOnceBack(work, { clock, signal: closing });
+      await createPatience({ clock, signal: closing })(work);
     } catch (error) {
       if (closing.aborted) return log.error("Records of a call are lost: the gateway ended first", about);
       log.error("Records of a call are lost: they could not be written once the database was back", {

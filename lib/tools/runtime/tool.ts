@@ -170,7 +170,7 @@ export interface EnabledTools {
 /** Services that tools name in `needs`. A new service is added here and joined in lib/gateway.ts. */
 export interface ToolServices {
   readonly files: Files;
-  readonly memory: Memory;
+  readonly memory: Pick<Memory, keyof Memory>;
   readonly plans: Plans;
   readonly mailbox: Pick<Mailbox, keyof Mailbox>;
   readonly commandFolders: CommandFolders;

@@ -1,11 +1,13 @@
 import type { BoundState } from "../../base/records/approval.ts";
 import type { CommandLineParts } from "../../base/parse_command_line.ts";
 import type { MaskedSecret } from "../../base/redact.ts";
-import type { ReadLinks, Taint } from "../../base/taint.ts";
+import type { EffectRight } from "../../base/effect_right.ts";
+import type { ReadLinks, RunTaint, Taint } from "../../base/taint.ts";
 import type { Caller } from "../../base/records/caller.ts";
 import type { Elicitation } from "../../guard/elicitation.ts";
 import type { Access, Effects } from "../../guard/policy.ts";
 import type { RuleSubject } from "../../guard/rule_match.ts";
+import type { Patience } from "../../storage/read_records.ts";
 import type { CommandContainment } from "../../system/process/containment.ts";
 import type { AskableClient, ElicitationAnswer, SampledReply, SampleRequest } from "./askable_client.ts";
 import type { ToolContent, ToolPicture } from "./tool_content.ts";
@@ -65,19 +67,35 @@ export interface WholeResult {
   readonly structured?: unknown;
 }
 
-/** The caller's part of a call's context: the run and the token that it comes from, and the rights that it passes on. */
-export interface CallContext {
+/**
+ * Scope of a call: the work that it belongs to, and on whose behalf. Made once, where the work begins, and handed on whole to the executor,
+ * the audit and whoever is asked for an approval.
+ */
+export interface CallScope {
   readonly runId: string;
-  readonly callId: string;
   /** Id of the HTTP request that the work came by. undefined when it came by none */
   readonly requestId?: string | undefined;
   /** null outside a conversation */
   readonly conversationId: string | null;
   readonly caller: Caller;
-  /** Patterns of the tools that exist for the caller. undefined: all enabled tools */
-  readonly allowed?: readonly string[] | undefined;
   /** Depth of the caller's run: 0 for a run that a person started, 1 for its sub-agents, and so on */
   readonly depth: number;
+  /** Set when the caller makes the call itself, not a model for the caller. Default false */
+  readonly direct?: boolean | undefined;
+  /** Outside content that the run has read: what its calls read is added. Default: no run makes the call */
+  readonly taint?: RunTaint | undefined;
+  readonly signal: AbortSignal;
+  /** Right that the doors to the world ask for, last before each effect. Default: effects need none */
+  readonly right?: EffectRight | undefined;
+  /** Waits for the database that gateways share. Default: no run waits for it */
+  readonly patience?: Patience | undefined;
+}
+
+/** The caller's part of a call's context: the scope as far as a tool sees it, and the rights that it passes on. */
+export interface CallContext extends Omit<CallScope, "direct" | "taint" | "right" | "patience"> {
+  readonly callId: string;
+  /** Patterns of the tools that exist for the caller. undefined: all enabled tools */
+  readonly allowed?: readonly string[] | undefined;
   /** Outside content that the run has read: what the call writes or starts is made from it */
   readonly taint: Taint;
   /** Addresses that the run has read. undefined for a call outside a run */
@@ -88,7 +106,6 @@ export interface CallContext {
   readonly direct: boolean;
   /** Set when the model that made the call is shown pictures */
   readonly sees: boolean;
-  readonly signal: AbortSignal;
   /** Reports progress to the readers of the run */
   progress(message: string): void;
   /** Sends a message for the log of the client that made the call. Absent: the call came from no such client */
@@ -180,16 +197,12 @@ export interface ApprovalRequest {
   readonly masked?: readonly MaskedSecret[];
   /** State that the answer counts for; the executor compares it again just before the call runs */
   readonly binding: CallBinding;
-  readonly workspaceRoot: string;
   /** Properties of the call that remembered answers are looked up by */
   readonly subject: RuleSubject;
   readonly reason: string;
   readonly rule: string;
-  readonly caller: Caller;
-  readonly runId: string;
   readonly callId: string;
-  /** Id of the HTTP request that the work came by. undefined when it came by none */
-  readonly requestId?: string | undefined;
+  readonly scope: CallScope;
 }
 
 /**
@@ -235,9 +248,6 @@ export interface ElicitationRequest {
   readonly input: unknown;
   readonly inputDigest: string;
   readonly workspaceRoot: string;
-  readonly caller: Caller;
-  readonly runId: string;
   readonly callId: string;
-  /** Id of the HTTP request that the work came by. undefined when it came by none */
-  readonly requestId?: string | undefined;
+  readonly scope: CallScope;
 }

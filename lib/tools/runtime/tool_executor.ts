@@ -1,13 +1,20 @@
 import type { CancelError } from "../../base/cancel.ts";
 import type { HttpError } from "../../base/errors.ts";
-import type { Caller } from "../../base/records/caller.ts";
 import type { MaskedSecret } from "../../base/redact.ts";
 import type { ObjectJsonSchema } from "../../base/json.ts";
 import { type RunTaint, type Taint, UNTAINTED } from "../../base/taint.ts";
-import type { OnceBack } from "../../storage/read_records.ts";
 import type { AskableClient, ClientAbility } from "./askable_client.ts";
 import type { Access, PreparedCall, Tool, ToolSource } from "./tool.ts";
-import type { Approver, CallBinding, CallContext, Inherited, ReadSkill, ToolResult, WholeResult } from "./tool_call.ts";
+import type {
+  Approver,
+  CallBinding,
+  CallContext,
+  CallScope,
+  Inherited,
+  ReadSkill,
+  ToolResult,
+  WholeResult,
+} from "./tool_call.ts";
 import type { CheckedPicture } from "./check_pictures.ts";
 import type { Judgement, ToolSwitch } from "./tool_policy.ts";
 
@@ -34,48 +41,45 @@ export interface ToolCallRequest {
   readonly name: string;
   /** JSON object as text, or the tool's plain-text form */
   readonly input: string;
-  readonly runId: string;
   readonly callId: string;
-  /** Id of the HTTP request that the call came by, for the audit. Default: none */
-  readonly requestId?: string | undefined;
-  /** Default null: outside a conversation */
-  readonly conversationId?: string | null;
-  readonly caller: Caller;
-  readonly depth: number;
-  /** Outside content that the run has read: what the call reads is added. Default: no run makes the call */
-  readonly taint?: RunTaint | undefined;
+  readonly scope: CallScope;
   /** Rights and limits of the run that makes the call. Default: no run makes it */
   readonly inherited?: Inherited | undefined;
-  /** Set when the caller makes the call itself, not a model for the caller. Default false */
-  readonly direct?: boolean;
-  /** Set when the model that makes the call is shown pictures. Default false */
-  readonly sees?: boolean | undefined;
-  /** Set when the caller takes the parts of a result beside its text. Default false */
-  readonly takesParts?: boolean;
-  readonly signal: AbortSignal;
   readonly approver: Approver;
   /**
    * Digest of the state that a person approved this very call for before it was made, as a step of a procedure: in another state it does
    * not run, whatever the policy says. Default: nobody did
    */
   readonly approvedDigest?: string | undefined;
-  /** Makes calls of a shared database for the run that makes the call. Default: no run waits for the database */
-  readonly onceBack?: OnceBack | undefined;
   /** Patterns of the tools that exist for the caller. undefined: all enabled tools */
   readonly allowed?: readonly string[] | undefined;
   /** Writes the call to the journal before it runs, and resolves when that is on disk. Not called for a call that does not run */
   readonly onStart?: (prepared: PreparedCall) => Promise<void>;
   readonly onProgress?: (message: string) => void;
-  /** Takes the tool's messages for the log of the client. Default: there is no client of MCP */
-  readonly onTold?: CallContext["tell"];
+  /** Model that makes the call. Default: it sees no pictures, and answers no tool */
+  readonly model?: CallingModel | undefined;
   /** Client of MCP that makes the call. Default: the call comes from no such client */
-  readonly client?: AskableClient | undefined;
-  /** As in CallContext. Default: no model answers */
+  readonly client?: CallingClient | undefined;
+}
+
+/** Model that makes a call. */
+export interface CallingModel {
+  /** Set when it is shown pictures. Default false */
+  readonly sees?: boolean | undefined;
+  /** As in CallContext. Default: it answers no tool */
   readonly sample?: CallContext["sample"];
 }
 
+/** Client of MCP that makes a call, and takes the parts of a result beside its text. */
+export interface CallingClient {
+  /** Takes the tool's messages for the log of the client. Default: it takes none */
+  readonly onTold?: CallContext["tell"];
+  /** Default: it cannot be asked */
+  readonly asks?: AskableClient | undefined;
+}
+
 /** Returns the outside content that the run of a call has read so far. */
-export function taintOf({ taint }: Pick<ToolCallRequest, "taint">): Taint {
+export function taintOf({ scope: { taint } }: Pick<ToolCallRequest, "scope">): Taint {
   return taint?.origins ?? UNTAINTED;
 }
 

@@ -11,6 +11,7 @@ import { toConfig } from "../../support/config_edits.ts";
 import { createFakeClock, type FakeClock } from "../../support/fake_clock.ts";
 import { withTemporaryFolder } from "../../support/temporary_folder.ts";
 import { until } from "../../support/until.ts";
+import { toToolCall } from "../../support/tool_call.ts";
 
 const HOUR = 3_600_000;
 
@@ -53,16 +54,11 @@ function withGateway(use: (bench: Bench) => Promise<void>): Promise<void> {
         clock,
         workspaceRoot,
         async call(name, input) {
-          const { result } = await services.tools.call({
-            name,
-            input: JSON.stringify(input),
+          const { result } = await services.tools.call(toToolCall(name, JSON.stringify(input), {
             runId: "run_0",
             callId: "call_0",
             caller: { via: "cli", tokenId: null, scopes: ["admin"] },
-            depth: 0,
-            signal: new AbortController().signal,
-            approver: ({ reason }) => Promise.resolve({ decision: "deny", rule: "approval", reason }),
-          });
+          }));
           return result;
         },
         // The file is written on a real disk, which keeps its own time

@@ -4,11 +4,12 @@ import { join } from "node:path";
 import { describe, test } from "node:test";
 import type { ElicitationAnswer } from "../../../lib/tools/runtime/askable_client.ts";
 import type { ElicitationRequest } from "../../../lib/tools/runtime/tool_call.ts";
-import type { ToolCallRequest } from "../../../lib/tools/runtime/tool_executor.ts";
+import type { CallingModel, ToolCallRequest } from "../../../lib/tools/runtime/tool_executor.ts";
 import { type FixtureBehaviour, type McpBench, NEVER, withMcp } from "../../support/mcp_bench.ts";
 import { configOf } from "../../support/running_gateway.ts";
 import { until } from "../../support/until.ts";
 import { createToolBench, type ToolBench } from "../../support/tool_bench.ts";
+import type { CallChanges } from "../../support/tool_call.ts";
 
 const YES = () => Promise.resolve({ decision: "approve", reason: "" } as const);
 
@@ -16,7 +17,7 @@ const YES = () => Promise.resolve({ decision: "approve", reason: "" } as const);
 function withTools(
   behaviour: FixtureBehaviour,
   use: (
-    call: (name: string, input?: unknown, more?: Partial<ToolCallRequest>) => ReturnType<ToolBench["call"]>,
+    call: (name: string, input?: unknown, more?: CallChanges) => ReturnType<ToolBench["call"]>,
     bench: McpBench,
   ) => Promise<void>,
   settings: Readonly<Record<string, unknown>> = {},
@@ -87,16 +88,16 @@ for (const era of ["legacy", "modern"] as const) {
 
 test("a server asks the run's model only where the operator allows it, and then without tools", async () => {
   const asked: unknown[] = [];
-  const sample: ToolCallRequest["sample"] = (request) => {
+  const sample: CallingModel["sample"] = (request) => {
     asked.push(request);
     return Promise.resolve({ text: "Hello", model: "m" });
   };
   await withTools({}, async (call) => {
-    assert.match((await call("sample", {}, { sample })).result.output, /"code":-32\d+/);
+    assert.match((await call("sample", {}, { model: { sample } })).result.output, /"code":-32\d+/);
     assert.deepEqual(asked, []);
   });
   await withTools({}, async (call) => {
-    const { result } = await call("sample", {}, { sample });
+    const { result } = await call("sample", {}, { model: { sample } });
     assert.match(result.output, /"text":"Hello"/);
     assert.deepEqual(asked, [{
       messages: [{ role: "user", content: "Hi" }],
@@ -198,7 +199,7 @@ test("images reach a model that sees; everything else is a line, and known secre
   return withTools(
     { tools: [tool], results: { mixed: { content, structuredContent: { n: "lie" } } } },
     async (call) => {
-      const { result, pictures } = await call("mixed", {}, { sees: true });
+      const { result, pictures } = await call("mixed", {}, { model: { sees: true } });
       assert.deepEqual(result.output.split("\n"), [
         "one",
         "[image image/png, 70 bytes]",
@@ -215,7 +216,7 @@ test("images reach a model that sees; everything else is a line, and known secre
       assert.match(blind.result.output, /this model is not shown pictures/);
       assert.equal(blind.pictures, undefined);
       assert.equal(blind.whole, undefined);
-      const { whole } = await call("mixed", {}, { takesParts: true });
+      const { whole } = await call("mixed", {}, { client: {} });
       assert.deepEqual(
         whole?.content.slice(0, content.length),
         content.map((part) => ({ ...part, ...CLEAN[part.uri ?? ""] })),

@@ -4,6 +4,7 @@ import { test } from "node:test";
 import { CallApproval, type CallApprovalParts } from "../../../handlers/mcp/call_approval.ts";
 import { createFakeServices } from "../../support/fake_services.ts";
 import { until } from "../../support/until.ts";
+import { toToolCall } from "../../support/tool_call.ts";
 
 test("a client is told where a person answers what the server of its call asks, and the call goes on after the answer", async () => {
   const { approvals, clock } = createFakeServices();
@@ -29,9 +30,8 @@ test("a client is told where a person answers what the server of its call asks, 
     input: {},
     inputDigest: "d",
     workspaceRoot: "/w",
-    caller: { via: "mcp", tokenId: "tok_1", scopes: ["tools"] },
-    runId: "run_1",
     callId: "call_1",
+    scope: toToolCall("ask", "{}", { caller: { via: "mcp", tokenId: "tok_1", scopes: ["tools"] } }).scope,
   }, context.mcpReq.signal);
   await until(() => told.length === 1);
   const { approvals: [waiting] } = await approvals.list({ limit: 1 });

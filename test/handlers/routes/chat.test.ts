@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import type { Route } from "../../../handlers/route.ts";
 import { chatRoute, legacyWebhookRoute } from "../../../handlers/routes/chat.ts";
 import { CancelError } from "../../../lib/base/cancel.ts";
 import { createFakeClock } from "../../support/fake_clock.ts";
@@ -10,7 +11,7 @@ import { createWireContext, type WireContextOptions } from "../../support/wire_c
 interface ChatOptions extends Partial<WireContextOptions> {
   readonly script?: readonly ScriptStep[];
   readonly headers?: Record<string, string>;
-  readonly route?: typeof chatRoute;
+  readonly route?: Route;
 }
 
 function chat(body: unknown, options: ChatOptions = {}) {

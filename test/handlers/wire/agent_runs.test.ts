@@ -4,7 +4,7 @@ import type { RunClaim } from "../../../handlers/route.ts";
 import { readRun } from "../../../handlers/wire/agent_runs.ts";
 import type { AgentEvent, AgentEventBody } from "../../../lib/base/records/agent_event.ts";
 import type { RunHandle } from "../../../lib/runs/run_request.ts";
-import { createWireContext } from "../../support/wire_context.ts";
+import type { ToolExecutor } from "../../../lib/tools/runtime/tool_executor.ts";
 
 test("the mark that text goes out names the turn, also when the journal has only its turn_restart", async () => {
   const usage = { prompt_tokens: 1, completion_tokens: 1, total_tokens: 2 };
@@ -23,7 +23,7 @@ test("the mark that text goes out names the turn, also when the journal has only
   };
   const told: number[] = [];
   const claim = { tell: async (turn: number) => void told.push(turn) } as unknown as RunClaim; // nothing else is asked
-  const context = { ...createWireContext(new Request("http://127.0.0.1/"), { runs: undefined }), claim };
-  for await (const _ of readRun(handle, context, { streams: true }).events());
+  const tools = { get: () => undefined } as unknown as ToolExecutor; // nothing else is asked
+  for await (const _ of readRun(handle, { claim, tools }, { streams: true }).events());
   assert.deepEqual(told, [1, 2]);
 });

@@ -10,19 +10,18 @@ import type { ApprovalRequest } from "../../../lib/tools/runtime/tool_call.ts";
 import { createFakeAudit } from "../../support/fake_audit.ts";
 import { createFakeClock } from "../../support/fake_clock.ts";
 import { createSeededRandom } from "../../support/seeded_random.ts";
+import { toToolCall } from "../../support/tool_call.ts";
 
 const REQUEST: ApprovalRequest = {
   tool: "write_file",
   prepared: { input: {}, digest: "input", access: "write", repeatable: false, effects: {} },
   input: {},
   binding: { digest: "call", files: [], bound: [], containment: null, versions: new Map() },
-  workspaceRoot: "/workspace",
   subject: { tool: "write_file", workspace: "/workspace", inputDigest: "input" },
   reason: "Asking is the rule",
   rule: "always_ask",
-  caller: { via: "http", tokenId: "tok_1", scopes: ["approve"] },
-  runId: "run_1",
   callId: "call_1",
+  scope: toToolCall("write_file", "{}", { caller: { via: "http", tokenId: "tok_1", scopes: ["approve"] } }).scope,
 };
 
 /** Returns the denial of a call that comes without an approval. */

@@ -5,7 +5,7 @@ import * as v from "valibot";
 import type { Route } from "../../../handlers/route.ts";
 import { checkBody } from "../../../handlers/wire/check_body.ts";
 import { jsonErrorPosition, parseJsonBytes, readJson } from "../../../handlers/wire/read_json.ts";
-import { jsonReply } from "../../../handlers/wire/reply.ts";
+import { sendJson } from "../../../handlers/wire/reply.ts";
 import { HttpError } from "../../../lib/base/errors.ts";
 import { createTestRouter, errorOf, type SendInit } from "../../support/test_router.ts";
 
@@ -29,7 +29,7 @@ const echo: Route = {
   body: schema,
   reply: { status: 200, type: "application/json" },
   idempotency: "honoured",
-  handler: async (request, context) => jsonReply(context, 200, await readJson(request, context, schema)),
+  handler: async (request, context) => sendJson(context, 200, await readJson(request, context, schema)),
 };
 const post = (body: unknown, init: SendInit = {}) =>
   createTestRouter({ routes: [echo] }).send("POST", "/echo", { body, ...init });

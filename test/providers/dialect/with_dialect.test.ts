@@ -12,6 +12,7 @@ import { toDeclaration } from "../../../lib/agent/deferred_tools.ts";
 import type { JsonSchema } from "../../../lib/base/json.ts";
 import type { Message } from "../../../lib/base/records/message.ts";
 import { withDialect } from "../../../lib/providers/dialect/with_dialect.ts";
+import { layered } from "../../../lib/providers/open_provider.ts";
 import type { ProviderRequest, ToolDeclaration } from "../../../lib/providers/provider.ts";
 import { VendorForms } from "../../../lib/providers/vendors/vendor_forms.ts";
 import { BUILTIN_TOOLS } from "../../../lib/tools/builtin.ts";
@@ -27,7 +28,7 @@ async function sent(
   { server = LOCAL, script = ["Done"] }: { readonly server?: typeof LOCAL; readonly script?: Script } = {},
 ) {
   const inner = createScriptedProvider(script);
-  const events = await collect(withDialect(inner, new VendorForms(server)), request);
+  const events = await collect(layered(inner, [withDialect(new VendorForms(server))]), request);
   const [got] = inner.requests;
   assert.ok(got);
   return { got, events };
@@ -115,13 +116,13 @@ test("a request whose tools every vendor takes is passed on as it is, as one wit
   const request: ProviderRequest = { ...REQUEST, tools, messages: [...REQUEST.messages, calling("read_file")] };
   const passed: ProviderRequest[] = [];
   const inner = createScriptedProvider(["Done"]);
-  const provider = withDialect({
+  const provider = layered({
     ...inner,
     stream(given, options) {
       passed.push(given);
       return inner.stream(given, options);
     },
-  }, new VendorForms(LOCAL));
+  }, [withDialect(new VendorForms(LOCAL))]);
   for await (const _ of provider.stream(request, { signal: NEVER }));
   assert.ok(tools.length > 5);
   assert.equal(passed[0], request);
@@ -180,7 +181,7 @@ test("OpenAI reads the end of a long description in the schema, other vendors in
 
 test("whoever leaves early ends the provider's stream, and an error before the first event arrives", async () => {
   const inner = createScriptedProvider([{ text: ["a", "b"], hang: "after" }, { errorBefore: new Error("Refused") }]);
-  const provider = withDialect(inner, new VendorForms(LOCAL));
+  const provider = layered(inner, [withDialect(new VendorForms(LOCAL))]);
   const request = { ...REQUEST, tools: DOTTED };
   for await (const _ of provider.stream(request, { signal: NEVER })) break;
   assert.deepEqual([inner.aborted, inner.active], [1, 0]);

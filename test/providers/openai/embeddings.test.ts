@@ -13,15 +13,15 @@ async function start(context: TestContext) {
   });
   const { embed } = providers.resolve("").provider;
   assert.ok(embed !== undefined);
-  return { upstream, embed: (texts: readonly string[], signal = NEVER) => embed({ model: "embedder", texts }, signal) };
+  return { upstream, embed: (input: readonly string[], signal = NEVER) => embed({ model: "embedder", input }, signal) };
 }
 
 test("vectors come in the order of the texts, whatever the order of the reply", async (t) => {
   const { upstream, embed } = await start(t);
   const texts = ["a car", "an invoice and a bill"];
   assert.deepEqual(
-    (await embed(texts)).map((vector) => [...vector]),
-    texts.map((text) => [...Float32Array.from(vectorOf(text))]),
+    (await embed(texts)).vectors,
+    texts.map((text) => vectorOf(text)),
   );
   const [request] = upstream.requests;
   assert.equal(request?.path, "/v1/embeddings");
@@ -40,7 +40,6 @@ test("a reply that has not one vector for each text is an error, and nothing is 
     { data: [entry([])] },
     { data: [entry("AAAA")] },
     { data: [entry([1, null])] },
-    { data: [entry([0, 0])] },
     { data: [entry([1e300])] },
     { data: [entry([1], 1)] },
     { data: [entry([1], -1)] },

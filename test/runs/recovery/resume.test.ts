@@ -415,11 +415,11 @@ describe("a run that waits for a person", () => {
       access: "write",
       decision: "ask",
       repeatable: true,
-      async run(input, { approver, caller, runId, callId, signal }) {
+      async run(input, { approver, callId, scope }) {
         if (!asks) return "changed";
         const call = { tool: "change", access: "write", input, inputDigest: "d", workspaceRoot: "/w" } as const;
         return JSON.stringify(
-          await approver.elicit?.({ elicitation, ...call, caller, runId, callId }, signal),
+          await approver.elicit?.({ elicitation, ...call, callId, scope }, scope.signal),
         );
       },
     };

@@ -49,7 +49,7 @@ function setUp(
         name: "crm_add",
         access: "network",
         decision,
-        async run(input, { approver, caller, runId, callId, signal }) {
+        async run(input, { approver, callId, scope }) {
           const request = {
             elicitation: ASKED,
             tool: "crm_add",
@@ -57,11 +57,10 @@ function setUp(
             input,
             inputDigest: "d",
             workspaceRoot: "/w",
-            caller,
-            runId,
             callId,
+            scope,
           } as const;
-          return JSON.stringify(await approver.elicit?.(request, wanted ?? signal));
+          return JSON.stringify(await approver.elicit?.(request, wanted ?? scope.signal));
         },
       }],
       store,

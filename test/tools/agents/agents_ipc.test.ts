@@ -1,16 +1,16 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Caller } from "../../../lib/base/records/caller.ts";
-import type { ToolCallRequest } from "../../../lib/tools/runtime/tool_executor.ts";
 import { createFakeClock } from "../../support/fake_clock.ts";
 import { createToolBench } from "../../support/tool_bench.ts";
+import type { CallChanges } from "../../support/tool_call.ts";
 
 const bench = () => {
   const { call } = createToolBench({ root: "/workspace", clock: createFakeClock() });
-  return async (input: unknown, more: Partial<ToolCallRequest> = {}) => (await call("agents_ipc", input, more)).result;
+  return async (input: unknown, more: CallChanges = {}) => (await call("agents_ipc", input, more)).result;
 };
 
-const by = (via: Caller["via"], more: Partial<ToolCallRequest> = {}): Partial<ToolCallRequest> => ({
+const by = (via: Caller["via"], more: CallChanges = {}): CallChanges => ({
   caller: { via, tokenId: null, scopes: [] },
   ...more,
 });

@@ -1,5 +1,4 @@
 import assert from "node:assert/strict";
-import type { ToolCallRequest } from "../../../lib/tools/runtime/tool_executor.ts";
 import { initRepository } from "../../support/git_fixture.ts";
 import {
   type ConfigChanges,
@@ -8,13 +7,14 @@ import {
   type ToolBenchOptions,
 } from "../../support/tool_bench.ts";
 import { withWorkspace, type Workspace } from "../../support/workspace.ts";
+import type { CallChanges } from "../../support/tool_call.ts";
 
 /** Configuration that allows every operation, without the sandbox: the sandbox costs time, and git's own limits do not come from it. */
 export const GIT_ON: ConfigChanges = { autonomy: { level: "full" }, enable_git: true, shell: { sandbox: "off" } };
 /** The same with the sandbox, where it works. */
 export const GIT_CONTAINED: ConfigChanges = { ...GIT_ON, shell: { sandbox: "auto" } };
 
-type Call = (input: Readonly<Record<string, unknown>>, more?: Partial<ToolCallRequest>) => Promise<string>;
+type Call = (input: Readonly<Record<string, unknown>>, more?: CallChanges) => Promise<string>;
 
 /** A workspace that is a repository. */
 export interface RepositoryWorkspace extends Workspace {

@@ -6,7 +6,7 @@ import type { Elicitation } from "../../../lib/guard/elicitation.ts";
 import type { AskableClient, ClientAbility, ElicitationAnswer } from "../../../lib/tools/runtime/askable_client.ts";
 import { type AskingCall, CallAsker } from "../../../lib/tools/runtime/call_asker.ts";
 import { TimeLimit } from "../../../lib/tools/runtime/time_limit.ts";
-import type { ToolCallRequest } from "../../../lib/tools/runtime/tool_executor.ts";
+import type { CallingModel } from "../../../lib/tools/runtime/tool_executor.ts";
 import { createFakeClock } from "../../support/fake_clock.ts";
 
 const FORM: Elicitation = { message: "Who?", schema: { type: "object", properties: {}, required: [] }, url: null };
@@ -18,7 +18,7 @@ interface Asked {
   readonly client?: Partial<AskableClient>;
   /** false: no approval can be filed. Default true */
   readonly hasApprovals?: boolean;
-  readonly sample?: ToolCallRequest["sample"];
+  readonly sample?: CallingModel["sample"];
 }
 
 /** Makes the questions of a call with a time limit of one second. */
@@ -32,14 +32,16 @@ function bench({ can, client = {}, hasApprovals = true, sample }: Asked = {}) {
   });
   const request = {
     approver,
-    ...(sample === undefined ? {} : { sample }),
+    ...(sample === undefined ? {} : { model: { sample } }),
     ...(can === undefined ? {} : {
       client: {
-        can: new Set(can),
-        elicit: () => Promise.resolve(ACCEPT),
-        sample: () => Promise.resolve({ text: "theirs", model: "m" }),
-        roots: () => Promise.resolve([]),
-        ...client,
+        asks: {
+          can: new Set(can),
+          elicit: () => Promise.resolve(ACCEPT),
+          sample: () => Promise.resolve({ text: "theirs", model: "m" }),
+          roots: () => Promise.resolve([]),
+          ...client,
+        },
       },
     }),
   };

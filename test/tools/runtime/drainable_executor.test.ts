@@ -2,27 +2,17 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { CancelError } from "../../../lib/base/cancel.ts";
 import { createDrainableExecutor } from "../../../lib/tools/runtime/drainable_executor.ts";
-import type { ToolCallRequest } from "../../../lib/tools/runtime/tool_executor.ts";
 import { createFakeClock } from "../../support/fake_clock.ts";
 import { createFakeToolExecutor } from "../../support/fake_tool_executor.ts";
+import { type CallChanges, type FlatCall, toToolCall } from "../../support/tool_call.ts";
 
-const toRequest = (changes: Partial<ToolCallRequest>): ToolCallRequest => ({
-  name: "wait",
-  input: "{}",
-  runId: "run_1",
-  callId: "call_1",
-  caller: { via: "http", tokenId: null, scopes: [] },
-  depth: 0,
-  signal: new AbortController().signal,
-  approver: () => Promise.reject(new Error("Nobody is asked")),
-  ...changes,
-});
+const toRequest = (changes: CallChanges) => toToolCall("wait", "{}", changes);
 
 /** An executor with one tool that runs until it is told to end, or its signal aborts. */
 function createBench() {
   const clock = createFakeClock();
   const { promise, resolve } = Promise.withResolvers<string>();
-  const run = (_input: unknown, { signal }: ToolCallRequest) =>
+  const run = (_input: unknown, { signal }: FlatCall) =>
     new Promise<string>((done, fail) => {
       promise.then(done);
       signal.addEventListener("abort", () => fail(signal.reason));

@@ -5,6 +5,7 @@ import { createLogger, type LogRecord } from "../../../lib/base/telemetry/log.ts
 import { SharedCalls } from "../../../lib/tools/runtime/shared_calls.ts";
 import { awayError } from "../../support/clustered.ts";
 import { createFakeClock } from "../../support/fake_clock.ts";
+import { toToolCall } from "../../support/tool_call.ts";
 
 function createBench() {
   const clock = createFakeClock();
@@ -19,7 +20,7 @@ function createBench() {
     return "written";
   };
   const calls = new SharedCalls({ clock, log, closing: closing.signal });
-  const after = () => calls.after({ runId: "run_1", callId: "call_1" }, work, () => "later");
+  const after = () => calls.after(toToolCall("t", "{}"), work, () => "later");
   return Object.assign(bench, { clock, lines, closing, after, tries: () => tries });
 }
 

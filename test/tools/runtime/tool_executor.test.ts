@@ -101,7 +101,7 @@ test("an ask goes to the approver with the prepared call; a denial does not run"
     access: "write",
     approvalId: "apr_1",
   });
-  assert.deepEqual([requests[0]?.tool, requests[0]?.rule, requests[0]?.prepared.input, requests[0]?.runId], [
+  assert.deepEqual([requests[0]?.tool, requests[0]?.rule, requests[0]?.prepared.input, requests[0]?.scope.runId], [
     "probe",
     "level:supervised/write",
     { text: "x" },

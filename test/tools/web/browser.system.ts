@@ -346,7 +346,10 @@ test(
   () =>
     withBrowserBench({ config: LIGHT }, async ({ call, bench }) => {
       await call({ op: "navigate", url: `${site.origin}/` });
-      const { result, pictures } = await bench.call("browser", { op: "screenshot" }, { runId: "run_1", sees: true });
+      const { result, pictures } = await bench.call("browser", { op: "screenshot" }, {
+        runId: "run_1",
+        model: { sees: true },
+      });
       assert.equal(result.isError, false, result.output);
       assert.deepEqual(pictures?.map(({ picture: { media_type, width, height } }) => [media_type, width, height]), [
         ["image/png", 1280, 800],

@@ -1,0 +1,224 @@
+import type { GenericSchema, InferOutput } from "valibot";
+import * as v from "valibot";
+import type { Identity } from "../lib/access/identity.ts";
+import type { Caller } from "../lib/base/records/caller.ts";
+import type { Services } from "../lib/services.ts";
+import { callerOf, confirmCaller, type Door } from "./door.ts";
+import type { QueryField, RequestContext, Route, RunClaim } from "./route.ts";
+import { readJson, readJsonValue, readRaw } from "./wire/read_json.ts";
+import { type Reply, sendReply } from "./wire/reply.ts";
+
+type QueryFields = Readonly<Record<string, QueryField<unknown>>>;
+type QueryValues<Query extends QueryFields> = { readonly [Name in keyof Query]: ReturnType<Query[Name]["read"]> };
+
+type ParamName<Path extends string> = Path extends `${string}:${infer Rest}`
+  ? Rest extends `${infer Name}/${infer Tail}` ? Name | ParamName<`/${Tail}`>
+  : Rest extends `${infer Name}+` ? Name
+  : Rest
+  : never;
+type PathParams<Path extends string> = Readonly<Record<ParamName<Path>, string>>;
+
+/** Mark of a route whose body is read by its schema. */
+interface BySchema {
+  readonly bySchema: true;
+}
+type BodyBySchema<Body, Optional, Raw> = Raw extends object ? Uint8Array
+  : Body extends GenericSchema ? InferOutput<Body> | (Optional extends true ? undefined : never)
+  : undefined;
+type BodyOf<Body, Optional, Raw, Read> = [Read] extends [BySchema] ? BodyBySchema<Body, Optional, Raw> : Read;
+
+/** Everything that a handler knows of one request: plain values, read and checked by what its route declares. */
+export interface RouteInput<Params = Readonly<Record<string, string>>, Query = unknown, Body = unknown> {
+  /** Path parameters, decoded */
+  readonly params: Params;
+  readonly query: Query;
+  /** undefined: the route takes no body, or its body may be absent and is */
+  readonly body: Body;
+  /** Names of body fields that no schema knows */
+  readonly ignored: readonly string[];
+  /** The sender, as records name it */
+  readonly caller: Caller;
+  /** null on public routes */
+  readonly identity: Identity | null;
+  /** Peer address, undefined when the mounting server does not say */
+  readonly address: string | undefined;
+  readonly requestId: string;
+  /** See RequestContext. Made when it is first read */
+  readonly signal: AbortSignal;
+  /** Controller of `signal`. Attached work takes it as its own controller and so ends with the request */
+  readonly controller: AbortController;
+  /** Claim of the request's Idempotency-Key; undefined without one. A run that is started with a claim must be durable */
+  readonly claim: RunClaim | undefined;
+  /** Address and headers as they came */
+  readonly head: Pick<Request, "url" | "headers">;
+  /** See confirmCaller in door.ts. @throws {HttpError} 401 auth_invalid, 503 storage_unavailable */
+  confirm(door: Door): Promise<void>;
+}
+
+type Answer = Reply | Promise<Reply>;
+/** Input before the body is read. */
+type EarlyInput<Input = RouteInput> = Omit<Input, "body" | "ignored">;
+
+/** A route as its module declares it. */
+interface RouteForm<
+  Need extends keyof Services,
+  Path extends string,
+  Query extends QueryFields,
+  Body extends GenericSchema | undefined,
+  Optional extends boolean,
+  Raw extends Route["rawBody"],
+  Read,
+  Input = RouteInput<PathParams<Path>, QueryValues<Query>, BodyOf<Body, Optional, Raw, Read>>,
+> extends
+  Omit<Route, "path" | "query" | "body" | "bodyOptional" | "rawBody" | "websocket" | "handler" | "repeat" | "needs"> {
+  /** Names of the services that the handler uses */
+  readonly needs: readonly Need[];
+  readonly path: Path;
+  readonly query?: Query;
+  readonly body?: Body;
+  readonly bodyOptional?: Optional;
+  readonly rawBody?: Raw;
+  /** Reads the JSON of the body in place of the schema, which then describes it only. Names of fields that are not honoured go to `ignored` */
+  readonly read?: (json: unknown, input: EarlyInput, ignored: string[]) => Read;
+  /** Refuses what needs no look at the body. The body is not read then */
+  before?(parts: Pick<Services, Need>, input: EarlyInput<Input>): void | Promise<void>;
+  /** Answers a request that has passed every check. */
+  handle(parts: Pick<Services, Need>, input: Input): Answer;
+  /** See Route. */
+  repeat?(parts: Pick<Services, Need>, input: Input, runId: string | null): Answer;
+}
+
+/** A route whose handler can be called with its parts and its input alone. */
+type DefinedRoute<Parts, Input> = Route & { handle(parts: Parts, input: Input): Answer };
+
+/**
+ * Makes the route of a handler that takes its parts and its input as plain values, and returns a plain reply. Here the one is read from the
+ * request, and the other becomes its response.
+ *
+ * Order: fields are refused where a strict route takes none, then the query is read, then `before` is asked, then the body is read.
+ */
+export function defineRoute<
+  const Need extends keyof Services,
+  const Path extends string,
+  // A route without one of these has none of its values
+  Query extends QueryFields = Readonly<Record<never, never>>,
+  Body extends GenericSchema | undefined = undefined,
+  Optional extends boolean = false,
+  Raw extends Route["rawBody"] = undefined,
+  Read = BySchema,
+>(
+  form: RouteForm<Need, Path, Query, Body, Optional, Raw, Read>,
+): DefinedRoute<
+  Pick<Services, Need>,
+  RouteInput<PathParams<Path>, QueryValues<Query>, BodyOf<Body, Optional, Raw, Read>>
+> {
+  type Input = RouteInput<PathParams<Path>, QueryValues<Query>, BodyOf<Body, Optional, Raw, Read>>;
+  type Work = (parts: Pick<Services, Need>, input: Input) => Answer;
+  const { before, handle, repeat, read, ...route } = form;
+  const readBody = bodyReader(form, read);
+  const takesNone = form.strict === true && readBody === undefined;
+  const isPlain = readBody === undefined && before === undefined && !takesNone;
+  const inputOf = (request: Request, context: RequestContext) =>
+    // Params, query and body have the types that the route itself declares
+    new RequestInput(request, context, route.query && readQuery(route.query, context.query)) as RequestInput & Input;
+
+  function answer(request: Request, context: RequestContext, work: Work): Response | Promise<Response> {
+    if (!isPlain) return answerLater(request, context, work);
+    const reply = work(context.services, inputOf(request, context));
+    return reply instanceof Promise ? reply.then((value) => sendReply(context, value)) : sendReply(context, reply);
+  }
+  async function answerLater(request: Request, context: RequestContext, work: Work): Promise<Response> {
+    if (takesNone) await readJson(request, context, NO_FIELDS, { optional: true });
+    const input = inputOf(request, context);
+    const checked = before?.(context.services, input);
+    if (checked !== undefined) await checked;
+    const reading: RequestInput = input;
+    if (readBody !== undefined) reading.body = await readBody(request, context, input);
+    return sendReply(context, await work(context.services, input));
+  }
+  return {
+    ...route,
+    handle,
+    handler: (request, context) => answer(request, context, handle),
+    ...(repeat === undefined ? {} : {
+      repeat: (request, context, runId) => answer(request, context, (parts, input) => repeat(parts, input, runId)),
+    }),
+  };
+}
+
+/** Input that is read from a request. */
+class RequestInput implements RouteInput {
+  readonly head: Request;
+  readonly query: unknown;
+  body: unknown = undefined;
+  readonly #context: RequestContext;
+
+  constructor(request: Request, context: RequestContext, query: unknown) {
+    this.head = request;
+    this.query = query;
+    this.#context = context;
+  }
+
+  get params(): Readonly<Record<string, string>> {
+    return this.#context.params;
+  }
+
+  get ignored(): readonly string[] {
+    return this.#context.ignored;
+  }
+
+  get caller(): Caller {
+    return callerOf(this.#context, "http");
+  }
+
+  get identity(): Identity | null {
+    return this.#context.identity;
+  }
+
+  get address(): string | undefined {
+    return this.#context.remoteAddress;
+  }
+
+  get requestId(): string {
+    return this.#context.requestId;
+  }
+
+  get signal(): AbortSignal {
+    return this.#context.signal;
+  }
+
+  get controller(): AbortController {
+    return this.#context.controller;
+  }
+
+  get claim(): RunClaim | undefined {
+    return this.#context.claim;
+  }
+
+  confirm(door: Door): Promise<void> {
+    return confirmCaller(this.#context, door);
+  }
+}
+
+function readQuery(fields: QueryFields, query: URLSearchParams): unknown {
+  return Object.fromEntries(
+    Object.entries(fields).map(([name, { read }]) => [name, read(query.get(name), name)]),
+  );
+}
+
+type BodyReader = (request: Request, context: RequestContext, input: EarlyInput) => Promise<unknown>;
+
+const NO_FIELDS = v.strictObject({});
+
+/** Returns the reader of a route's body; undefined where it is not looked at. */
+function bodyReader(
+  { body, bodyOptional: optional = false, rawBody }: Pick<Route, "body" | "bodyOptional" | "rawBody">,
+  read: ((json: unknown, input: EarlyInput, ignored: string[]) => unknown) | undefined,
+): BodyReader | undefined {
+  if (rawBody !== undefined) return (request, context) => readRaw(request, context, rawBody);
+  if (read !== undefined) {
+    return async (request, context, input) =>
+      read(await readJsonValue(request, context, { optional }), input, context.ignored);
+  }
+  return body && ((request, context) => readJson(request, context, body, { optional }));
+}
