@@ -168,9 +168,10 @@ test("remember: always stores the rule whose text was shown, for this input alon
 });
 
 test("remember: run counts in that run alone, and a denial is remembered as one", async () => {
-  const { approvals, ask } = setUp();
+  const { approvals, ask, counted } = setUp();
   const subject = { tool: "shell", workspace: "/work", inputDigest: "input-1" };
   await approvals.answer((await ask()).id, { decision: "deny", remember: "run", by: BY });
+  assert.deepEqual([counted("approved"), counted("denied")], [0, 1]);
   assert.equal((await approvals.remembered(subject, "run_1"))?.decision, "deny");
   assert.equal(await approvals.remembered(subject, "run_2"), undefined);
 });

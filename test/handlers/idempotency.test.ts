@@ -58,7 +58,9 @@ for (const [name, ResponseClass] of RESPONSE_CLASSES) {
     const { send } = createTestRouter({ routes: [post(work.handler)], Response: ResponseClass });
     const replies = Array.from({ length: 20 }, () => send("POST", "/work", { headers: key(), body: { a: 1 } }));
     setImmediate(work.finish);
-    const bodies = await Promise.all((await Promise.all(replies)).map((reply) => reply.json()));
+    const answered = await Promise.all(replies);
+    assert.equal(answered.filter(({ headers }) => headers.get("idempotency-replayed") === null).length, 1);
+    const bodies = await Promise.all(answered.map((reply) => reply.json()));
     assert.deepEqual(bodies, Array(20).fill({ call: 1 }));
     assert.equal(work.seen.calls, 1);
   });

@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
-import { readFileSync, writeFileSync } from "node:fs";
+import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import type { Browser, Page } from "playwright-core";
 import { launchPageBrowser, NO_CHROMIUM, PATIENCE_MS } from "../support/chromium.ts";
-import { jsonOf, type RunningGateway, until, withWorld } from "../support/world.ts";
+import { jsonOf, type RunningGateway, withWorld } from "../support/world.ts";
 
 const FILES = { "garden.md": "# Garden\n\nWater the beans on Tuesday.\n", "notes/peas.md": "Peas climb.\n" };
 
@@ -48,10 +48,7 @@ describe("the dashboard of a running gateway", { skip: NO_CHROMIUM }, () => {
 
   /** Pairs by the keyboard, with a fresh code. */
   async function pair(gateway: RunningGateway, page: Page): Promise<void> {
-    await pairWith((await gateway.services.pairing.createCode()).code, page);
-  }
-
-  async function pairWith(code: string, page: Page): Promise<void> {
+    const { code } = await gateway.services.pairing.createCode();
     await page.waitForSelector("#pair-code");
     await page.keyboard.type(code.toLowerCase());
     await page.keyboard.press("Enter");
@@ -73,60 +70,59 @@ describe("the dashboard of a running gateway", { skip: NO_CHROMIUM }, () => {
     assert.fail(`The Tab key does not lead to "${wanted}"`);
   }
 
-  for (const colorScheme of ["light", "dark"] as const) {
-    test(`by keyboard alone, ${colorScheme}: pair, ask, see tools at work and the reply stream, tools and status`, () =>
-      withWorld(async (world) => {
-        const gateway = await world.gateway({ files: FILES });
-        const { page, seen } = await openPage(gateway, colorScheme);
-        await pair(gateway, page);
+  test("by keyboard alone: pair, ask, see tools at work and the reply stream, tools and status, light and dark", () =>
+    withWorld(async (world) => {
+      const gateway = await world.gateway({ files: FILES });
+      const { page, seen } = await openPage(gateway, "light");
+      await pair(gateway, page);
 
-        await page.keyboard.type("When are the beans watered?");
-        await page.keyboard.press("Enter");
-        await page.locator(".prose").getByText("Water the beans on Tuesday.").waitFor();
-        await page.locator("#stop").waitFor({ state: "hidden" });
-        const cards = await page.locator(".tool").evaluateAll((all) =>
-          all.map((card) => card.getAttribute("data-state"))
-        );
-        assert.ok(cards.length >= 2 && cards.every((state) => state === "done"), `tool calls: ${cards}`);
-        assert.ok(seen.frames.filter((type) => type === "text_delta").length > 3, "the reply came in pieces");
-        assert.ok(seen.frames.indexOf("tool_start") < seen.frames.indexOf("text_delta"));
-        assert.match(await page.locator(".reply").innerText(), /From "Garden", garden\.md:3/);
+      await page.keyboard.type("When are the beans watered?");
+      await page.keyboard.press("Enter");
+      await page.locator(".prose").getByText("Water the beans on Tuesday.").waitFor();
+      await page.locator("#stop").waitFor({ state: "hidden" });
+      const cards = await page.locator(".tool").evaluateAll((all) =>
+        all.map((card) => card.getAttribute("data-state"))
+      );
+      assert.ok(cards.length >= 2 && cards.every((state) => state === "done"), `tool calls: ${cards}`);
+      assert.ok(seen.frames.filter((type) => type === "text_delta").length > 3, "the reply came in pieces");
+      assert.ok(seen.frames.indexOf("tool_start") < seen.frames.indexOf("text_delta"));
+      assert.match(await page.locator(".reply").innerText(), /From "Garden", garden\.md:3/);
 
-        await page.keyboard.type("/read_file garden.md");
-        await page.keyboard.press("Enter");
-        await page.locator(".reply").nth(1).locator("[data-state=done]").waitFor();
+      await page.keyboard.type("/read_file garden.md");
+      await page.keyboard.press("Enter");
+      await page.locator(".reply").nth(1).locator("[data-state=done]").waitFor();
 
-        await tabTo(page, "Tools");
-        await page.keyboard.press("Enter");
-        await page.getByRole("heading", { name: "Tools" }).waitFor();
-        await page.locator("#tools-list").getByText("read_file", { exact: true }).waitFor();
-        await tabTo(page, "Status");
-        await page.keyboard.press("Enter");
-        await page.getByText("The gateway is well.").waitFor();
-        await page.locator("#routes").getByText("POST /pair").waitFor();
-        await page.locator("#models").getByText("assistant").waitFor();
-        assert.equal(await page.locator(".turn-foot").getByText("tokens").count(), 0, "bytes are no count of tokens");
+      await tabTo(page, "Tools");
+      await page.keyboard.press("Enter");
+      await page.getByRole("heading", { name: "Tools" }).waitFor();
+      await page.locator("#tools-list").getByText("read_file", { exact: true }).waitFor();
+      await tabTo(page, "Status");
+      await page.keyboard.press("Enter");
+      await page.getByText("The gateway is well.").waitFor();
+      await page.locator("#routes").getByText("POST /pair").waitFor();
+      await page.locator("#models").getByText("assistant").waitFor();
+      assert.equal(await page.locator(".turn-foot").getByText("tokens").count(), 0, "bytes are no count of tokens");
 
+      for (const colorScheme of ["light", "dark"] as const) {
+        await page.emulateMedia({ colorScheme });
         const luminance = await page.evaluate(
           "getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number)[0]",
         );
         assert.equal(Number(luminance) > 128, colorScheme === "light");
-        assert.deepEqual({ outside: seen.outside, problems: seen.problems }, { outside: [], problems: [] });
-        const [paired] = await gateway.services.tokens.list();
-        assert.match(paired?.label ?? "", /^Chrome on /);
-        assert.equal(paired?.idle_ttl_seconds, 30 * 24 * 60 * 60);
-        await tabTo(page, "sign-out");
-        await Promise.all([page.waitForResponse(/\/v1\/tokens\//), page.keyboard.press("Enter")]);
-        await page.waitForSelector("#pair-code");
-        assert.deepEqual(await gateway.services.tokens.list(), [], "signing out revokes the browser's token");
-        // Requests that the page was just making carry the revoked token
-        const others = seen.problems.filter((problem) =>
-          !problem.includes("the server responded with a status of 401")
-        );
-        assert.deepEqual({ outside: seen.outside, problems: others }, { outside: [], problems: [] });
-        await page.close();
-      }));
-  }
+      }
+      assert.deepEqual({ outside: seen.outside, problems: seen.problems }, { outside: [], problems: [] });
+      const [paired] = await gateway.services.tokens.list();
+      assert.match(paired?.label ?? "", /^Chrome on /);
+      assert.equal(paired?.idle_ttl_seconds, 30 * 24 * 60 * 60);
+      await tabTo(page, "sign-out");
+      await Promise.all([page.waitForResponse(/\/v1\/tokens\//), page.keyboard.press("Enter")]);
+      await page.waitForSelector("#pair-code");
+      assert.deepEqual(await gateway.services.tokens.list(), [], "signing out revokes the browser's token");
+      // Requests that the page was just making carry the revoked token
+      const others = seen.problems.filter((problem) => !problem.includes("the server responded with a status of 401"));
+      assert.deepEqual({ outside: seen.outside, problems: others }, { outside: [], problems: [] });
+      await page.close();
+    }));
 
   test("by keyboard alone: a chat asks before it writes, and a call of a script waits in Approvals", () =>
     withWorld(async (world) => {
@@ -158,51 +154,6 @@ describe("the dashboard of a running gateway", { skip: NO_CHROMIUM }, () => {
       await page.getByText("No call waits for an answer.").waitFor();
       assert.equal((await jsonOf(call())).is_error, false);
       assert.deepEqual({ outside: seen.outside, problems: seen.problems }, { outside: [], problems: [] });
-      await page.close();
-    }));
-
-  test("the code that postern gateway prints opens its dashboard", () =>
-    withWorld(async (world) => {
-      const folder = await world.folder();
-      writeFileSync(join(folder, "garden.md"), FILES["garden.md"]);
-      const gateway = await world.gatewayProcess({ folder, config: '[provider]\nkind = "offline"\n' });
-      const { page, seen } = await openPage(gateway, "light");
-      await pairWith(gateway.code, page);
-      await page.keyboard.type("When are the beans watered?");
-      await page.keyboard.press("Enter");
-      await page.locator(".prose").getByText("Water the beans on Tuesday.").waitFor();
-      assert.deepEqual({ outside: seen.outside, problems: seen.problems }, { outside: [], problems: [] });
-      await page.close();
-      assert.equal((await gateway.stop()).exitCode, 0);
-    }));
-
-  test("Escape stops a reply, and the agent's work with it", () =>
-    withWorld(async (world) => {
-      const gateway = await world.gateway({ script: [{ text: "It goes on", hang: "after" }, "A second answer"] });
-      const { page, seen } = await openPage(gateway, "light");
-      await pair(gateway, page);
-      await page.keyboard.type("Tell me a long story");
-      await page.keyboard.press("Enter");
-      await page.locator("#turns").getByText("It goes on").waitFor();
-      await page.keyboard.press("Escape");
-      await page.locator("#turns").getByText("Stopped").waitFor();
-      await until(() => gateway.provider.aborted === 1, "the model is not stopped");
-      await page.keyboard.type("And now?");
-      await page.keyboard.press("Enter");
-      await page.locator("#turns").getByText("A second answer").waitFor();
-      assert.deepEqual(seen, { ...seen, outside: [], problems: [] });
-      await page.close();
-    }));
-
-  test("a revoked token leads back to pairing", () =>
-    withWorld(async (world) => {
-      const gateway = await world.gateway({ script: [] });
-      const { page } = await openPage(gateway, "dark");
-      await pair(gateway, page);
-      // The page finds out by itself
-      await gateway.services.tokens.revokeAll();
-      await page.getByRole("alert").filter({ hasText: "pair again" }).waitFor();
-      await pair(gateway, page);
       await page.close();
     }));
 

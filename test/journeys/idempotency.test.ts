@@ -39,24 +39,6 @@ test("a repeat gets the first reply again, byte for byte, and the model is asked
     }
   }));
 
-test("fifty requests at once under one key run once, and all get the same reply", () =>
-  withWorld(async (world) => {
-    const script = () => ({ text: ["one ", "two ", "three"], chunkDelayMs: 20 });
-    const gateway = await world.gateway({ script, config: { gateway: { rate_limit_max: 0 } } });
-    for (const body of [{ messages: HI }, { messages: HI, stream: true }]) {
-      const asked = gateway.provider.requests.length;
-      const key = `k${asked}`;
-      const replies = await Promise.all(
-        Array.from({ length: 50 }, () => send(gateway, "/v1/chat/completions", body, key)),
-      );
-      const texts = await Promise.all(replies.map((reply) => reply.text()));
-      assert.equal(new Set(texts).size, 1);
-      assert.match(texts[0] ?? "", /three/);
-      assert.equal(gateway.provider.requests.length, asked + 1);
-      assert.equal(replies.filter((reply) => reply.headers.get("idempotency-replayed") === null).length, 1);
-    }
-  }));
-
 test("the first client's leaving does not end work that has a key: a repeat finds it", () =>
   withWorld(async (world) => {
     const script = () => ({ text: ["one ", "two ", "three"], chunkDelayMs: 30 });
@@ -71,21 +53,6 @@ test("the first client's leaving does not end work that has a key: a repeat find
     const repeat = await jsonOf(send(gateway, "/v1/chat/completions", body, "k"));
     assert.equal(repeat.choices[0].message.content, "one two three");
     assert.equal(gateway.provider.requests.length, 1);
-  }));
-
-test("a kept reply outlives the gateway that made it", () =>
-  withWorld(async (world) => {
-    const dataDir = await world.folder();
-    let text = "";
-    await world.during(world.gateway({ dataDir, script: ["the only answer"] }), async (gateway) => {
-      text = await (await send(gateway, "/v1/chat/completions", { messages: HI }, "k")).text();
-    });
-    await world.during(world.gateway({ dataDir, script: [] }), async (gateway) => {
-      const repeat = await send(gateway, "/v1/chat/completions", { messages: HI }, "k");
-      assert.equal(repeat.headers.get("idempotency-replayed"), "true");
-      assert.equal(await repeat.text(), text);
-      assert.equal((await send(gateway, "/v1/chat/completions", { messages: HI, n: 1 }, "k")).status, 409);
-    });
   }));
 
 test("a shutdown suspends work that has a key: a repeat at the next start gets its answer, or why a stream cannot go on", () =>
@@ -129,21 +96,4 @@ test("a delivery that is repeated while its run is at work waits for the one rep
     const repeats = await Promise.all([deliver("?wait=1"), deliver("?wait=1")]);
     assert.deepEqual(repeats.map((each) => [each.run_id, each.reply]), [[runId, "one two"], [runId, "one two"]]);
     assert.equal(gateway.provider.requests.length, 1);
-  }));
-
-test("a hundred clients with the right pairing code get one token between them", () =>
-  withWorld(async (world) => {
-    const gateway = await world.gateway({ script: [], config: { gateway: { rate_limit_max: 0 } } });
-    const { code } = await gateway.services.pairing.createCode();
-    const pair = () => gateway.call("/pair", { method: "POST", headers: { "x-pairing-code": code } });
-    const replies = await Promise.all(Array.from({ length: 100 }, pair));
-    const paired = replies.filter(({ status }) => status === 200);
-    assert.equal(paired.length, 1);
-    const { token } = await jsonOf(paired[0] as Response); // there is one
-    for (const reply of replies) {
-      if (reply.status !== 200) assert.ok([403, 429].includes((await readRefusal(reply)).status));
-    }
-    assert.equal((await gateway.services.tokens.list()).length, 1);
-    const headers = { authorization: `Bearer ${token}` };
-    assert.equal((await gateway.call("/v1/ping", { method: "POST", headers })).status, 200);
   }));

@@ -73,9 +73,6 @@ describe("a hostile MCP server does not hang, flood or end the gateway", () => {
       leaves_child_and_ends: { late: /code 0|closed its output|not ready/ },
     }));
 
-  test("at its start, where noise is all that it sends beside its answers", () =>
-    meet("start", { endless_noise: { soon: /more than 10000 messages of no use/ } }));
-
   test("when it is asked for its era: what is no answer of the new era makes it one of the old", () =>
     meet(
       "discover",
@@ -118,9 +115,7 @@ describe("a hostile MCP server does not hang, flood or end the gateway", () => {
       many_wrong: { now: /more than 1000 entries/ },
       many_tools: "ready",
       long_error: { now: /no no no/ },
-      endless_list: "ready",
       empty_pages: "ready",
-      same_cursor: "ready",
       long_cursor: "ready",
       asks: { now: /more than 32 things/ },
       long_lines: "ready",
@@ -187,7 +182,8 @@ describe("a hostile MCP server does not hang, flood or end the gateway", () => {
       assert.deepEqual(Object.keys(outputs).filter((act) => !ended.has(act)), [], "every call ends");
       for (const [act, output] of ended) {
         assert.match(output, outputs[act] ?? /^$/, act);
-        assert.ok(output.length <= 300_000, `the output of "${act}" is bounded`);
+        const most = /^Cannot/.test(output) ? 3_000 : 300_000;
+        assert.ok(output.length <= most, `the output of "${act}" is bounded`);
       }
     });
   });

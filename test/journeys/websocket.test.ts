@@ -45,50 +45,6 @@ test("a conversation in plain frames with exactly the contract's fields", () =>
     await client.leave();
   }));
 
-test("JSON without a type is its message; anything else is the message, word for word", () =>
-  withWorld(async (world) => {
-    const gateway = await world.gateway({ script: echo });
-    const client = await open(gateway);
-    for (
-      const [frame, said] of [
-        ['{"message":"a"}', "a"],
-        ['{"content":"b"}', "b"],
-        ['{"text":"c"}', "c"],
-        ['{"x":1}', '{"x":1}'],
-        ["[1]", "[1]"],
-        ['{"type":"unknown","text":"d"}', '{"type":"unknown","text":"d"}'],
-        ["{broken", "{broken"],
-        ["ünïcode 🎈", "ünïcode 🎈"],
-      ] as const
-    ) {
-      client.send(frame);
-      assert.equal(textOf(await client.readReply()), `<${said}>`);
-    }
-    await client.leave();
-  }));
-
-test("hello {events: true} gives all events of a run, with run_id and rising seq", () =>
-  withWorld(async (world) => {
-    const gateway = await world.gateway({
-      files: { "a.txt": "inside" },
-      script: (_request, turn) =>
-        turn === 0 ? { toolCalls: [{ name: "read_file", arguments: { path: "a.txt" } }] } : "read",
-    });
-    const client = await open(gateway);
-    client.send({ type: "hello", events: true });
-    client.send("Read it");
-    const events = await client.readReply();
-    const types = events.map(({ type }) => type);
-    for (const type of ["run_start", "turn_start", "tool_start", "tool_end", "text_delta", "turn_end", "done"]) {
-      assert.ok(types.includes(type), `${type} in ${types}`);
-    }
-    assert.equal(new Set(events.map((event) => event["run_id"])).size, 1);
-    const seqs = events.map((event) => Number(event["seq"]));
-    assert.deepEqual(seqs, [...seqs].sort((a, b) => a - b));
-    assert.equal(new Set(seqs).size, seqs.length);
-    await client.leave();
-  }));
-
 test("a ticket opens one socket, once, with the scopes of its token", () =>
   withWorld(async (world) => {
     const gateway = await world.gateway({ script: echo });
@@ -208,29 +164,6 @@ test("the default limit of a frame is 2 MiB", () =>
     assert.equal(textOf(await client.readReply()), "ok");
     client.send("x".repeat(2 * 1024 * 1024 + 1));
     assert.equal((await client.closed).code, 1009);
-  }));
-
-test("one message is answered at a time, eight wait in order, a ninth is refused", () =>
-  withWorld(async (world) => {
-    let release = () => {};
-    const held = new Promise<void>((resolve) => (release = resolve));
-    const script = echo;
-    const gateway = await world.gateway({ script });
-    const runs = gateway.services.agent?.runs;
-    assert.ok(runs !== undefined);
-    const start = runs.start.bind(runs);
-    Object.assign(runs, {
-      start: async (...request: Parameters<typeof start>) => (await held, await start(...request)),
-    });
-    const client = await open(gateway);
-    for (let i = 0; i <= 9; i++) client.send(`m${i}`);
-    const [refusal] = await client.readReply();
-    assert.deepEqual([refusal?.type, refusal?.["code"]], ["error", "overloaded"]);
-    release();
-    for (let i = 0; i <= 8; i++) assert.equal(textOf(await client.readReply()), `<m${i}>`);
-    client.send("m10");
-    assert.equal(textOf(await client.readReply()), "<m10>");
-    await client.leave();
   }));
 
 test("cancel ends the running message with an error frame, and the next one is answered", () =>
