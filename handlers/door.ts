@@ -85,7 +85,7 @@ const GATEWAY: Identity = { tokenId: "cluster", scopes: ["cluster"] };
 
 /** Returns the identity of the token of the cluster. It has its own scope alone, whatever else is open. */
 function identifyGateway({ cluster }: Services, token: string): Identity | undefined {
-  return cluster?.links.accepts(token) ? GATEWAY : undefined;
+  return cluster.links.accepts(token) ? GATEWAY : undefined;
 }
 
 /**

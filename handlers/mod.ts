@@ -304,7 +304,7 @@ export async function createGateway(options: GatewayOptions): Promise<Gateway> {
     ...(options.localServers === true ? {} : { localServers: false }),
     logSink: options.onLog ?? (() => {}),
   });
-  warnOfIdleSettings(config, { ...services, isShared: services.cluster !== undefined });
+  warnOfIdleSettings(config, { ...services, isShared: services.cluster.shown !== undefined });
   const router = createRouter({
     services,
     routes: ROUTES,

@@ -3,12 +3,13 @@ import { automationWing, recoveryWing } from "./automation/automation_services.t
 import { cancelError, SHUTTING_DOWN } from "./base/cancel.ts";
 import { ConfigError } from "./base/errors.ts";
 import { defineWing, type OpenedList, openInSteps, startInOrder } from "./base/opened_list.ts";
+import { type Coordination, createAlone } from "./coordination.ts";
 import { extensionsWing } from "./extensions/open_extensions.ts";
 import { createBase, foldersWing, type GatewayBase, kitWing, markerWing, rekey, storageWing } from "./gateway_base.ts";
 import { drain, drainWing, reloadsWing, sharedWorkspaceOf, stateOf, stateReasonOf } from "./gateway_state.ts";
 import { guardWing } from "./guard/guard_services.ts";
 import { memoryWing } from "./memory/memory_services.ts";
-import type { ClusterNeeds, OpenedCluster } from "./open_cluster.ts";
+import type { ClusterNeeds } from "./open_cluster.ts";
 import { modelsWing } from "./providers/provider_services.ts";
 import { createStoredRuns } from "./runs/journal/stored_runs.ts";
 import { conversationsWing, feedWing, runsWing, subAgentsWing, workWing } from "./runs/run_services.ts";
@@ -67,13 +68,14 @@ function startWings(base: GatewayBase, opened: OpenedList) {
   ]);
 }
 
-/** Membership of a cluster. A gateway alone loads nothing of clusters. */
+/** This gateway among those of its database. A gateway alone loads nothing of clusters. */
 const clusterWing = defineWing({
   name: "cluster",
-  async start(needs: ClusterNeeds, opened): Promise<OpenedCluster | undefined> {
-    if (needs.storage.shared === undefined) return undefined;
+  async start(needs: ClusterNeeds, opened): Promise<Coordination> {
+    const { local: { clock }, storage: { store, shared } } = needs;
+    if (shared === undefined) return createAlone({ clock, store });
     const { openCluster } = await import("./open_cluster.ts");
-    return await openCluster(needs, opened);
+    return await openCluster(needs, { opened, shared });
   },
 });
 
@@ -100,9 +102,9 @@ function toServices(
     reload: reloads.reload,
     store: storage.store,
     rekey: (by) => rekey(made, by),
-    sharedWindows: cluster?.sharedWindows,
+    sharedWindows: cluster.sharedWindows,
     cluster,
-    sharedWorkspace: () => cluster && sharedWorkspaceOf(cluster),
+    sharedWorkspace: () => sharedWorkspaceOf(cluster),
     tokens: access.tokens,
     pairing: access.pairing,
     tickets: access.tickets,
@@ -131,7 +133,7 @@ function toServices(
     mcpSignIn: extensions.mcpSignIn,
     skills: extensions.skills.load,
     instructions: extensions.instructions.load,
-    storedRuns: createStoredRuns({ store: storage.store, history: () => cluster?.ownership.history() }),
+    storedRuns: createStoredRuns({ store: storage.store, history: () => cluster.ownership.history() }),
     agent: models.live && runs && { providers: models.live.providers, runs },
     trustModelServer: (address, by) => models.trust(address, guard.recordServerTrust(by)),
     startedAt: kit.clock.now(),

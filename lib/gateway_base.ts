@@ -6,7 +6,7 @@ import { defineWing, type OpenedList } from "./base/opened_list.ts";
 import { createSystemRandom } from "./base/random.ts";
 import { type Actor, storedActor } from "./base/records/caller.ts";
 import { createTelemetry } from "./base/telemetry/create_telemetry.ts";
-import type { Cluster } from "./cluster/join_cluster.ts";
+import type { Coordination } from "./coordination.ts";
 import { namedSecrets } from "./config/secrets.ts";
 import type { Audit } from "./guard/audit/audit.ts";
 import type { CurrentState, ServicesOptions, StorageSharing } from "./services.ts";
@@ -120,8 +120,10 @@ async function openKeys(
 /** The kit that the wings get. The wall clock of one gateway may be wrong: in a cluster the database's time counts for all. */
 export const kitWing = defineWing({
   name: "kit",
-  start: ({ local, cluster }: { readonly local: Kit; readonly cluster: Pick<Cluster, "clock"> | undefined }): Kit =>
-    cluster === undefined ? local : { ...local, clock: cluster.clock },
+  start: ({ local, cluster }: { readonly local: Kit; readonly cluster: Pick<Coordination, "clock"> }): Kit => ({
+    ...local,
+    clock: cluster.clock,
+  }),
 });
 
 /** Folders of a gateway. */
@@ -135,12 +137,12 @@ export const foldersWing = defineWing({
   name: "folders",
   start({ program, cluster }: {
     readonly program: ServicesOptions;
-    readonly cluster: { readonly ownPaths: readonly string[] } | undefined;
+    readonly cluster: Pick<Coordination, "ownPaths">;
   }): GatewayFolders {
     const { dataDir, workspaceRoot, home, ownPaths = [] } = program;
     return {
       ...{ dataDir, workspaceRoot, home },
-      ownPaths: [...new Set([dataDir, ...ownPaths]), ...cluster?.ownPaths ?? []],
+      ownPaths: [...new Set([dataDir, ...ownPaths]), ...cluster.ownPaths],
     };
   },
 });
@@ -150,8 +152,7 @@ export interface MarkerNeeds {
   readonly kit: Kit;
   readonly folders: Pick<GatewayFolders, "dataDir">;
   readonly storage: Pick<GatewayStorage, "store">;
-  /** Has the programs that carry the marker killed when this gateway cannot be reached. Undefined: the gateway is alone */
-  readonly cluster: { readonly watchPrograms: (marker: string) => Promise<void> } | undefined;
+  readonly cluster: Pick<Coordination, "watchPrograms">;
 }
 
 /** The marker that this data directory's processes are known by. */
@@ -159,7 +160,7 @@ export const markerWing = defineWing({
   name: "marker",
   async start(needs: MarkerNeeds) {
     const marker = await loadMarker(needs);
-    await needs.cluster?.watchPrograms(marker.text);
+    await needs.cluster.watchPrograms(marker.text);
     return marker;
   },
 });
@@ -185,7 +186,7 @@ async function loadMarker({ storage: { store }, kit: { random }, folders: { data
 export async function rekey(
   { storage: { store, keys }, cluster, guard }: {
     readonly storage: Pick<GatewayStorage, "store" | "keys">;
-    readonly cluster: Pick<Cluster, "gateways"> | undefined;
+    readonly cluster: Pick<Coordination, "gateways">;
     readonly guard: { readonly audit: Pick<Audit, "append"> };
   },
   by: Actor,
@@ -198,7 +199,7 @@ export async function rekey(
     import("./extensions/mcp/oauth/credentials.ts").then((found) => found.SEALED_CREDENTIALS),
   ]);
   const gateways = async () =>
-    (await cluster?.gateways() ?? []).map(({ id, about }) => ({ id, keys: about.storage_keys ?? [] }));
+    (await cluster.gateways()).map(({ id, about }) => ({ id, keys: about.storage_keys ?? [] }));
   const progress = await rekeyRecords({ store, keys: await keys.load(), collections: sealed, gateways });
   const { rewritten, left, unreadable, complete } = progress;
   if (rewritten > 0 || complete) {

@@ -3,10 +3,10 @@ import { SHUTTING_DOWN } from "./base/cancel.ts";
 import type { Kit } from "./base/kit.ts";
 import { defineWing, type OpenedList } from "./base/opened_list.ts";
 import type { Redactor } from "./base/redact.ts";
-import type { Cluster } from "./cluster/join_cluster.ts";
 import type { Config } from "./config/config.ts";
 import { createReloads, type Reloads } from "./config/create_reloads.ts";
 import { namedSecrets } from "./config/secrets.ts";
+import type { Coordination } from "./coordination.ts";
 import type { Extensions } from "./extensions/open_extensions.ts";
 import type { GuardServices } from "./guard/guard_services.ts";
 import type { OpenProviders } from "./providers/provider_services.ts";
@@ -22,8 +22,7 @@ export interface GatewayHealth {
   readonly storage: { readonly store: Store };
   readonly guard: Pick<GuardServices, "audit">;
   readonly program: Pick<ServicesOptions, "logHealthy">;
-  /** Membership of a cluster. Undefined: the gateway is alone */
-  readonly cluster: Cluster | undefined;
+  readonly cluster: Pick<Coordination, "lease" | "membership">;
 }
 
 /** Parts of a gateway that have work, which ends before the gateway does. */
@@ -44,8 +43,8 @@ const FEED_MS = 2_000;
 /** Returns whether the gateway works, works in part, or ends. */
 export function stateOf({ state, storage: { store }, cluster, guard, program }: GatewayHealth): GatewayState {
   if (state.draining !== undefined) return "draining";
-  if (cluster?.lease.mayAct() === false) return "degraded";
-  if (cluster?.ownership.membership()?.refusal() !== undefined) return "degraded";
+  if (!cluster.lease.mayAct()) return "degraded";
+  if (cluster.membership()?.refusal() !== undefined) return "degraded";
   const isWhole = store.unreadable.count() === 0;
   const isLogged = program.logHealthy?.() ?? true;
   return store.healthy() && guard.audit.healthy() && isLogged && isWhole ? "ok" : "degraded";
@@ -53,17 +52,17 @@ export function stateOf({ state, storage: { store }, cluster, guard, program }: 
 
 /** Returns why the gateway is not "ok", as the end of a sentence. Undefined: it is, or its storage, audit or log is the reason */
 export function stateReasonOf({ state, cluster }: Pick<GatewayHealth, "state" | "cluster">): string | undefined {
-  if (state.draining !== undefined || cluster === undefined) return state.draining;
+  if (state.draining !== undefined) return state.draining;
   if (!cluster.lease.mayAct()) {
     return "the lease in the cluster could not be renewed in time, so no effect begins until the database renews it";
   }
-  const problem = cluster.ownership.membership()?.whyUnproven();
+  const problem = cluster.membership()?.whyUnproven();
   return problem === undefined ? undefined : `it claims no run that needs its workspace: ${problem}`;
 }
 
 /** Returns the workspace that the gateway shares with others of its cluster. Undefined: it shares none */
-export function sharedWorkspaceOf({ ownership }: Pick<Cluster, "ownership">): SharedWorkspace | undefined {
-  const workspace = ownership.membership();
+export function sharedWorkspaceOf({ membership }: Pick<Coordination, "membership">): SharedWorkspace | undefined {
+  const workspace = membership();
   if (workspace === undefined) return undefined;
   return { id: workspace.id, is_proven: workspace.proven() !== null, problem: workspace.whyUnproven() ?? null };
 }
@@ -89,31 +88,25 @@ export interface DrainNeeds extends GatewayWork {
   readonly kit: Kit;
   readonly config: () => Config;
   readonly guard: Pick<GuardServices, "audit">;
-  readonly cluster: Cluster | undefined;
+  readonly cluster: Pick<Coordination, "watchDrain">;
 }
 
-/** Waits for somebody to drain this gateway of a cluster. The gateway then ends its work and goes on answering what needs none. */
+/** Waits for somebody to drain this gateway. The gateway then ends its work and goes on answering what needs none. */
 export const drainWing = defineWing({ name: "drain", start: watchDrain });
 
 async function watchDrain(needs: DrainNeeds, opened: OpenedList): Promise<void> {
-  const { cluster, state, config, kit: { clock, log }, guard } = needs;
-  if (cluster === undefined) return;
-  const { DrainWatch, DRAINED } = await import("./cluster/drain_watch.ts");
-  const { id, drains, lease, ownership } = cluster;
-  const watch = new DrainWatch({
-    ...{ id, drains, lease, ownership, clock, log },
-    giveWorkBack: () => cluster.giveWorkBack(),
-    async record(asked) {
-      await guard.audit.append({ type: "cluster", action: "drain_begun", gateway: id, ...asked });
+  const { cluster, state, config, kit: { log }, guard } = needs;
+  await cluster.watchDrain({
+    ...{ log, opened },
+    async record(gateway, asked) {
+      await guard.audit.append({ type: "cluster", action: "drain_begun", gateway, ...asked });
     },
-    async letGo() {
-      state.draining ??= DRAINED;
+    async letGo(reason) {
+      state.draining ??= reason;
       for (const listener of state.drainListeners) listener();
       await endWork(needs, config().gateway.shutdown_grace_secs * 1_000);
     },
   });
-  watch.start();
-  opened.own(watch, (open) => open.stop());
 }
 
 /** Needs of `reloadsWing`. */

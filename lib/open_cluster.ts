@@ -2,20 +2,17 @@ import { realpath } from "node:fs/promises";
 import { hostname } from "node:os";
 import { join } from "node:path";
 import process from "node:process";
-import type { SharedWindows } from "./access/shared_windows.ts";
-import type { AccessCluster } from "./access/token_sharing.ts";
+import type { TokenNews } from "./access/token_sharing.ts";
 import { CancelError } from "./base/cancel.ts";
 import type { Kit } from "./base/kit.ts";
 import type { OpenedList } from "./base/opened_list.ts";
 import type { GatewayLinkSettings } from "./cluster/gateway_links.ts";
 import type { Cluster } from "./cluster/join_cluster.ts";
 import type { Config } from "./config/config.ts";
-import type { TaintWorkspace } from "./guard/tainted_files.ts";
+import type { Coordination, DrainedWork } from "./coordination.ts";
 import { createStoredRuns } from "./runs/journal/stored_runs.ts";
-import type { ClusterMember } from "./runs/supervisor/supervisor.ts";
 import type { ServicesOptions, StorageSharing } from "./services.ts";
 import type { Store } from "./storage/store.ts";
-import type { SharedCalls } from "./tools/runtime/shared_calls.ts";
 
 /** Parts of a gateway that its membership in a cluster is made of. */
 export interface ClusterNeeds {
@@ -31,34 +28,19 @@ export interface ClusterNeeds {
   };
 }
 
-/** Membership of a gateway in a cluster, with what it has beside the services of a gateway alone. */
-export interface OpenedCluster extends Cluster, ClusterMember {
-  readonly access: AccessCluster;
-  /** Has the programs that carry a marker killed when the heartbeats stop. */
-  readonly watchPrograms: (marker: string) => Promise<void>;
-  readonly sharedWindows: SharedWindows;
-  readonly sharedCalls: SharedCalls;
-  /** Aborted when the gateway closes */
-  readonly closing: AbortSignal;
-  /** Id of this machine, by its data directory */
-  readonly machine: string;
-  readonly taintWorkspace: TaintWorkspace;
-  /** Absolute paths that no tool reads or writes */
-  readonly ownPaths: readonly string[];
-}
-
 /**
  * Joins the gateways that share the database, and makes what a gateway among them has beside the services of one alone.
- * @returns undefined for a database of this gateway alone
  * @throws {ConfigError} `config_environment`, and what `joinCluster` throws
  */
-export async function openCluster(needs: ClusterNeeds, opened: OpenedList): Promise<OpenedCluster | undefined> {
+export async function openCluster(
+  needs: ClusterNeeds,
+  { opened, shared }: { readonly opened: OpenedList; readonly shared: StorageSharing },
+): Promise<Coordination> {
   const { program, config, local: { random, log }, storage: { store, keys } } = needs;
   const { dataDir, workspaceRoot, version, signal } = program;
   const { lease_secs, advertise_url, workspace_id } = config().cluster;
   const leaseMs = lease_secs * 1_000;
-  const database = await openSharedDatabase(needs);
-  if (database === undefined) return undefined;
+  const database = await openSharedDatabase(needs, shared);
   const [{ joinCluster }, { loadMachineId, loadWorkspaceId }, { createProofFiles, PROOF_FOLDER }, { ClusterRuns }] =
     await Promise.all(
       [
@@ -96,11 +78,50 @@ export async function openCluster(needs: ClusterNeeds, opened: OpenedList): Prom
   opened.own(sharedWindows, (open) => open.close());
   const closing = opened.own(new AbortController(), (open) => open.abort(new CancelError("shutdown"))).signal;
   return {
-    ...cluster,
-    access: accessAmong(cluster),
+    id: cluster.id,
+    clock: cluster.clock,
+    lease: cluster.lease,
+    links: cluster.links,
+    ownership: cluster.ownership,
+    shown: cluster,
+    membership: () => cluster.ownership.membership(),
+    gateways: cluster.gateways,
+    advertiseUrl: advertise_url === "" ? undefined : advertise_url,
+    alone: cluster.alone,
+    fileLocks: cluster.fileLocks,
+    async openChain(parts) {
+      const { GatewayChain } = await import("./guard/audit/gateway_chain.ts");
+      return new GatewayChain({ ...parts, cluster });
+    },
+    async openApprovalNews(parts) {
+      const { SharedApprovalNews } = await import("./guard/approval_news.ts");
+      return new SharedApprovalNews({ ...parts, bus: cluster.bus });
+    },
+    async openSharing(parts) {
+      const { TokenSharing } = await import("./access/token_sharing.ts");
+      return new TokenSharing({ ...parts, news: tokenNews(cluster) });
+    },
+    async openTickets(parts) {
+      const { createSharedTickets } = await import("./access/shared_tickets.ts");
+      return createSharedTickets({ ...parts, gateway: cluster.id });
+    },
+    work: cluster.work,
+    async shareSchedules(parts) {
+      const { shareSchedules } = await import("./automation/cron/shared_schedules.ts");
+      return shareSchedules({ ...parts, bus: cluster.bus, workspace: () => cluster.ownership.workspace() });
+    },
+    // Others may make work, or leave some
+    mayFind: () => true,
+    ownOnly: () => undefined,
+    async shareNodes(parts) {
+      const { SharedNodes } = await import("./extensions/nodes/shared_nodes.ts");
+      return parts.opened.own(new SharedNodes({ ...parts, cluster }), (open) => open.close());
+    },
+    watchDrain: (work) => watchDrain(cluster, work),
     watchPrograms: (marker) => watchPrograms(needs, { cluster, marker, opened }),
     toRuns: (parts) => new ClusterRuns({ ...parts, cluster }),
-    toDayBudget: (parts) => createSlicedDayBudget({ ...parts, news: cluster.ownership }),
+    toDayBudget: (parts) =>
+      createSlicedDayBudget({ ...parts, bus: cluster.bus, history: () => cluster.ownership.history() }),
     sharedWindows,
     sharedCalls: new SharedCalls({ clock: cluster.clock, log, closing }),
     closing,
@@ -124,11 +145,11 @@ async function linkSettings(
   return { token, insecure, fetch: direct.fetch };
 }
 
-/** Opens what the gateways of a database need of it beside the store. Undefined for a database of this gateway alone. */
+/** Opens what the gateways of a database need of it beside the store. */
 async function openSharedDatabase(
-  { config, local: { clock, random, log, metrics }, storage: { shared } }: ClusterNeeds,
+  { config, local: { clock, random, log, metrics } }: ClusterNeeds,
+  shared: StorageSharing,
 ) {
-  if (shared === undefined) return undefined;
   if ("given" in shared) return shared.given;
   const database = shared.opened;
   const [{ openPostgresCluster }, { observeDatabase }] = await Promise.all([
@@ -141,12 +162,23 @@ async function openSharedDatabase(
 }
 
 /** Returns the ways to the other gateways that tokens, codes and tickets need. */
-function accessAmong({ id, ownership }: Pick<Cluster, "id" | "ownership">): AccessCluster {
+function tokenNews({ bus }: Pick<Cluster, "bus">): TokenNews {
   return {
-    gateway: id,
-    tell: () => ownership.tell("tokens", "all"),
-    onChange: (listener) => ownership.onNote(({ kind }) => void (kind === "tokens" && listener())),
+    tell: () => bus.tell("tokens", "all"),
+    onChange: (listener) => bus.onNote(({ kind }) => void (kind === "tokens" && listener())),
   };
+}
+
+/** Waits for the drain of this gateway, see `DrainWatch`. */
+async function watchDrain(cluster: Cluster, { letGo, record, log, opened }: DrainedWork): Promise<void> {
+  const { DrainWatch, DRAINED } = await import("./cluster/drain_watch.ts");
+  const watch = new DrainWatch({
+    ...{ ...cluster, log },
+    record: (asked) => record(cluster.id, asked),
+    letGo: () => letGo(DRAINED),
+  });
+  watch.start();
+  opened.own(watch, (open) => open.stop());
 }
 
 /** Has the programs of this gateway killed when its heartbeats stop, since others may go on with its runs then. */

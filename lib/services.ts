@@ -1,5 +1,5 @@
 import type { LinkFetch } from "./cluster/gateway_links.ts";
-import type { Cluster, ClusterDatabase } from "./cluster/join_cluster.ts";
+import type { ClusterDatabase } from "./cluster/join_cluster.ts";
 import type { SharedWindows } from "./access/shared_windows.ts";
 import type { AccessServices } from "./access/access_services.ts";
 import type { AutomationServices } from "./automation/automation_services.ts";
@@ -10,6 +10,7 @@ import type { Actor } from "./base/records/caller.ts";
 import type { Telemetry } from "./base/telemetry/create_telemetry.ts";
 import type { LogSink } from "./base/telemetry/log.ts";
 import type { Config } from "./config/config.ts";
+import type { Coordination } from "./coordination.ts";
 import type { ConfigStatus, Reloads } from "./config/create_reloads.ts";
 import type { McpServers } from "./extensions/mcp/mcp_servers.ts";
 import type { McpOperator } from "./extensions/mcp/mcp_operator.ts";
@@ -133,8 +134,8 @@ export interface Services
   onDrain(listener: () => void): void;
   /** Windows of requests that the gateways of a cluster share. Undefined for a gateway alone. */
   readonly sharedWindows: SharedWindows | undefined;
-  /** This gateway as a member of a cluster. Undefined for a gateway alone. */
-  readonly cluster: Pick<Cluster, "id" | "overview" | "lease" | "notes" | "gatewaysFound" | "links"> | undefined;
+  /** This gateway among those of its database. */
+  readonly cluster: Pick<Coordination, "id" | "lease" | "links" | "shown" | "advertiseUrl" | "ownership">;
 }
 
 /** Services together with the ways to reload, drain and close them. */

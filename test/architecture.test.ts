@@ -24,13 +24,14 @@ const FLOORS: readonly (readonly [wing: string, floor: number])[] = [
   ["lib/extensions/", 5],
   ["lib/runs/", 6],
   ["lib/automation/", 7],
-  ["lib/services.ts", 8],
-  ["lib/open_cluster.ts", 9],
-  ["lib/gateway_base.ts", 9],
-  ["lib/gateway_state.ts", 9],
-  ["lib/gateway.ts", 10],
-  ["handlers/", 11],
-  ["cli/", 12],
+  ["lib/coordination.ts", 8],
+  ["lib/services.ts", 9],
+  ["lib/open_cluster.ts", 10],
+  ["lib/gateway_base.ts", 10],
+  ["lib/gateway_state.ts", 10],
+  ["lib/gateway.ts", 11],
+  ["handlers/", 12],
+  ["cli/", 13],
 ];
 
 const FILES = sourceFiles(["cli", "handlers", "lib"]).filter((file) => !file.path.startsWith("lib/dashboard/page/"));
@@ -266,6 +267,38 @@ test("house rules of STYLE hold: names, erasable syntax, no default exports, no 
     return problems.map((problem) => `${file.path} ${problem}`);
   });
   assert.deepEqual(wrong, []);
+});
+
+/** Places that may tell a gateway alone from one among others: they choose which coordination a gateway has. */
+const COORDINATION = ["lib/cluster/", "lib/open_cluster.ts", "lib/coordination.ts"];
+/** Files of the command line that read a reply of a running gateway, in which `cluster` is a field. */
+const READERS = [
+  "cli/commands/daemon.ts",
+  "cli/daemon/daemon_status.ts",
+  "cli/doctor/check_gateway.ts",
+  "cli/reach_cluster.ts",
+];
+
+/** Returns the conditionals of a file that ask whether there is a cluster. */
+function asksForCluster({ path, text }: SourceFile): readonly string[] {
+  const name = String.raw`(?<![\w-])#?(?:cluster|ownership)(?:\(\))?`;
+  const ask = String
+    .raw`${name} (?:===|!==) (?:undefined|null)|${name}\?\.|${name} (?:&&|\|\||\?) |!(?:\w+\.#?)*${name}\b(?![.(])`;
+  return [...codeOnly(text).matchAll(new RegExp(ask, "g"))].map(([found]) => `${path}: ${found}`);
+}
+
+test("nobody outside coordination asks whether there is a cluster: a gateway alone is a cluster of one", () => {
+  const outside = FILES.filter(({ path }) => ![...COORDINATION, ...READERS].some((place) => path.startsWith(place)));
+  assert.deepEqual(outside.flatMap(asksForCluster), [], "ask lib/coordination.ts, or the part of it that the wing has");
+  const text =
+    "if (cluster === undefined) a();\nthis.#cluster?.b();\nconst c = ownership && d;\nif (!this.#cluster) e();\n" +
+    "cluster.f();\nconst { cluster = ALONE } = g;\nreadonly cluster?: H;\n";
+  assert.deepEqual(asksForCluster({ path: "a.ts", text }), [
+    "a.ts: cluster === undefined",
+    "a.ts: #cluster?.",
+    "a.ts: ownership && ",
+    "a.ts: !this.#cluster",
+  ]);
 });
 
 /** Files that still keep state of a gateway in their module. The list only shrinks: hand the state in, then take the line away. */

@@ -71,8 +71,8 @@ export function bannerFacts(
     workspace: loaded.workspace,
     data_dir: loaded.dataDir,
     schema: loaded.config.storage.driver === "postgres" ? loaded.config.storage.schema : null,
-    gateway: services.cluster?.id ?? null,
-    advertise_url: services.cluster === undefined ? null : loaded.config.cluster.advertise_url || null,
+    gateway: services.cluster.id ?? null,
+    advertise_url: services.cluster.advertiseUrl ?? null,
     config_file: loaded.file?.path ?? null,
   };
 }

@@ -6,10 +6,12 @@ import { type FirstPairing, PAIRED } from "./banner.ts";
 export interface PairingServices extends Pick<GatewayServices, "clock" | "log"> {
   readonly tokens: Pick<GatewayServices["tokens"], "count">;
   readonly pairing: Pick<GatewayServices["pairing"], "isPending" | "createCode">;
-  /** Undefined for a gateway alone */
-  readonly cluster?:
-    | { readonly overview: { status(): Promise<{ readonly gateways: readonly unknown[] }> } }
-    | undefined;
+  readonly cluster: {
+    /** Undefined: there are no other gateways */
+    readonly shown?:
+      | { readonly overview: { status(): Promise<{ readonly gateways: readonly unknown[] }> } }
+      | undefined;
+  };
 }
 
 /** Time for which a database is waited for that does not answer. Milliseconds */
@@ -39,7 +41,7 @@ export async function firstPairingCode(services: PairingServices): Promise<First
 async function makeCode({ tokens, cluster, pairing }: PairingServices): Promise<FirstPairing> {
   if (await tokens.count() > 0) return PAIRED;
   // A new code would end the one that another gateway of the cluster has just shown
-  const others = await cluster?.overview.status();
+  const others = await cluster.shown?.overview.status();
   if (others !== undefined && others.gateways.length > 1 && await pairing.isPending()) {
     return {
       code: null,

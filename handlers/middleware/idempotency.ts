@@ -62,7 +62,7 @@ export class Idempotency {
     const { cluster } = services;
     this.#store = createReplyStore({
       ...services,
-      member: cluster && { id: cluster.id, own: () => cluster.lease.own() },
+      member: cluster.id === undefined ? undefined : { id: cluster.id, own: () => cluster.lease.own() },
     });
   }
 
@@ -140,7 +140,7 @@ export class Idempotency {
     for (;;) {
       const stored = await this.#store.find(scope);
       const by = stored?.kind === "claim" && stored.runId === null ? stored.gateway : undefined;
-      if (cluster === undefined || by === undefined || by.id === cluster.id) return stored;
+      if (by === undefined || by.id === cluster.id) return stored;
       if (await cluster.links.find(by) === undefined) return await this.#store.find(scope);
       await clock.sleep(LOOK_MS, context.signal);
     }
@@ -149,7 +149,7 @@ export class Idempotency {
   /** Tells whether another gateway has begun a run for the same request at the same moment. */
   async #isTakenElsewhere(reply: Response, { scope }: Claim, hold: Hold): Promise<boolean> {
     // The signature of a message may be used up by the same request too, which is 401
-    if (this.#services.cluster === undefined || ![401, 409].includes(reply.status)) return false;
+    if (![401, 409].includes(reply.status)) return false;
     const stored = await this.#store.find(scope);
     if (stored === undefined || (stored.kind === "claim" && stored.runId === (hold.runId() ?? null))) return false;
     await reply.body?.cancel();
@@ -200,7 +200,6 @@ export class Idempotency {
         throw error;
       };
     }
-    if (this.#services.cluster === undefined) throw outcomeUnknown();
     return undefined;
   }
 

@@ -1,5 +1,6 @@
 import * as v from "valibot";
 import { refuse } from "../../lib/base/errors.ts";
+import type { ClusterShown } from "../../lib/coordination.ts";
 import type { Services } from "../../lib/services.ts";
 import { defineRoute } from "../define_route.ts";
 import { answerStream, KEEP_ALIVE_MS } from "../wire/event_stream.ts";
@@ -107,9 +108,9 @@ export const clusterRoute = defineRoute({
   reply: { status: 200, type: "application/json", schema: statusSchema },
   errors: ["storage_unavailable"],
   async handle(parts) {
-    const { cluster } = parts;
-    if (cluster === undefined) return jsonReply(200, { cluster: null, reason: whyAlone(parts) });
-    return jsonReply(200, { cluster: { ...await cluster.overview.status(), own: ownFigures(cluster, parts) } });
+    const { shown } = parts.cluster;
+    if (shown === undefined) return jsonReply(200, { cluster: null, reason: whyAlone(parts) });
+    return jsonReply(200, { cluster: { ...await shown.overview.status(), own: ownFigures(shown, parts) } });
   },
 });
 
@@ -162,7 +163,7 @@ export const clusterLinkRoute = defineRoute({
   summary: "For other gateways of the cluster: the id of the gateway that answers",
   reply: { status: 200, type: "text/event-stream", description: "The id as JSON: gateway" },
   handle({ clock, cluster }) {
-    const work = Promise.resolve({ gateway: cluster?.id ?? null });
+    const work = Promise.resolve({ gateway: cluster.id ?? null });
     return streamReply(answerStream({ work, clock, beatMs: KEEP_ALIVE_MS, onLeave: () => {} }));
   },
 });
@@ -241,8 +242,9 @@ export const forgetFolderRoute = defineRoute({
   },
 });
 
-function requireCluster(services: Pick<Services, "cluster" | "config">): NonNullable<Services["cluster"]> {
-  if (services.cluster !== undefined) return services.cluster;
+function requireCluster(services: Pick<Services, "cluster" | "config">): ClusterShown {
+  const { shown } = services.cluster;
+  if (shown !== undefined) return shown;
   throw refuse("not_found", `Cannot find a cluster: ${whyAlone(services)}`);
 }
 
@@ -250,10 +252,7 @@ function whyAlone({ config }: Pick<Services, "config">): string {
   return `this gateway is alone, since storage.driver is "${config().storage.driver}" and not "postgres"`;
 }
 
-function ownFigures(
-  { id, lease, notes }: NonNullable<Services["cluster"]>,
-  { stateReason }: Pick<Services, "stateReason">,
-) {
+function ownFigures({ id, lease, notes }: ClusterShown, { stateReason }: Pick<Services, "stateReason">) {
   const { leftMs, roundTripMs, failures, losses } = lease.heartbeats();
   return {
     id,

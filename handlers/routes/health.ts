@@ -1,5 +1,6 @@
 import * as v from "valibot";
 import { containmentSchema } from "../../lib/base/records/approval.ts";
+import type { ClusterShown } from "../../lib/coordination.ts";
 import type { GatewayState, Services } from "../../lib/services.ts";
 import type { Route } from "../route.ts";
 import { type Reply, sendJson, sendReply, sendText } from "../wire/reply.ts";
@@ -32,7 +33,7 @@ export const healthRoute: Route = {
     const { version, startedAt, clock } = context.services;
     const state = context.services.state();
     const uptimeSeconds = Math.max(0, Math.floor((clock.now() - startedAt) / 1000));
-    const reason = context.services.cluster === undefined ? undefined : context.services.stateReason();
+    const reason = context.services.cluster.shown && context.services.stateReason();
     const why = reason === undefined ? "" : `,"reason":${JSON.stringify(reason)}`;
     const body = `{"status":"${state}","version":"${version}","uptime_seconds":${uptimeSeconds}${why}}`;
     return sendText(context, STATUS[state], body, "application/json");
@@ -102,7 +103,7 @@ export const statusRoute: Route = {
   reply: { status: 200, type: "application/json", schema: statusSchema },
   async handler(_request, context) {
     const { services } = context;
-    const { version, startedAt, clock, workspaceRoot, agent } = services;
+    const { version, startedAt, clock, workspaceRoot, agent, cluster: { shown } } = services;
     const shared = services.sharedWorkspace();
     return sendJson(context, 200, {
       status: services.state(),
@@ -110,7 +111,7 @@ export const statusRoute: Route = {
       started_at: new Date(startedAt).toISOString(),
       uptime_seconds: Math.max(0, Math.floor((clock.now() - startedAt) / 1000)),
       workspace: workspaceRoot,
-      ...(services.cluster === undefined ? {} : { cluster: inCluster(services, services.cluster) }),
+      ...(shown === undefined ? {} : { cluster: inCluster(services, shown) }),
       ...(shared === undefined ? {} : { shared_workspace: { ...shared } }),
       provider: agent?.providers.inUse ?? null,
       containment: await services.containment(),
@@ -120,7 +121,7 @@ export const statusRoute: Route = {
   },
 };
 
-function inCluster({ stateReason }: Services, { id, gatewaysFound }: NonNullable<Services["cluster"]>) {
+function inCluster({ stateReason }: Services, { id, gatewaysFound }: ClusterShown) {
   return { gateway: id, gateways: gatewaysFound() ?? null, reason: stateReason() ?? null };
 }
 

@@ -166,7 +166,7 @@ type LinkParts = Pick<Services, "nodes" | "clock" | "cluster" | "log">;
 /** Finds a node whose link this gateway holds. @throws {HttpError} 404 not_found; 409 conflict, so that the caller looks again */
 function findConnected({ nodes, cluster }: LinkParts, id: string): NodeInfo {
   const node = findNode(nodes, id);
-  if (node.connected && node.gateway === cluster?.id) return node;
+  if (node.connected && node.gateway === cluster.id) return node;
   throw refuse("conflict", `Cannot ask node "${node.id}": it is not connected to this gateway`);
 }
 
@@ -183,7 +183,7 @@ function answerGateway(
   const stream = answerStream({
     work: outcome,
     clock,
-    beatMs: cluster?.links.beatMs ?? KEEP_ALIVE_MS,
+    beatMs: cluster.links.beatMs ?? KEEP_ALIVE_MS,
     onLeave: () => leaving.abort(new CancelError("client_gone")),
   });
   return streamReply(stream);

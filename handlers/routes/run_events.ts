@@ -102,7 +102,7 @@ export const clusterRunEventsRoute: Route = {
       opening: { iterator: endsWith(events, remove), held: [], pending: undefined },
       encoder: createEventLines({ follows: true, now: () => services.clock.now(), after: afterSeq }),
       clock: services.clock,
-      keepAliveMs: services.cluster?.links.beatMs,
+      keepAliveMs: services.cluster.links.beatMs,
       toError: (error) => toHttpError(error ?? cutShort(), { log: services.log, requestId: context.requestId }),
       onLeave() {
         leave();

@@ -2,7 +2,6 @@ import * as v from "valibot";
 import { refuse } from "../../lib/base/errors.ts";
 import { hasScope } from "../../lib/base/records/caller.ts";
 import { matchesPatterns } from "../../lib/tools/runtime/registry.ts";
-import { isStorageAway } from "../../lib/storage/read_records.ts";
 import type { RequestContext } from "../route.ts";
 import { callerOf } from "../door.ts";
 import { askByReply } from "./ask_by_reply.ts";
@@ -90,7 +89,7 @@ export async function makeCall(
     });
   } catch (error) {
     // The executor of a cluster throws it for a call that has changed nothing
-    const isRefused = services.cluster !== undefined && isStorageAway(error);
+    const isRefused = services.cluster.ownership.isOutage(error);
     return errorReply(context, error, { hadEffect: hadEffect && !isRefused });
   }
 }

@@ -5,8 +5,16 @@ import type { Store } from "../storage/store.ts";
 import type { RecordAccess } from "./identity.ts";
 import { createPairing, type Pairing } from "./pairing.ts";
 import { createTickets, type Tickets } from "./tickets.ts";
-import type { AccessCluster } from "./token_sharing.ts";
-import { Tokens } from "./tokens.ts";
+import type { SharedTicketsOptions } from "./shared_tickets.ts";
+import { Tokens, type TokensOptions } from "./tokens.ts";
+
+/** Gateways with which this one shares tokens and tickets. */
+export interface AccessCluster {
+  /** Opens the sharing of the tokens, see `TokensOptions` */
+  readonly openSharing: TokensOptions["openSharing"];
+  /** Opens the tickets that count at every gateway. Undefined: a ticket counts here alone */
+  openTickets(parts: Omit<SharedTicketsOptions, "gateway">): Tickets | undefined | Promise<Tickets>;
+}
 
 /** Needs of `accessWing`. */
 export interface AccessNeeds {
@@ -17,8 +25,7 @@ export interface AccessNeeds {
   readonly guard: { readonly recordAccess: RecordAccess };
   /** Token of the control file. Default: none */
   readonly program: { readonly controlToken?: string | undefined };
-  /** The other gateways that use the store. Undefined: the gateway is alone */
-  readonly cluster: { readonly access: AccessCluster } | undefined;
+  readonly cluster: AccessCluster;
 }
 
 /** Everything that decides who may call. */
@@ -33,23 +40,17 @@ export const accessWing = defineWing({ name: "access", start: startAccess });
 
 /** Loads the tokens, and creates pairing and tickets over them. */
 async function startAccess(needs: AccessNeeds, opened: OpenedList): Promise<AccessServices> {
-  const { kit: { clock, random, log, environment }, config, storage: { store }, guard, program } = needs;
-  const cluster = needs.cluster?.access;
+  const { kit: { clock, random, log, environment }, config, storage: { store }, guard, program, cluster } = needs;
   const record = guard.recordAccess;
   const fixed = { envToken: environment("POSTERN_TOKEN"), controlToken: program.controlToken };
   const tokens = opened.own(
-    await Tokens.open({ store, clock, random, log, record, cluster, ...fixed }),
+    await Tokens.open({ store, clock, random, log, record, openSharing: cluster.openSharing, ...fixed }),
     (open) => open.close(),
   );
   const ttlSeconds = () => config().gateway.pairing_code_ttl_secs;
   return {
     tokens,
     pairing: createPairing({ store, clock, random, tokens, record, ttlSeconds }),
-    tickets: cluster === undefined
-      ? createTickets({ clock, random, tokens })
-      : (await import("./shared_tickets.ts")).createSharedTickets({
-        ...{ store, clock, random, tokens },
-        gateway: cluster.gateway,
-      }),
+    tickets: await cluster.openTickets({ store, clock, random, tokens }) ?? createTickets({ clock, random, tokens }),
   };
 }

@@ -10,9 +10,7 @@ import type { Store, Write } from "../storage/store.ts";
 import { SILENCE_MS, type TokenPatience, type TokenStanding, unconfirmed } from "./identity.ts";
 
 /** Ways of a gateway to the others of its cluster, as far as tokens need them. */
-export interface AccessCluster {
-  /** Id of this gateway. */
-  readonly gateway: string;
+export interface TokenNews {
   /** Tells all gateways that tokens have changed. */
   tell(): void;
   /** Calls a function when a gateway says that tokens have changed. @returns a function that ends this */
@@ -26,7 +24,7 @@ export interface TokenSharingOptions {
   readonly clock: Clock;
   readonly random: Random;
   readonly log: Logger;
-  readonly cluster: AccessCluster;
+  readonly news: TokenNews;
   /** Reads all tokens. @returns a function that takes them over, at once and without an error */
   readonly read: () => Promise<() => void>;
 }
@@ -119,8 +117,8 @@ export class TokenSharing {
 
   /** Reads the tokens, and goes on looking until `stop`. Waits up to 30 seconds for the database. @throws {HttpError} 503 storage_unavailable */
   async start(): Promise<void> {
-    const { clock, cluster } = this.#options;
-    this.#unlisten = cluster.onChange(() => void (this.#isAway || this.#lookNext()));
+    const { clock, news } = this.#options;
+    this.#unlisten = news.onChange(() => void (this.#isAway || this.#lookNext()));
     for (const end = clock.monotonic() + START_MS;;) {
       try {
         await this.requireNew();
@@ -181,7 +179,7 @@ export class TokenSharing {
 
   /** Tells all gateways that tokens have changed. */
   tell(): void {
-    this.#options.cluster.tell();
+    this.#options.news.tell();
   }
 
   /**

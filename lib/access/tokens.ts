@@ -18,7 +18,7 @@ import {
   type TokenStanding,
 } from "./identity.ts";
 import { checkNewToken, KeptToken, secretHash, TOKEN_LIMITS, type TokenBody, TOKENS } from "./stored_token.ts";
-import type { AccessCluster, TokenSharing } from "./token_sharing.ts";
+import type { TokenSharing, TokenSharingOptions } from "./token_sharing.ts";
 
 /** Store, clock and fixed tokens that the tokens of a gateway work with. */
 export interface TokensOptions {
@@ -34,8 +34,8 @@ export interface TokensOptions {
   readonly record?: RecordAccess;
   /** Told when a last use could not be written. Default silent */
   readonly log?: Logger;
-  /** The other gateways that use the store. Default: there are none */
-  readonly cluster?: AccessCluster | undefined;
+  /** Opens the sharing with the other gateways that use the store. Default: there are none */
+  readonly openSharing?: ((parts: Omit<TokenSharingOptions, "news">) => Promise<TokenSharing>) | undefined;
 }
 
 const MAX_PRESENTED_CHARACTERS = 512;
@@ -91,16 +91,13 @@ export class Tokens {
   }
 
   async #load(): Promise<void> {
-    const { store, clock, random, cluster, log = SILENT, envToken, controlToken } = this.#options;
-    if (cluster === undefined) (await this.#read({ order: "created" }))();
-    else {
-      const { TokenSharing } = await import("./token_sharing.ts");
-      this.#sharing = new TokenSharing({
-        ...{ store, clock, random, log, cluster },
-        read: () => this.#read({ order: "key" }),
-      });
-      await this.#sharing.start();
-    }
+    const { store, clock, random, openSharing, log = SILENT, envToken, controlToken } = this.#options;
+    this.#sharing = await openSharing?.({
+      ...{ store, clock, random, log },
+      read: () => this.#read({ order: "key" }),
+    });
+    if (this.#sharing === undefined) (await this.#read({ order: "created" }))();
+    else await this.#sharing.start();
     await this.#forgetExpired();
     this.#rememberFixed("env", envToken, false);
     this.#rememberFixed(CONTROL, controlToken, true);
@@ -130,7 +127,7 @@ export class Tokens {
 
   /** Tells whether other gateways use the same tokens: `confirm` may then return a promise. */
   get isShared(): boolean {
-    return this.#options.cluster !== undefined;
+    return this.#sharing !== undefined;
   }
 
   /** Tells whether an identity has a token that no store keeps, or none because pairing is off. Nobody can revoke it */

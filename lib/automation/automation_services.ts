@@ -4,7 +4,6 @@ import type { Kit } from "../base/kit.ts";
 import { type LateService, lazilyStarted } from "../base/lazily.ts";
 import { defineWing, type OpenedList } from "../base/opened_list.ts";
 import type { Scope } from "../base/records/caller.ts";
-import type { Cluster } from "../cluster/join_cluster.ts";
 import type { Config } from "../config/config.ts";
 import { resolvePath } from "../config/folders.ts";
 import type { Approvals } from "../guard/approvals.ts";
@@ -15,6 +14,8 @@ import type { Store } from "../storage/store.ts";
 import type { Files } from "../system/files/files.ts";
 import type { GuardedFetch } from "../system/net/guarded_fetch.ts";
 import type { ToolExecutor } from "../tools/runtime/tool_executor.ts";
+import type { ScheduleSharing, SharedSchedulesOptions } from "./cron/shared_schedules.ts";
+import type { MakeWork } from "./work_part.ts";
 import { OPEN_DELIVERIES } from "./channels/delivery_record.ts";
 import type { Deliveries } from "./channels/delivery_service.ts";
 import type { ReplyTarget } from "./channels/deliver_reply.ts";
@@ -22,6 +23,20 @@ import type { Cron } from "./cron/cron_service.ts";
 import { SCHEDULES } from "./cron/schedule_record.ts";
 import { OPEN_SOPS } from "./sops/execution_record.ts";
 import type { SopService } from "./sops/sop_service.ts";
+
+/** Owners of the work that starts by itself, where other gateways have the same schedules, procedures and deliveries. */
+export interface AutomationCluster {
+  /** Makes the part of this gateway in a kind of work. Undefined: all of it is this gateway's */
+  readonly work: MakeWork | undefined;
+  /** Opens the sharing of the schedules. Undefined: nobody else has them */
+  shareSchedules(
+    parts: Omit<SharedSchedulesOptions, "bus" | "read">,
+  ): ScheduleSharing | undefined | Promise<ScheduleSharing>;
+  /** Tells whether a collection of open work may have some, now or later without a word to this gateway. */
+  mayFind(collection: string): boolean | Promise<boolean>;
+  /** Returns a part that belongs to a gateway alone. Undefined: others would change it too */
+  ownOnly<T>(part: T): T | undefined;
+}
 
 /** Needs of `automationWing`. */
 export interface AutomationNeeds {
@@ -35,8 +50,7 @@ export interface AutomationNeeds {
   readonly system: { readonly files: Files; readonly guardedFetch: () => Promise<GuardedFetch> };
   /** Tools and runs of the gateway, which are made later. */
   readonly work: { readonly tools: () => ToolExecutor; readonly runs: () => RunSupervisor | undefined };
-  /** Cluster in which work has owners. Undefined: the gateway is alone */
-  readonly cluster: Pick<Cluster, "work" | "ownership"> | undefined;
+  readonly cluster: AutomationCluster;
 }
 
 /** Everything that starts by itself. Each service is loaded at its first use, or at the start when there is work for it. */
@@ -115,7 +129,7 @@ async function tellZone(
 ): Promise<void> {
   try {
     const { followZone } = await import("./cron/kept_zones.ts");
-    await followZone({ store, log, documents: cluster === undefined ? documents : undefined, ...zones });
+    await followZone({ store, log, documents: cluster.ownOnly(documents), ...zones });
   } catch (error) {
     log.error("Cannot tell which schedules keep their time zone", { error });
   }
@@ -126,10 +140,7 @@ function createLazyCron(needs: AutomationNeeds): Cron {
   const load = async () => {
     const [{ createCron }, sharing] = await Promise.all([
       import("./cron/cron_service.ts"),
-      cluster &&
-      import("./cron/shared_schedules.ts").then(({ shareSchedules }) =>
-        shareSchedules({ store, clock, log, ownership: cluster.ownership })
-      ),
+      cluster.shareSchedules({ store, clock, log }),
     ]);
     return createCron({
       ...{ store, clock, random, log, tools, runs, sharing },
@@ -138,9 +149,7 @@ function createLazyCron(needs: AutomationNeeds): Cron {
       settings: () => ({ ...config().cron, maxTasks: config().cron.max_tasks }),
     });
   };
-  // In a cluster it follows the schedules that others make
-  const isNeeded = async () =>
-    config().cron.enabled && (cluster !== undefined || await store.count(SCHEDULES.name) > 0);
+  const isNeeded = async () => config().cron.enabled && await cluster.mayFind(SCHEDULES.name);
   return lateCron(lazilyStarted(load, isNeeded));
 }
 
@@ -171,13 +180,13 @@ function createLazySops(needs: AutomationNeeds): SopService {
     forbiddenPaths: config().autonomy.forbidden_paths,
     retentionDays: config().runs.retention_days,
   });
-  // In a cluster it takes over what others leave
-  const isNeeded = async () => cluster !== undefined || await store.count(OPEN_SOPS) > 0;
+  const isNeeded = async () => await cluster.mayFind(OPEN_SOPS);
   const { load, start, stop } = lazilyStarted(async () => {
     const { createSops } = await import("./sops/sop_service.ts");
     const { approvals, taintedFiles } = guard;
     return createSops({
-      ...{ store, clock, random, log, approvals, taintedFiles, workspaceRoot, dataDir, settings, cluster },
+      ...{ store, clock, random, log, approvals, taintedFiles, workspaceRoot, dataDir, settings },
+      work: cluster.work,
       files: system.files,
       scopesOf: scopesOf(needs),
       tools: work.tools,
@@ -204,13 +213,14 @@ function createLazyDeliveries(needs: AutomationNeeds): Deliveries {
   const { load, start, stop } = lazilyStarted(async () => {
     const { createDeliveries } = await import("./channels/delivery_service.ts");
     return createDeliveries({
-      ...{ store, clock, random, log, metrics, environment, targetOf, cluster },
+      ...{ store, clock, random, log, metrics, environment, targetOf },
+      work: cluster.work,
       runs: work.runs,
       fetch: system.guardedFetch,
       rules: () => config().url_access,
       retentionDays: () => config().runs.retention_days,
     });
-  }, async () => cluster !== undefined || await store.count(OPEN_DELIVERIES) > 0);
+  }, async () => await cluster.mayFind(OPEN_DELIVERIES));
   return {
     start,
     stop,

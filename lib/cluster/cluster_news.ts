@@ -52,13 +52,18 @@ export const POLL_MS = 1_000;
 /** Notes that wait for the wire. Those above the bound are left to the polls. */
 const MAX_WAITING = 10_000;
 
-/** Sends notes to all gateways: those of one tick together, and of one kind and id the last alone. */
+/** Bus between the gateways of a cluster, for whoever tells or awaits something. */
+export type ClusterBus = Pick<ClusterNews, "tell" | "onNote">;
+
+/** The notes of a gateway to all gateways: those of one tick go together, and of one kind and id the last alone. */
 export class ClusterNews {
   readonly #wire: NewsWire;
   readonly #log: Logger;
+  readonly #listeners = new Set<(note: ClusterNote) => void>();
   #waiting = new Map<string, ClusterNote>();
   #sending: Promise<void> | undefined = undefined;
   #isAway = false;
+  #heard = 0;
   #sent = 0;
   #unsent = 0;
 
@@ -74,9 +79,21 @@ export class ClusterNews {
     this.#sending ??= this.#send();
   }
 
-  /** Returns how many notes were sent since the start, and how many could not be sent. */
-  counts(): { readonly sent: number; readonly unsent: number } {
-    return { sent: this.#sent, unsent: this.#unsent };
+  /** Calls a function for each note of any gateway. @returns a function that ends this */
+  onNote(listener: (note: ClusterNote) => void): () => void {
+    this.#listeners.add(listener);
+    return () => void this.#listeners.delete(listener);
+  }
+
+  /** Takes a note that came over the wire. */
+  hear(note: ClusterNote): void {
+    this.#heard++;
+    for (const listener of [...this.#listeners]) listener(note);
+  }
+
+  /** Returns what became of the notes since the start. */
+  counts(): NoteCounts {
+    return { sent: this.#sent, heard: this.#heard, unsent: this.#unsent };
   }
 
   /** Resolves when everything told so far is sent. */

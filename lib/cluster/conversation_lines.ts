@@ -1,7 +1,7 @@
 import { cancelError } from "../base/cancel.ts";
 import type { Clock } from "../base/clock.ts";
 import type { Write } from "../storage/store.ts";
-import { type ClusterNote, POLL_MS } from "./cluster_news.ts";
+import { type ClusterBus, POLL_MS } from "./cluster_news.ts";
 import type { JoinedGateway } from "./leases.ts";
 import type { ClaimableRun, RunClaims } from "./run_claims.ts";
 
@@ -21,13 +21,13 @@ export interface OwnedRuns {
   forget(runId: string): void;
   take(run: ClaimableRun, signal: AbortSignal): Promise<void>;
   onceBack<T>(runId: string, work: () => Promise<T>, signal: AbortSignal): Promise<T>;
-  tell(kind: ClusterNote["kind"], id: string): void;
-  onNote(listener: (note: ClusterNote) => void): () => void;
+  tell(kind: "end", id: string): void;
 }
 
 /** Parts of `ConversationLines`. */
 export interface ConversationLinesOptions {
   readonly runs: OwnedRuns;
+  readonly bus: ClusterBus;
   readonly claims: RunClaims;
   readonly clock: Clock;
 }
@@ -38,11 +38,13 @@ const RETRY_MS = 250;
 /** The places of this gateway's runs in the lines of their conversations: of each conversation one run works at a time in the whole cluster. */
 export class ConversationLines {
   readonly #runs: OwnedRuns;
+  readonly #bus: ClusterBus;
   readonly #claims: RunClaims;
   readonly #clock: Clock;
 
-  constructor({ runs, claims, clock }: ConversationLinesOptions) {
+  constructor({ runs, bus, claims, clock }: ConversationLinesOptions) {
     this.#runs = runs;
+    this.#bus = bus;
     this.#claims = claims;
     this.#clock = clock;
   }
@@ -152,7 +154,7 @@ export class ConversationLines {
   #nextEnd(signal: AbortSignal) {
     const waiting = new AbortController();
     const heard = Promise.withResolvers<void>();
-    const stop = this.#runs.onNote(({ kind }) => void (kind === "end" && heard.resolve()));
+    const stop = this.#bus.onNote(({ kind }) => void (kind === "end" && heard.resolve()));
     const onAbort = () => heard.resolve();
     signal.addEventListener("abort", onAbort, { once: true });
     return {

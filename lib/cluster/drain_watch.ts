@@ -1,11 +1,10 @@
 import type { Clock } from "../base/clock.ts";
 import { Poller } from "../base/poller.ts";
 import type { Logger } from "../base/telemetry/log.ts";
-import { POLL_MS } from "./cluster_news.ts";
+import { type ClusterBus, POLL_MS } from "./cluster_news.ts";
 import type { DrainRequest } from "./cluster_records.ts";
 import type { GatewayDrains } from "./gateway_drains.ts";
 import type { GatewayLease } from "./gateway_lease.ts";
-import type { RunOwnership } from "./run_ownership.ts";
 
 /** Reason of a refusal by a drained gateway, as the end of a sentence. */
 export const DRAINED =
@@ -16,7 +15,7 @@ export interface DrainWatchOptions {
   readonly id: string;
   readonly drains: Pick<GatewayDrains, "all">;
   readonly lease: Pick<GatewayLease, "say" | "joinAnew">;
-  readonly ownership: Pick<RunOwnership, "onNote">;
+  readonly bus: Pick<ClusterBus, "onNote">;
   readonly clock: Clock;
   readonly log: Logger;
   /** Records that the drain begins. */
@@ -46,10 +45,8 @@ export class DrainWatch {
   }
 
   start(): void {
-    const { id, ownership, clock } = this.#options;
-    this.#stopListening = ownership.onNote((note) =>
-      void (note.kind === "drain" && note.id === id && this.#poller.look())
-    );
+    const { id, bus, clock } = this.#options;
+    this.#stopListening = bus.onNote((note) => void (note.kind === "drain" && note.id === id && this.#poller.look()));
     this.#poller.start(clock, POLL_MS);
   }
 

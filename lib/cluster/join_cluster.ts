@@ -8,7 +8,7 @@ import type { Store } from "../storage/store.ts";
 import { ClusterDuties } from "./cluster_duties.ts";
 import { createClusterClock } from "./cluster_clock.ts";
 import { observeCluster, SeenQueue } from "./cluster_metrics.ts";
-import { ClusterNews, type ClusterNote, type NewsWire, type NoteCounts } from "./cluster_news.ts";
+import { type ClusterBus, ClusterNews, type NewsWire, type NoteCounts } from "./cluster_news.ts";
 import { ClusterOverview } from "./cluster_status.ts";
 import type { PostgresFacts } from "./postgres_facts.ts";
 import { GatewayDrains } from "./gateway_drains.ts";
@@ -63,6 +63,9 @@ export interface JoinClusterOptions {
 export interface Cluster {
   /** Id of this gateway, new at each start. */
   readonly id: string;
+  /** Bus of notes between the gateways. */
+  readonly bus: ClusterBus;
+  /** Claims of runs. */
   readonly ownership: RunOwnership;
   readonly lease: GatewayLease;
   /** Clock that tells the database's time. */
@@ -141,7 +144,7 @@ export async function joinCluster(options: JoinClusterOptions): Promise<Cluster>
   const duties = new ClusterDuties({ store, leases, lease });
   const news = new ClusterNews(database.wire, log);
   const ownership = new RunOwnership({
-    ...{ lease, news, clock, leaseMs },
+    ...{ lease, bus: news, clock, leaseMs },
     claims: new RunClaims(store, leases),
     membership: () => membership,
     onLook: (found) => queue.take(found),
@@ -154,18 +157,12 @@ export async function joinCluster(options: JoinClusterOptions): Promise<Cluster>
   const queue = new SeenQueue(clock);
   const drains = new GatewayDrains({ store, leases, tell: (gateway) => news.tell("drain", gateway) });
   opened.own(database, (open) => open.close?.());
-  let heard = 0;
-  const hear = (note: ClusterNote) => {
-    heard++;
-    ownership.hear(note);
-    for (const work of works) work.hear(note);
-  };
   const takeovers = new Takeovers({ leases, lease, leaseMs, clock, log });
-  const notes = () => ({ ...news.counts(), heard });
+  const notes = () => news.counts();
   // Before the join, which is the first heartbeat
   const gateways = () => takeovers.isStale() ? undefined : leases.found();
   observeCluster(metrics, { lease, notes, ownership, queue, gateways, takeovers: () => takeovers.count() });
-  opened.own(await patiently(() => database.wire.listen(hear), options), (stop) => stop());
+  opened.own(await patiently(() => database.wire.listen((note) => news.hear(note)), options), (stop) => stop());
   // Before the start: a join that the signal cuts off may have given a lease
   opened.own(lease, async (held) => {
     await news.flush();
@@ -175,12 +172,13 @@ export async function joinCluster(options: JoinClusterOptions): Promise<Cluster>
   // Before the membership, whose start may wait for gateways that are gone
   opened.own(takeovers, (open) => open.stop()).start();
   if (membership !== undefined) {
-    ownership.onNote(({ kind, id }) => void (kind === "workspace" && id === membership.id && membership.look()));
+    news.onNote(({ kind, id }) => void (kind === "workspace" && id === membership.id && membership.look()));
     await unlessGivenUp(opened.own(membership, (left) => left.stop()).start(), options);
   }
   const links = new GatewayLinks({ ...(options.link ?? NO_LINK), store, clock, id });
   return {
     id,
+    bus: news,
     ownership,
     lease,
     clock: time.clock,
@@ -210,6 +208,7 @@ export async function joinCluster(options: JoinClusterOptions): Promise<Cluster>
         kind,
       );
       works.push(work);
+      news.onNote((note) => work.hear(note));
       return work;
     },
     onBeat(listener) {

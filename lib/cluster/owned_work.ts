@@ -163,6 +163,18 @@ export class OwnedWork {
     this.#parts.news.tell("work", id, version);
   }
 
+  /** Lets the owner of a piece look at it again. */
+  wake(id: string): void {
+    this.tell(id, 0);
+  }
+
+  /** Resolves after news of a piece, or when it is time to look again: news may be lost. */
+  async news(heard: Promise<void>): Promise<void> {
+    const waiting = new AbortController();
+    const again = this.#parts.clock.sleep(POLL_MS, waiting.signal).catch(() => {});
+    await Promise.race([heard, again]).finally(() => waiting.abort());
+  }
+
   /** Takes a note that came over the wire. */
   hear({ kind, id, seq }: ClusterNote): void {
     if (kind === "work") this.#kind.changed(id, seq);

@@ -4,7 +4,7 @@ import type { EffectRight } from "../base/effect_right.ts";
 import { storageUnavailable } from "../storage/postgres/server_watch.ts";
 import type { Write } from "../storage/store.ts";
 import { isStorageAway } from "../storage/read_records.ts";
-import type { ClusterNews, ClusterNote } from "./cluster_news.ts";
+import type { ClusterBus } from "./cluster_news.ts";
 import { ConversationLines, type OwnedRun, type OwnedRuns } from "./conversation_lines.ts";
 import type { GatewayLease } from "./gateway_lease.ts";
 import { fenceCheck, type JoinedGateway } from "./leases.ts";
@@ -15,7 +15,7 @@ import type { WorkspaceMembership } from "./workspace_membership.ts";
 export interface RunOwnershipOptions {
   readonly lease: GatewayLease;
   readonly claims: RunClaims;
-  readonly news: ClusterNews;
+  readonly bus: ClusterBus;
   readonly clock: Clock;
   readonly leaseMs: number;
   /** Returns this gateway's place among those of its workspace. Default: it has none */
@@ -32,8 +32,8 @@ const RETRY_MS = 250;
 /**
  * The runs that this gateway owns in a cluster, each with the fence of its claim.
  *
- * The journal asks here what goes with its batches, and the executor whether an effect may begin. A gateway alone has none of this: its
- * runs have no owner to be told of.
+ * The journal asks here what goes with its batches, and the executor whether an effect may begin. A gateway alone owns every run without a
+ * claim, see `OWNS_ALL`.
  */
 export class RunOwnership implements OwnedRuns {
   /** Milliseconds of a lease. */
@@ -43,7 +43,6 @@ export class RunOwnership implements OwnedRuns {
   readonly #owned = new Map<string, OwnedRun>();
   /** Runs that are being claimed to be ended: a look that finds the claim of one leaves it alone. */
   readonly #claiming = new Set<string>();
-  readonly #listeners = new Set<(note: ClusterNote) => void>();
   readonly #lostListeners = new Set<(runIds: readonly string[]) => void>();
   #queue: ClusterQueue = { waiting: 0, waitingHere: 0, hasAbandoned: false, ids: [], byConversation: new Map() };
   #stranded: readonly StrandedRun[] = [];
@@ -53,7 +52,7 @@ export class RunOwnership implements OwnedRuns {
   constructor(options: RunOwnershipOptions) {
     this.#options = options;
     this.leaseMs = options.leaseMs;
-    this.lines = new ConversationLines({ runs: this, claims: options.claims, clock: options.clock });
+    this.lines = new ConversationLines({ runs: this, bus: options.bus, claims: options.claims, clock: options.clock });
   }
 
   /** Returns this gateway's place among those of its workspace. Undefined: it has none. */
@@ -90,6 +89,11 @@ export class RunOwnership implements OwnedRuns {
   /** Tells whether a gateway still has this fence: what it had begun goes on there. */
   isCurrent(gateway: JoinedGateway): Promise<boolean> {
     return this.#options.claims.counts(gateway);
+  }
+
+  /** Tells whether an error says that the database is away: it may come back. */
+  isOutage(error: unknown): boolean {
+    return isStorageAway(error);
   }
 
   /** Returns a run that this gateway owns. */
@@ -206,23 +210,22 @@ export class RunOwnership implements OwnedRuns {
   }
 
   /** Returns the write by which the owner of a run hears that it has something to read. */
-  signal(runId: string): Write {
-    return this.#options.claims.signal(runId);
+  signal(runId: string): readonly Write[] {
+    return [this.#options.claims.signal(runId)];
   }
 
   /**
-   * Makes a write of an owned run, again and again while the database is away and nobody else has taken the run.
-   * @returns what the write said; `isRepeated`: an earlier try may have been written
+   * Makes a write of a run, for an owned one again and again while the database is away and nobody else has taken the run.
+   * @param isWritten tells whether an earlier try was written whose answer was lost
    * @throws the error of the write, once the run is lost
    */
-  async write(
-    runId: string,
-    write: () => Promise<boolean>,
-  ): Promise<{ readonly written: boolean; readonly isRepeated: boolean }> {
+  async write(runId: string, write: () => Promise<boolean>, isWritten: () => Promise<boolean>): Promise<boolean> {
     const { lease, clock } = this.#options;
     for (let isRepeated = false;; isRepeated = true) {
       try {
-        return { written: await write(), isRepeated };
+        const written = await write();
+        if (written || !isRepeated) return written;
+        break;
       } catch (error) {
         const owned = this.#owned.get(runId);
         if (owned === undefined || !isStorageAway(error)) throw error;
@@ -230,6 +233,7 @@ export class RunOwnership implements OwnedRuns {
         if (!await lease.mayActUnder(owned.own.fence, new AbortController().signal)) throw error;
       }
     }
+    return await isWritten();
   }
 
   /**
@@ -358,25 +362,14 @@ export class RunOwnership implements OwnedRuns {
     return (await this.#options.claims.signals()).filter((id) => this.#owned.has(id));
   }
 
-  /** Tells all gateways that something about a record has changed. */
-  tell(kind: ClusterNote["kind"], id: string, seq = 0): void {
-    this.#options.news.tell(kind, id, seq);
-  }
-
-  /** Calls a function for each note of any gateway. @returns a function that ends this */
-  onNote(listener: (note: ClusterNote) => void): () => void {
-    this.#listeners.add(listener);
-    return () => void this.#listeners.delete(listener);
+  /** Tells all gateways that something about a run has changed. */
+  tell(kind: "run" | "end" | "queue" | "signal", runId: string, seq = 0): void {
+    this.#options.bus.tell(kind, runId, seq);
   }
 
   /** Calls a function with the ids of this gateway's runs when others have taken them over. */
   onLost(listener: (runIds: readonly string[]) => void): void {
     this.#lostListeners.add(listener);
-  }
-
-  /** Takes a note that came over the wire. */
-  hear(note: ClusterNote): void {
-    for (const listener of [...this.#listeners]) listener(note);
   }
 
   /**

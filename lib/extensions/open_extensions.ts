@@ -2,7 +2,6 @@ import type { Kit } from "../base/kit.ts";
 import { closeMade, lazily } from "../base/lazily.ts";
 import { defineWing, type OpenedList } from "../base/opened_list.ts";
 import type { Redactor } from "../base/redact.ts";
-import type { Cluster } from "../cluster/join_cluster.ts";
 import type { Config } from "../config/config.ts";
 import { type ExtensionPlaces, pluginFolders, skillFolders } from "../config/folders.ts";
 import type { AuditAppend } from "../guard/audit/audit_chain.ts";
@@ -23,6 +22,7 @@ import { LateMcpServers } from "./late_mcp_servers.ts";
 import type { McpOperator } from "./mcp/mcp_operator.ts";
 import type { McpSignIn } from "./mcp/oauth/sign_in.ts";
 import type { Nodes } from "./nodes/nodes.ts";
+import type { SharedNodes, SharedNodesOptions } from "./nodes/shared_nodes.ts";
 import type { PluginServices } from "./plugins/plugin_services.ts";
 import type { SkillOffer, Skills } from "./skills/skills.ts";
 
@@ -64,6 +64,14 @@ export interface LateSkills {
   offer(): Promise<SkillOffer>;
 }
 
+/** Gateways that have the same nodes. */
+export interface NodesCluster {
+  /** Opens the way to the nodes that are connected to others. Undefined: there are no others */
+  shareNodes(
+    parts: Omit<SharedNodesOptions, "cluster"> & { readonly opened: OpenedList },
+  ): SharedNodes | undefined | Promise<SharedNodes>;
+}
+
 /** Needs of `extensionsWing`. */
 export interface ExtensionsNeeds {
   readonly kit: Kit;
@@ -81,8 +89,7 @@ export interface ExtensionsNeeds {
   };
   readonly system: Pick<SystemServices, "files" | "processes" | "workers" | "git" | "urls" | "guardedFetch">;
   readonly secrets: ToolSecrets;
-  /** This gateway among those that share the database. Undefined for a gateway alone */
-  readonly cluster: Cluster | undefined;
+  readonly cluster: NodesCluster;
 }
 
 /** Tools of others: nodes, plugins, MCP servers, WASM modules, skills. */
@@ -123,10 +130,7 @@ async function openNodes(needs: ExtensionsNeeds, opened: OpenedList): Promise<No
   const { kit: { clock, log, metrics, environment }, config, storage: { store }, guard, cluster } = needs;
   const { createConfiguredNodes } = await import("./nodes/nodes.ts");
   const parts = { clock, log, metrics, config, environment, audit: guard.audit.append, opened };
-  if (cluster === undefined) return createConfiguredNodes(parts);
-  const { SharedNodes } = await import("./nodes/shared_nodes.ts");
-  const shared = opened.own(new SharedNodes({ store, cluster, clock, log }), (open) => open.close());
-  return createConfiguredNodes({ ...parts, shared });
+  return createConfiguredNodes({ ...parts, shared: await cluster.shareNodes({ store, clock, log, opened }) });
 }
 
 /** Leaves the sign-ins to MCP servers for their first use. @param onAccount told of the server whose account has changed */

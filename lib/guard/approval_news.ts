@@ -2,46 +2,43 @@ import type { Clock } from "../base/clock.ts";
 import { createKeyedNotifier, type Listening } from "../base/keyed_queues.ts";
 import { Poller } from "../base/poller.ts";
 import type { Logger } from "../base/telemetry/log.ts";
-import type { RunOwnership } from "../cluster/run_ownership.ts";
+import type { ClusterBus } from "../cluster/cluster_news.ts";
 import { isStorageAway, scanAll } from "../storage/read_records.ts";
 import type { Store } from "../storage/store.ts";
+import { type ApprovalNews, OPEN_APPROVALS } from "./approval_records.ts";
 
 /** Pause between two looks at what is still open. Milliseconds */
 const POLL_MS = 1_000;
 
-/** Parts of `ApprovalNews`. */
-export interface ApprovalNewsOptions {
+/** Parts of `SharedApprovalNews`. */
+export interface SharedApprovalNewsOptions {
   readonly store: Store;
-  /** Collection with a record for each approval that is open, by approval id. */
-  readonly collection: string;
   readonly clock: Clock;
   readonly log: Logger;
-  /** Notes to and from the other gateways of a cluster. Default: the gateway is alone */
-  readonly cluster?: Pick<RunOwnership, "tell" | "onNote"> | undefined;
+  /** Notes to and from the other gateways. */
+  readonly bus: ClusterBus;
 }
 
 /**
- * Wakes whoever waits for the settlement of an approval.
- *
- * In a cluster another gateway may settle it. A note says so, and may be lost: one look a second finds all that were settled of those that
- * somebody here waits for, and none is made while nobody waits.
+ * The news of approvals that any gateway of a cluster may settle. A note says so, and may be lost: one look a second finds all that were
+ * settled of those that somebody here waits for, and none is made while nobody waits.
  */
-export class ApprovalNews {
-  readonly #options: ApprovalNewsOptions;
+export class SharedApprovalNews implements ApprovalNews {
+  readonly mayWaitElsewhere = true;
+  readonly #options: SharedApprovalNewsOptions;
   readonly #notifier = createKeyedNotifier();
-  /** Number of waits by approval id, in a cluster. */
+  /** Number of waits by approval id. */
   readonly #waits = new Map<string, number>();
   readonly #poller = new Poller(() => this.#look());
 
-  constructor(options: ApprovalNewsOptions) {
+  constructor(options: SharedApprovalNewsOptions) {
     this.#options = options;
-    options.cluster?.onNote(({ kind, id }) => void (kind === "approval" && this.#notifier.wake(id)));
+    options.bus.onNote(({ kind, id }) => void (kind === "approval" && this.#notifier.wake(id)));
   }
 
   /** Begins to wait for the settlement of an approval, whichever caller settles it. It may be heard without one. */
   listen(id: string, signal: AbortSignal): Listening {
     const listening = this.#notifier.listen(id, signal);
-    if (this.#options.cluster === undefined) return listening;
     if (this.#waits.size === 0) this.#poller.start(this.#options.clock, POLL_MS);
     this.#waits.set(id, (this.#waits.get(id) ?? 0) + 1);
     let isStopped = false;
@@ -58,7 +55,7 @@ export class ApprovalNews {
   /** Tells here and at the other gateways that an approval was settled. */
   tell(id: string): void {
     this.#notifier.wake(id);
-    this.#options.cluster?.tell("approval", id);
+    this.#options.bus.tell("approval", id);
   }
 
   #leave(id: string): void {
@@ -70,9 +67,8 @@ export class ApprovalNews {
 
   async #look(): Promise<void> {
     try {
-      const { store, collection } = this.#options;
       const settled = new Set(this.#waits.keys());
-      for await (const { key } of scanAll(store, collection)) settled.delete(key);
+      for await (const { key } of scanAll(this.#options.store, OPEN_APPROVALS.name)) settled.delete(key);
       for (const id of settled) this.#notifier.wake(id);
     } catch (error) {
       if (isStorageAway(error)) return;

@@ -1,9 +1,8 @@
 import * as v from "valibot";
 import { storedObject } from "../base/records/stored_object.ts";
-import type { RunOwnership } from "../cluster/run_ownership.ts";
 import type { Clock } from "../base/clock.ts";
 import type { Taken } from "../base/fair_share.ts";
-import type { Listening } from "../base/keyed_queues.ts";
+import { createKeyedNotifier, type Listening } from "../base/keyed_queues.ts";
 import {
   type Approval,
   APPROVAL_ID,
@@ -24,7 +23,6 @@ import {
   unlessUnreadable,
 } from "../storage/read_records.ts";
 import type { Store, Write } from "../storage/store.ts";
-import { ApprovalNews } from "./approval_news.ts";
 import { APPROVAL_LIMITS } from "./approvals.ts";
 import type { AuditAppend } from "./audit/audit_chain.ts";
 import type { ApprovalEvent, AuditEvent } from "./audit/audit_event.ts";
@@ -167,8 +165,24 @@ export interface ApprovalRecordsOptions {
   readonly metrics: Metrics;
   /** Told of every step, in one transaction with it */
   readonly audit: AuditAppend;
-  /** Notes to and from the other gateways of a cluster. Default: the gateway is alone */
-  readonly cluster?: Pick<RunOwnership, "tell" | "onNote"> | undefined;
+  /** Default: nobody else settles an approval */
+  readonly news?: ApprovalNews | undefined;
+}
+
+/** Wakes whoever waits for the settlement of an approval. */
+export interface ApprovalNews {
+  /** True: calls of other processes may wait for the approvals of the store. */
+  readonly mayWaitElsewhere: boolean;
+  /** Begins to wait for the settlement of an approval, whichever caller settles it. It may be heard without one. */
+  listen(id: string, signal: AbortSignal): Listening;
+  /** Tells everybody that an approval was settled. */
+  tell(id: string): void;
+}
+
+/** Returns the news of a process that no other shares its approvals with. */
+function createOwnNews(): ApprovalNews {
+  const { listen, wake } = createKeyedNotifier();
+  return { mayWaitElsewhere: false, listen, tell: wake };
 }
 
 /** Settled approvals that are looked at to make room. */
@@ -190,7 +204,7 @@ export class ApprovalRecords {
       ["decision"],
       APPROVAL_STATUSES.filter((status) => status !== "pending").map((status) => [status]),
     );
-    this.#news = new ApprovalNews({ ...options, collection: OPEN_APPROVALS.name });
+    this.#news = options.news ?? createOwnNews();
   }
 
   /** Listens for the settlement of an approval, whichever caller settles it. */
@@ -230,8 +244,8 @@ export class ApprovalRecords {
   /** Returns the end of a pending approval that nobody can answer any more. */
   #endOf({ id, kind, expires_at }: Approval): Pick<Approval, "status" | "answered_at"> | undefined {
     const now = this.#options.clock.now();
-    // In a cluster the call may wait at another gateway: the elicitation then ends with its time
-    const isLost = kind === "elicitation" && !this.#awaited.has(id) && this.#options.cluster === undefined;
+    // A call that may wait elsewhere keeps its elicitation until its time is over
+    const isLost = kind === "elicitation" && !this.isAwaited(id) && !this.#news.mayWaitElsewhere;
     if (isLost) return { status: "cancelled", answered_at: new Date(now).toISOString() };
     return isOver({ expires_at }, now) ? { status: "expired", answered_at: expires_at } : undefined;
   }
@@ -244,6 +258,11 @@ export class ApprovalRecords {
   /** Tells whether a call of this process waits for an elicitation. */
   isAwaited(id: string): boolean {
     return this.#awaited.has(id);
+  }
+
+  /** Tells whether no call of this process waits for an elicitation, but one of another may. */
+  mayWaitElsewhere(id: string): boolean {
+    return this.#news.mayWaitElsewhere && !this.isAwaited(id);
   }
 
   /** Ends what `await` began. */

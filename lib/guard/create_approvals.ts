@@ -173,8 +173,8 @@ class StoredApprovals implements Approvals {
   async #answer(id: string, reply: ApprovalReply): ReturnType<Approvals["answer"]> {
     const found = await this.#records.findCurrent(id);
     if (found === undefined) throw unknownApproval();
-    const isAskedHere = this.#options.cluster === undefined || this.#records.isAwaited(id);
-    if (found.approval.kind === "elicitation" && reply.decision === "approve" && !isAskedHere) throw askedElsewhere();
+    const isContent = found.approval.kind === "elicitation" && reply.decision === "approve";
+    if (isContent && this.#records.mayWaitElsewhere(id)) throw askedElsewhere();
     const rule = ruleFor(found, reply, this.#now());
     const content = await contentFor(found.approval, reply);
     const writes = rule === undefined ? [] : await this.#rules.store(rule);

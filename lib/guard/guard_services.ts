@@ -1,5 +1,4 @@
 import { existsSync } from "node:fs";
-import type { RunOwnership } from "../cluster/run_ownership.ts";
 import type { RecordAccess } from "../access/identity.ts";
 import type { Kit } from "../base/kit.ts";
 import { lazily } from "../base/lazily.ts";
@@ -12,9 +11,10 @@ import type { LoginEvent } from "../memory/browser_logins.ts";
 import type { Commit, TrustedServer } from "../providers/discovery/provider_memory.ts";
 import type { Store, Write } from "../storage/store.ts";
 import { type Approvals, keepTidy } from "./approvals.ts";
-import { type Audit, createAudit } from "./audit/audit.ts";
+import type { ApprovalNews } from "./approval_records.ts";
+import type { SharedApprovalNewsOptions } from "./approval_news.ts";
+import { type Audit, type AuditOptions, createAudit } from "./audit/audit.ts";
 import { accessEvent, loginEvent } from "./audit/audit_event.ts";
-import type { AuditCluster } from "./audit/gateway_chain.ts";
 import { createApprovals } from "./create_approvals.ts";
 import type { AskProgram } from "./program_approver.ts";
 import type { TaintedFiles, TaintWorkspace } from "./tainted_files.ts";
@@ -33,16 +33,19 @@ export interface GuardNeeds {
     /** Where the program answers approvals, it is asked once `ready` resolves. Default: people alone are asked */
     readonly hooks?: { readonly onApproval?: AskProgram | undefined; readonly ready: Promise<void> } | undefined;
   };
-  /** Notes to and from the other gateways of a cluster, its workspace, and its end. Undefined: the gateway is alone */
-  readonly cluster: GuardCluster | undefined;
+  readonly cluster: GuardCluster;
 }
 
-/** Cluster of a gateway, as its guard needs it. */
-export interface GuardCluster extends AuditCluster {
-  readonly ownership: Pick<RunOwnership, "tell" | "onNote">;
-  readonly taintWorkspace: TaintWorkspace;
-  /** Aborts when the gateway closes */
-  readonly closing: AbortSignal;
+/** Gateways with which this one shares approvals, and each of which has an audit of its own. */
+export interface GuardCluster {
+  /** Opens the chain that this gateway writes among others, see `AuditOptions` */
+  readonly openChain: AuditOptions["openChain"];
+  /** Opens the news of approvals. Undefined: nobody else settles one */
+  openApprovalNews(parts: Omit<SharedApprovalNewsOptions, "bus">): ApprovalNews | undefined | Promise<ApprovalNews>;
+  /** Workspace whose files gateways mark. Undefined: nobody else marks any */
+  readonly taintWorkspace: TaintWorkspace | undefined;
+  /** Aborted when the gateway closes. Undefined: nothing waits for a database then */
+  readonly closing: AbortSignal | undefined;
 }
 
 /** Audit and approvals of one gateway. */
@@ -73,7 +76,7 @@ async function startGuard(needs: GuardNeeds, opened: OpenedList): Promise<GuardS
   const { trustDir } = needs.program;
   const audit = await createAudit({
     ...{ store, clock, log, redact },
-    cluster,
+    openChain: cluster.openChain,
     enabled: () => config().security.audit.enabled,
     retentionDays: () => config().security.audit.retention_days,
   });
@@ -87,7 +90,7 @@ async function startGuard(needs: GuardNeeds, opened: OpenedList): Promise<GuardS
   await recordTrust();
   const stored = createApprovals({
     ...{ store, clock, random, log, metrics },
-    cluster: cluster?.ownership,
+    news: await cluster.openApprovalNews({ store, clock, log }),
     audit: audit.append,
   });
   const approvals = await withProgram(stored, needs, opened);
@@ -96,8 +99,8 @@ async function startGuard(needs: GuardNeeds, opened: OpenedList): Promise<GuardS
     const { createTaintedFiles } = await import("./tainted_files.ts");
     return createTaintedFiles({
       ...{ store, clock, audit: audit.append },
-      workspace: cluster?.taintWorkspace,
-      closing: cluster?.closing,
+      workspace: cluster.taintWorkspace,
+      closing: cluster.closing,
     });
   });
   const taintedFiles: TaintedFiles = {

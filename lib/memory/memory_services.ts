@@ -28,7 +28,7 @@ export interface MemoryNeeds {
   /** Records a change or use of a login. */
   readonly guard: { readonly recordLogin: BrowserLoginsOptions["record"] };
   /** Does work by its name, unless another gateway does it now: then it gives false. Undefined: the gateway is alone */
-  readonly cluster: { readonly alone: (name: string, work: () => Promise<void>) => Promise<boolean> } | undefined;
+  readonly cluster: { readonly alone: ((name: string, work: () => Promise<void>) => Promise<boolean>) | undefined };
 }
 
 /** Everything that agents keep between conversations and send each other. */
@@ -53,14 +53,15 @@ export const memoryWing = defineWing({ name: "memory", start: createMemoryServic
 
 /** Creates memory, plans and mailboxes over a store. */
 function createMemoryServices(needs: MemoryNeeds): MemoryServices {
-  const { kit: { clock, random, log }, config, storage: { store, keys: { cipherOf } }, guard, cluster } = needs;
+  const { kit: { clock, random, log }, config, storage: { store, keys: { cipherOf } }, guard, cluster: { alone } } =
+    needs;
   const vectors = new MemoryVectors({
     store,
     clock,
     log,
     redact: needs.telemetry.redactor.redact,
     collection: MEMORY.name,
-    alone: cluster && ((work) => cluster.alone("memory_vectors", work)),
+    alone: alone && ((work) => alone("memory_vectors", work)),
     textOf: (record) => MEMORY.readable(store, [record]).map(({ value }) => memoryText(value))[0],
   });
   const mailbox = lazily(async () => {

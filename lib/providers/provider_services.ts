@@ -38,7 +38,7 @@ export interface ModelsNeeds {
     readonly tools: () => { readonly get: (name: string) => { readonly enabled: boolean } | undefined };
   };
   /** Machine of a gateway in a cluster, whose local servers are its own. Undefined: the gateway is alone */
-  readonly cluster: { readonly machine: string } | undefined;
+  readonly cluster: { readonly machine: string | undefined };
 }
 
 /** Models as the program wants them that starts the gateway. */
@@ -87,7 +87,7 @@ export const modelsWing = defineWing({ name: "models", start: startModels });
 /** Loads the memory of models, and opens the configured providers where there is an agent. */
 async function startModels(needs: ModelsNeeds, opened: OpenedList): Promise<ProviderServices> {
   const { kit: { log }, config, storage: { store }, program, cluster } = needs;
-  const memory = await loadProviderMemory({ store, log, machine: cluster?.machine });
+  const memory = await loadProviderMemory({ store, log, machine: cluster.machine });
   const hasAgent = program.agent !== false && config().provider.kind !== "none";
   const live = hasAgent ? await openProviders(needs, { memory, opened }) : undefined;
   const { vectors } = needs.memory;

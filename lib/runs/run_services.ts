@@ -24,7 +24,8 @@ import type { RunSupervisor } from "./run_request.ts";
 import { createAgentOf } from "./supervisor/agent_profile.ts";
 import type { RunGuidance } from "./supervisor/run_settings.ts";
 import { createApprover } from "./supervisor/create_approver.ts";
-import { type ClusterMember, createSupervisor } from "./supervisor/supervisor.ts";
+import type { ClusterMember } from "./supervisor/run_coordination.ts";
+import { createSupervisor } from "./supervisor/supervisor.ts";
 
 /** Needs of `runsWing`. */
 export interface RunsNeeds {
@@ -41,8 +42,7 @@ export interface RunsNeeds {
   /** Told of the events of each run. Undefined: the program wants none */
   readonly feed: { readonly take: OnRecorded } | undefined;
   readonly work: Pick<WorkSeam, "join">;
-  /** Membership of a cluster. Undefined: the gateway is alone */
-  readonly cluster: ClusterMember | undefined;
+  readonly cluster: ClusterMember;
 }
 
 /** The run supervisor. Undefined without an agent. */
@@ -128,8 +128,8 @@ export interface SubAgentsNeeds {
   readonly config: () => Config;
   readonly storage: { readonly store: Store };
   readonly work: Pick<WorkSeam, "tools" | "runs">;
-  /** Membership of a cluster, and the signal that aborts when the gateway closes. Undefined: the gateway is alone */
-  readonly cluster: Pick<ClusterMember, "ownership"> & { readonly closing: AbortSignal } | undefined;
+  /** Rights to write runs, and the signal that aborts when the gateway closes */
+  readonly cluster: Pick<ClusterMember, "ownership"> & { readonly closing: AbortSignal | undefined };
 }
 
 /** Runs that an agent starts. */
@@ -140,7 +140,7 @@ function createLazySubAgents(needs: SubAgentsNeeds): SubAgents {
   const { kit: { clock }, config, storage: { store }, work: { tools, runs }, cluster } = needs;
   const loaded = lazily(async () => {
     const { createSubAgents } = await import("./sub_agents/sub_agent_service.ts");
-    const { ownership, closing } = cluster ?? {};
+    const { ownership, closing } = cluster;
     return createSubAgents({ store, clock, agents: () => config().agents, tools, runs, cluster: ownership, closing });
   });
   return {
@@ -162,8 +162,7 @@ export interface ConversationsNeeds {
   readonly storage: { readonly store: Store };
   /** Undefined without an agent */
   readonly runs: RunSupervisor | undefined;
-  /** Membership of a cluster. Undefined: the gateway is alone */
-  readonly cluster: Pick<ClusterMember, "ownership"> | undefined;
+  readonly cluster: Pick<ClusterMember, "ownership">;
 }
 
 /** The stored conversations. */
@@ -172,12 +171,12 @@ export const conversationsWing = defineWing({ name: "conversations", start: star
 /** Creates the stored conversations, and forgets those whose time is over. */
 function startConversations(needs: ConversationsNeeds, opened: OpenedList): StoredConversations {
   const { kit: { clock, log }, config, storage: { store }, runs, cluster } = needs;
-  const ownership = cluster?.ownership;
+  const { lines } = cluster.ownership;
   const worksHere = (id: string) => runs?.worksIn(id) ?? false;
   const conversations = createStoredConversations({
     store,
-    isAtWork: ownership === undefined ? worksHere : async (id) => worksHere(id) || await ownership.lines.worksIn(id),
-    unheld: ownership && ((id) => ownership.lines.unheld(id)),
+    isAtWork: (id) => worksHere(id) || lines.worksIn(id),
+    unheld: (id) => lines.unheld(id),
   });
   const stop = keepConversations(conversations, { clock, log, days: () => config().conversations.retention_days });
   opened.own(stop, (end) => end());

@@ -66,7 +66,7 @@ export interface SystemNeeds {
     };
   };
   /** Id of the gateway, and locks of files that other gateways change too. Undefined: the gateway is alone */
-  readonly cluster: { readonly id: string; readonly fileLocks: FileLocks | undefined } | undefined;
+  readonly cluster: { readonly id: string | undefined; readonly fileLocks: FileLocks | undefined };
 }
 
 /** Paths of the gateway that anyone may read. */
@@ -116,7 +116,7 @@ async function startSystem(needs: SystemNeeds, opened: OpenedList): Promise<Syst
     return createGit({ processes, home, ownPaths });
   });
   return {
-    files: createFiles({ clock, home, ownPaths, locks: cluster?.fileLocks }),
+    files: createFiles({ clock, home, ownPaths, locks: cluster.fileLocks }),
     commands,
     processes,
     workers,
@@ -191,7 +191,7 @@ function openProcesses(
     home,
     ownPaths,
     marker: marker.text,
-    gateway: cluster?.id,
+    gateway: cluster.id,
     redact: telemetry.redactor.part,
     quarantine: join(dataDir, "quarantine"),
     notes: join(dataDir, "commands"),

@@ -36,7 +36,7 @@ export interface ToolsNeeds {
   readonly extensions: { readonly tools: () => readonly Tool[] };
   readonly toolServices: Omit<ToolServices, "catalogue">;
   /** Undefined: the gateway is alone */
-  readonly cluster: { readonly sharedCalls: SharedCalls } | undefined;
+  readonly cluster: { readonly sharedCalls: SharedCalls | undefined };
 }
 
 /** The executor of the built-in tools and of those of others. */
@@ -58,7 +58,7 @@ function createTools(needs: ToolsNeeds): DrainableExecutor {
     isTrustedFile: (file) => guard.trustedDocuments.isTrusted(file),
     redact: telemetry.redactor.redact,
     audit: guard.audit.append,
-    shared: needs.cluster?.sharedCalls,
+    shared: needs.cluster.sharedCalls,
   });
   return createDrainableExecutor(executor, { clock });
 }

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { createPairing } from "../../lib/access/pairing.ts";
 import { createSharedTickets, WS_TICKETS } from "../../lib/access/shared_tickets.ts";
 import type { Identity } from "../../lib/access/identity.ts";
-import { TOKEN_CHANGES } from "../../lib/access/token_sharing.ts";
+import { TOKEN_CHANGES, TokenSharing } from "../../lib/access/token_sharing.ts";
 import { TOKENS } from "../../lib/access/stored_token.ts";
 import { Tokens } from "../../lib/access/tokens.ts";
 import { HttpError } from "../../lib/base/errors.ts";
@@ -28,19 +28,19 @@ function createGateways() {
     const link = database.link();
     const random = createSeededRandom(++seed);
     const gateway = `gw_${seed}`;
+    const news = {
+      tell: () => {
+        if (!link.isCut && !database.isAway && !database.isMute) { for (const hear of [...listeners]) hear(); }
+      },
+      onChange(hear: () => void) {
+        const hearLinked = () => void (link.isCut || hear());
+        listeners.add(hearLinked);
+        return () => void listeners.delete(hearLinked);
+      },
+    };
     const tokens = await Tokens.open({
       ...{ store: link.store, clock, random, ...more },
-      cluster: {
-        gateway,
-        tell: () => {
-          if (!link.isCut && !database.isAway && !database.isMute) { for (const hear of [...listeners]) hear(); }
-        },
-        onChange(hear) {
-          const hearLinked = () => void (link.isCut || hear());
-          listeners.add(hearLinked);
-          return () => void listeners.delete(hearLinked);
-        },
-      },
+      openSharing: (parts) => Promise.resolve(new TokenSharing({ ...parts, news })),
     });
     const pairing = createPairing({ store: link.store, clock, random, tokens, ttlSeconds: () => 3600 });
     const tickets = createSharedTickets({ store: link.store, clock, random, tokens, gateway });

@@ -60,7 +60,7 @@ async function startMember(database: SharedDatabase, folder: string, script: Scr
   return {
     services,
     link,
-    id: services.cluster?.id ?? "",
+    id: services.cluster.id ?? "",
     async send(method, path, body) {
       const reply = await router.fetch(
         new Request(`http://127.0.0.1${path}`, {

@@ -77,7 +77,7 @@ test("the gateway that holds a node's link answers, and the others forward their
     for (const gateway of [a, b]) {
       const [shown] = await nodesOf(gateway);
       assert.deepEqual([shown?.["connected"], shown?.["gateway"], shown?.["tool_count"], shown?.["address"]], [
-        ...[true, a.services.cluster?.id, 1, "192.0.2.20"],
+        ...[true, a.services.cluster.id, 1, "192.0.2.20"],
       ]);
     }
     const called = call(b);
@@ -120,7 +120,7 @@ test("a node that connects to another gateway moves there, and its older connect
     assert.equal(older.peer.code(), 4409, "the older connection is told that it was replaced");
     assert.equal(newer.peer.code(), undefined);
     for (const gateway of [a, b]) {
-      assert.equal((await nodesOf(gateway))[0]?.["gateway"], b.services.cluster?.id, gateway.name);
+      assert.equal((await nodesOf(gateway))[0]?.["gateway"], b.services.cluster.id, gateway.name);
     }
     const called = call(a);
     await passUntil(() => newer.calls().length === 1, "the new gateway is asked");
@@ -147,7 +147,7 @@ test("an older connection that is recorded late does not take the node back from
     assert.equal(newer.peer.code(), undefined, "the newest connection counts");
     assert.equal(older.peer.code(), 1013, "a node that is there after all comes back, and is the newest then");
     for (const gateway of [a, b]) {
-      assert.equal((await nodesOf(gateway))[0]?.["gateway"], b.services.cluster?.id, gateway.name);
+      assert.equal((await nodesOf(gateway))[0]?.["gateway"], b.services.cluster.id, gateway.name);
     }
     const again = connectNode(a);
     await pass(10);
@@ -172,7 +172,7 @@ test("a damaged record of a node is written over by the gateway that holds the n
     const looks = countLooks({ database });
     connectNode(a);
     await pass(10);
-    assert.equal((await nodesOf(b))[0]?.["gateway"], a.services.cluster?.id);
+    assert.equal((await nodesOf(b))[0]?.["gateway"], a.services.cluster.id);
     assert.ok(looks() < 10, `${looks()} looks`);
   });
 });
@@ -191,7 +191,7 @@ test("a record of a node that cannot be written is tried again after a pause", a
     assert.ok(looks() > 2 && looks() < 8, `${looks()} looks`);
     a.database.onBatch = (_, make) => make();
     await pass(300);
-    assert.equal((await nodesOf(b))[0]?.["gateway"], a.services.cluster?.id);
+    assert.equal((await nodesOf(b))[0]?.["gateway"], a.services.cluster.id);
     a.database.onBatch = () => Promise.resolve(false);
     connectNode(a);
     await pass(10);
@@ -208,7 +208,7 @@ test("a node whose gateway gives no address is shown, and a call names the gatew
     const called = call(b);
     await passUntil(() => called.output !== undefined, "the call is refused");
     assert.equal(called.isError, true);
-    assert.match(called.output ?? "", new RegExp(`gateway ${a.services.cluster?.id} has its link`));
+    assert.match(called.output ?? "", new RegExp(`gateway ${a.services.cluster.id} has its link`));
     assert.match(called.output ?? "", /has no \[cluster\] advertise_url; nothing was sent/);
     assert.deepEqual(network.requests, []);
   });
@@ -263,7 +263,7 @@ test("a call whose gateway dies or answers nonsense has an unknown outcome, and 
     assert.equal((await nodesOf(b))[0]?.["connected"], false, "what a gateway held that is gone is nobody's");
     const again = connectNode(b);
     await pass(10);
-    assert.equal((await nodesOf(b))[0]?.["gateway"], b.services.cluster?.id);
+    assert.equal((await nodesOf(b))[0]?.["gateway"], b.services.cluster.id);
     assert.equal(again.peer.code(), undefined);
   });
 });

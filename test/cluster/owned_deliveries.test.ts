@@ -97,7 +97,7 @@ async function join(
     }
   };
   const deliveries = createDeliveries({
-    ...{ store, clock: member.cluster.clock, log: member.log, cluster: member.cluster },
+    ...{ store, clock: member.cluster.clock, log: member.log, work: member.cluster.work },
     random: createSeededRandom(seed),
     metrics: createMetrics(),
     // Nothing but the end of a run is asked for

@@ -285,7 +285,7 @@ describe("an execution in a cluster", () => {
         return Promise.reject(awayError());
       };
       // A note that tells of nothing new lets the approval be read
-      b.cluster.ownership.tell("approval", approval?.id ?? "");
+      b.cluster.bus.tell("approval", approval?.id ?? "");
       await database.clock.advance(3_000);
       assert.deepEqual([...failed].sort(), LOOKS);
       await b.sops.approve(id, BY_PERSON);

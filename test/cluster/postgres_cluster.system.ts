@@ -24,7 +24,7 @@ function beatsOf({ cluster }: GatewayServices): () => number {
   let last = systemClock.monotonic();
   let longest = 0;
   const look = () => longest = Math.max(longest, systemClock.monotonic() - last);
-  cluster?.lease.onRoundTrip(() => {
+  cluster.shown?.lease.onRoundTrip(() => {
     look();
     last = systemClock.monotonic();
   });
@@ -118,7 +118,7 @@ describe("a cluster over PostgreSQL", { skip: NO_POSTGRES }, () => {
             await until(() => heard.some(({ id }) => id === "run_1"));
             const handle = await a.agent?.runs.start(ask("go", { durable: true }));
             await until(async () => (await b.agent?.runs.get(handle?.id ?? ""))?.status === "completed");
-            assert.equal((await b.cluster?.overview.status())?.gateways.length, 2);
+            assert.equal((await b.cluster.shown?.overview.status())?.gateways.length, 2);
           } finally {
             await Promise.all([a.drain(0), b.drain(0)]);
             await Promise.all([a.close(), b.close()]);
@@ -176,8 +176,8 @@ describe("a cluster over PostgreSQL", { skip: NO_POSTGRES }, () => {
           await until(async () => (await run())?.status === "completed");
           assert.equal((await run())?.result, "from B");
           // A may have lost its lease before, and joined again
-          const left = async () => (await b.cluster?.overview.status())?.gateways.map(({ id }) => id) ?? [];
-          await until(async () => (await left()).join() === b.cluster?.id);
+          const left = async () => (await b.cluster.shown?.overview.status())?.gateways.map(({ id }) => id) ?? [];
+          await until(async () => (await left()).join() === b.cluster.id);
           held.resolve();
         } finally {
           held.resolve();
@@ -224,7 +224,7 @@ describe("a cluster over PostgreSQL", { skip: NO_POSTGRES }, () => {
 
         // Promoted, it goes on with another history, which may lack the last commits
         const gateways = [a, b];
-        const losses = () => gateways.map(({ cluster }) => cluster?.lease.heartbeats().losses);
+        const losses = () => gateways.map(({ cluster }) => cluster.shown?.lease.heartbeats().losses);
         const before = losses();
         for (const [index, late] of isLate.entries()) assert.ok(late || before[index] === 0, `${index} lost its lease`);
         await server.stop();

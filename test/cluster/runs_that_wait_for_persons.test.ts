@@ -3,6 +3,7 @@ import { describe, test } from "node:test";
 import { SILENT } from "../../lib/base/telemetry/log.ts";
 import { createMetrics } from "../../lib/base/telemetry/metrics.ts";
 import { APPROVALS } from "../../lib/guard/approval_records.ts";
+import { SharedApprovalNews } from "../../lib/guard/approval_news.ts";
 import { createApprovals } from "../../lib/guard/create_approvals.ts";
 import { createApprover } from "../../lib/runs/supervisor/create_approver.ts";
 import { createSharedDatabase, joinLink, LEASE_MS, type SharedDatabase } from "../support/clustered.ts";
@@ -22,7 +23,8 @@ async function joinAsking(database: SharedDatabase, seed: number) {
   const { store } = link;
   const approvals = createApprovals({
     ...{ store, clock, random: createSeededRandom(500 + seed), log: SILENT, metrics: createMetrics() },
-    ...{ audit: createFakeAudit(store).append, cluster: cluster.ownership },
+    audit: createFakeAudit(store).append,
+    news: new SharedApprovalNews({ store, clock, log: SILENT, bus: cluster.bus }),
   });
   const gateway = supervised(
     ({ messages }) => messages.at(-1)?.role === "tool" ? "Done" : { toolCalls: [{ name: "effect", arguments: "{}" }] },

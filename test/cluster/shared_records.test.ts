@@ -84,10 +84,10 @@ test("a change of the key is refused at the gateway that has the old key alone, 
     keyed(both, async (first) => {
       const refused = await rekey(old);
       assert.equal(refused.status, 409, refused.text);
-      assert.match(refused.text, new RegExp(`newer key than this one: ${first.services.cluster?.id};`));
+      assert.match(refused.text, new RegExp(`newer key than this one: ${first.services.cluster.id};`));
       const early = await rekey(first);
       assert.equal(early.status, 409, early.text);
-      assert.match(early.text, new RegExp(`do not have the new key yet: ${old.services.cluster?.id};`));
+      assert.match(early.text, new RegExp(`do not have the new key yet: ${old.services.cluster.id};`));
     }));
   await keyed(both, (first) =>
     keyed(both, async () => {

@@ -58,7 +58,7 @@ async function join(database: SharedDatabase, options: JoinOptions): Promise<Mem
   const settings = { enabled: options.enabled ?? true };
   const cron = createCron({
     ...{ store, clock, log },
-    sharing: shareSchedules({ store, clock, log, ownership: cluster.ownership }),
+    sharing: shareSchedules({ store, clock, log, bus: cluster.bus, workspace: () => cluster.ownership.workspace() }),
     random: createSeededRandom(seed),
     settings: () => ({ ...settings, timezone: "UTC", maxTasks }),
     runs: () => bench.runs,

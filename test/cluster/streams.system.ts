@@ -281,7 +281,7 @@ test("a gateway without an address is named to followers elsewhere, and each tur
     const stream = follow(b, id);
     await passUntil(() => stream.comments.length > 0, "it is told");
     assert.deepEqual(stream.comments, [
-      `: not live, each turn comes when it is complete: gateway ${a.services.cluster?.id} has no [cluster] advertise_url`,
+      `: not live, each turn comes when it is complete: gateway ${a.services.cluster.id} has no [cluster] advertise_url`,
     ]);
     await passUntil(() => stream.events.includes("two"), "the first turn comes");
     assert.match(stream.events, /one .*two .*three .*turn_end/s, "as a whole");

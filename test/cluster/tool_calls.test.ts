@@ -6,7 +6,9 @@ import type { Run } from "../../lib/base/records/run.ts";
 import { HttpError } from "../../lib/base/errors.ts";
 import { SILENT } from "../../lib/base/telemetry/log.ts";
 import { createMetrics } from "../../lib/base/telemetry/metrics.ts";
+import { GatewayChain } from "../../lib/guard/audit/gateway_chain.ts";
 import { type Audit, createAudit } from "../../lib/guard/audit/audit.ts";
+import { SharedApprovalNews } from "../../lib/guard/approval_news.ts";
 import { createApprovals } from "../../lib/guard/create_approvals.ts";
 import type { RunRequest } from "../../lib/runs/run_request.ts";
 import { createApprover } from "../../lib/runs/supervisor/create_approver.ts";
@@ -38,7 +40,8 @@ async function joinWithTools(
   const { store } = link;
   const random = createSeededRandom(500 + seed);
   const audit = await createAudit({
-    ...{ store, clock, log: SILENT, cluster },
+    ...{ store, clock, log: SILENT },
+    openChain: (parts) => Promise.resolve(new GatewayChain({ ...parts, cluster })),
     redact: (text) => text,
     enabled: () => true,
     retentionDays: () => 30,
@@ -52,7 +55,7 @@ async function joinWithTools(
   });
   const approvals = createApprovals({
     ...{ store, clock, random, log: SILENT, metrics: createMetrics(), audit: audit.append },
-    cluster: cluster.ownership,
+    news: new SharedApprovalNews({ store, clock, log: SILENT, bus: cluster.bus }),
   });
   const gateway = supervised(script, {
     ...{ clock, store, seed, log, cluster: member },

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { hasScope, type Scope, SCOPES } from "../../lib/base/records/caller.ts";
-import type { Cluster } from "../../lib/cluster/join_cluster.ts";
+import type { Services } from "../../lib/services.ts";
 import { CONVERSATIONS, conversationStream } from "../../lib/runs/conversations/conversation_records.ts";
 import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
 import { createFakeClock } from "../support/fake_clock.ts";
@@ -11,7 +11,7 @@ import { createTestRouter } from "../support/test_router.ts";
 import { ENDPOINTS, FRAME_TYPES, MCP_DOORS } from "./endpoints.ts";
 
 /** A gateway over a scripted model, and tokens that know each other's runs and conversations only by their ids. */
-function setUp(script: Parameters<typeof supervised>[0] = () => "Hello", cluster?: Cluster) {
+function setUp(script: Parameters<typeof supervised>[0] = () => "Hello", links?: Services["cluster"]["links"]) {
   const clock = createFakeClock();
   const store = createMemoryStore();
   const { runs } = supervised(script, {
@@ -19,7 +19,7 @@ function setUp(script: Parameters<typeof supervised>[0] = () => "Hello", cluster
     store,
     isChannelConversation: (id) => id === "alerts" || id.startsWith("alerts:"),
   });
-  const { services, send, router } = createTestRouter({ agent: { runs, providers: undefined as never }, cluster });
+  const { services, send, router } = createTestRouter({ agent: { runs, providers: undefined as never }, links });
 
   const newToken = async (scopes: readonly Scope[]) => (await services.tokens.issue({ scopes, label: "" })).token;
 
@@ -84,8 +84,10 @@ test("every route lets in exactly the tokens that its scope names", async () => 
 });
 
 test("the token of a cluster opens what gateways ask each other, and nothing else", async () => {
-  const links = { accepts: (token: string) => token === "of-the-cluster" };
-  const { use, newToken } = setUp(undefined, { links } as unknown as Cluster);
+  const { use, newToken } = setUp(undefined, {
+    accepts: (token: string) => token === "of-the-cluster",
+    find: () => Promise.resolve(undefined),
+  });
   for (const [method, path, access] of ENDPOINTS.filter(([, , access]) => isScope(access))) {
     const code = await use(`${method} ${path}`, { token: "of-the-cluster" });
     assert.equal(code === "insufficient_scope", access !== "cluster", `${method} ${path}: ${code}`);

@@ -49,7 +49,7 @@ describe("the dashboard's cluster in Chromium", { skip: NO_PAGE_TEST }, () => {
         ),
     );
   }
-  const idOf = ({ services }: RunningGateway) => services.cluster?.id ?? "";
+  const idOf = ({ services }: RunningGateway) => services.cluster.id ?? "";
 
   test("shows gateways with their leases and runs, and drains one after asking twice", () =>
     withCluster(async ({ page, press, said }, [first, second]) => {
@@ -79,7 +79,8 @@ describe("the dashboard's cluster in Chromium", { skip: NO_PAGE_TEST }, () => {
       await said(`Drain: ${idOf(second)} - asked for.`);
       await until(() => second.services.state() === "draining");
       await until(async () =>
-        (await first.services.cluster?.overview.status())?.gateways.some(({ state }) => state === "drained") === true
+        (await first.services.cluster.shown?.overview.status())?.gateways.some(({ state }) => state === "drained") ===
+          true
       );
       await page.click("nav a[href='#status']");
       await page.click("nav a[href='#cluster']");

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { createLogger, type LogRecord } from "../../lib/base/telemetry/log.ts";
-import { ApprovalNews } from "../../lib/guard/approval_news.ts";
+import { SharedApprovalNews } from "../../lib/guard/approval_news.ts";
 import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
 import { awayError } from "../support/clustered.ts";
 import { createFakeClock } from "../support/fake_clock.ts";
@@ -20,8 +20,8 @@ test("a look that fails is made again: quietly while the database is away, and w
     const failure = failures.shift();
     return failure === undefined ? scan(...given) : Promise.reject(failure);
   };
-  const cluster = { tell: () => {}, onNote: () => () => {} };
-  const news = new ApprovalNews({ store, collection: "open_approvals", clock, log, cluster });
+  const bus = { tell: () => {}, onNote: () => () => {} };
+  const news = new SharedApprovalNews({ store, clock, log, bus });
   const listening = news.listen("apr_settled_elsewhere", new AbortController().signal);
   await clock.advance(1_000);
   assert.deepEqual(lines, []);

@@ -5,7 +5,8 @@ import type { HttpError } from "../../lib/base/errors.ts";
 import { SILENT } from "../../lib/base/telemetry/log.ts";
 import { createMetrics } from "../../lib/base/telemetry/metrics.ts";
 import type { Approval } from "../../lib/base/records/approval.ts";
-import { type ApprovalRecordsOptions, APPROVALS, toApprovalBody } from "../../lib/guard/approval_records.ts";
+import { APPROVALS, toApprovalBody } from "../../lib/guard/approval_records.ts";
+import { SharedApprovalNews, type SharedApprovalNewsOptions } from "../../lib/guard/approval_news.ts";
 import { createApprovals } from "../../lib/guard/create_approvals.ts";
 import type { Elicitation } from "../../lib/guard/elicitation.ts";
 import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
@@ -24,7 +25,7 @@ const ASKED: Elicitation = {
 };
 const OPEN: Elicitation = { server: "crm", message: "Sign in", schema: null, url: "https://crm.example/" };
 
-function setUp(store = createMemoryStore(), cluster?: ApprovalRecordsOptions["cluster"]) {
+function setUp(store = createMemoryStore(), bus?: SharedApprovalNewsOptions["bus"]) {
   const clock = createFakeClock();
   const audit = createFakeAudit(store);
   const approvals = createApprovals({
@@ -33,7 +34,7 @@ function setUp(store = createMemoryStore(), cluster?: ApprovalRecordsOptions["cl
     random: createSeededRandom(),
     log: SILENT,
     metrics: createMetrics(),
-    cluster,
+    news: bus && new SharedApprovalNews({ store, clock, log: SILENT, bus }),
     audit: audit.append,
   });
   const ask = async (elicitation: Elicitation = ASKED): Promise<Approval> =>
@@ -166,8 +167,8 @@ test("a record of an earlier version, without a kind, is read as one of a call",
 
 test("in a cluster the gateway whose call asks takes the answer, and others neither answer nor cancel", async () => {
   const store = createMemoryStore();
-  const cluster = { tell: () => {}, onNote: () => () => {} };
-  const [here, elsewhere] = [setUp(store, cluster), setUp(store, cluster)];
+  const bus = { tell: () => {}, onNote: () => () => {} };
+  const [here, elsewhere] = [setUp(store, bus), setUp(store, bus)];
   const { id } = await here.ask();
   const waiting = here.approvals.elicited(id, NEVER);
   const reply = { decision: "approve", content: { name: "Ada" }, by: BY } as const;

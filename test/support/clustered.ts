@@ -206,7 +206,8 @@ export async function joinLink(
     member: {
       ownership: cluster.ownership,
       toRuns: (parts) => new ClusterRuns({ ...parts, cluster }),
-      toDayBudget: (parts) => createSlicedDayBudget({ ...parts, news: cluster.ownership }),
+      toDayBudget: (parts) =>
+        createSlicedDayBudget({ ...parts, bus: cluster.bus, history: () => cluster.ownership.history() }),
     },
     close: () => opened.close(),
   };

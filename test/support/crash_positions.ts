@@ -118,13 +118,13 @@ async function strikeRun({ cluster, gateways }: Place, { at, when, again }: Cras
 /** Starts a run that its gateway owns. One that has just come back may have to prove first that it has the workspace. */
 async function startAt(cluster: LinkedCluster, owner: LinkedGateway, crash: Pick<Crashes, "at" | "when">) {
   for (;;) {
-    await cluster.passUntil(() => owner.services.cluster?.lease.mayAct() === true, "the owner is there");
+    await cluster.passUntil(() => owner.services.cluster.lease.mayAct() === true, "the owner is there");
     const first = cutAt([owner], crash);
     const { id } = await runsOf(owner).start(ask("Go", { durable: true }));
     const claim = (await cluster.database.store.get(RUN_CLAIMS.name, id))?.body as
       | { readonly gateway: string | null }
       | undefined;
-    if (claim?.gateway === owner.services.cluster?.id || first.records > 0) return { id, first };
+    if (claim?.gateway === owner.services.cluster.id || first.records > 0) return { id, first };
     revive(cluster, owner);
     await untilCompleted(cluster, id, async () => {});
   }

@@ -20,6 +20,7 @@ import { Memory } from "../../lib/memory/memory.ts";
 import { createStoredRuns } from "../../lib/runs/journal/stored_runs.ts";
 import { createTaintedFiles } from "../../lib/guard/tainted_files.ts";
 import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
+import { createAlone } from "../../lib/coordination.ts";
 import type { ToolExecutor, ToolInfo } from "../../lib/tools/runtime/tool_executor.ts";
 import { createRecordCipher } from "../../lib/storage/record_cipher.ts";
 import { createFakeAudit, type FakeAudit } from "./fake_audit.ts";
@@ -36,8 +37,8 @@ export interface FakeServicesOptions {
   /** Default: no run has used a browser */
   readonly browserOf?: Services["browserOf"];
   readonly plugins?: Services["plugins"];
-  /** Default: the gateway is alone */
-  readonly cluster?: Services["cluster"];
+  /** Default: those of a gateway alone, which has none */
+  readonly links?: Services["cluster"]["links"] | undefined;
   /** Default: there are none */
   readonly skills?: Services["skills"];
 }
@@ -86,6 +87,7 @@ export function createFakeServices(options: FakeServicesOptions = {}): FakeServi
   const metrics = createMetrics();
   const store = createMemoryStore();
   const audit = createFakeAudit(store);
+  const alone = createAlone({ clock, store });
   const tools = options.tools ?? createFakeTools();
   let config = withGateway({ ...GATEWAY, ...options.gateway });
   let state: GatewayState = "ok";
@@ -182,7 +184,7 @@ export function createFakeServices(options: FakeServicesOptions = {}): FakeServi
     state: () => state,
     stateReason: () => undefined,
     onDrain: () => {},
-    cluster: options.cluster,
+    cluster: { ...alone, links: options.links ?? alone.links },
     configure: (gateway) => void (config = withGateway({ ...config.gateway, ...gateway })),
     enter: (next) => void (state = next),
   };

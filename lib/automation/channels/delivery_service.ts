@@ -1,12 +1,11 @@
 import { CancelError } from "../../base/cancel.ts";
 import { HttpError, refuse } from "../../base/errors.ts";
 import { createKeyedSemaphore } from "../../base/keyed_queues.ts";
-import type { Cluster } from "../../cluster/join_cluster.ts";
-import type { OwnedWork } from "../../cluster/owned_work.ts";
 import type { WorkHold } from "../../cluster/work_hold.ts";
 import type { Metrics } from "../../base/telemetry/metrics.ts";
 import { parseMark, readable, type ReadRecord, scanAll } from "../../storage/read_records.ts";
 import type { Write } from "../../storage/store.ts";
+import { loneWork, type MakeWork, type WorkPart } from "../work_part.ts";
 import { type DeliverContext, type DeliverOptions, deliverReply } from "./deliver_reply.ts";
 import {
   DELIVERIES,
@@ -66,8 +65,8 @@ export interface DeliveryOptions extends DeliverOptions {
   readonly metrics: Metrics;
   /** Days an ended delivery is kept; 0 for ever */
   readonly retentionDays: () => number;
-  /** Cluster in which each delivery has one owner. Default: the gateway is alone, and owns all */
-  readonly cluster?: Pick<Cluster, "work"> | undefined;
+  /** Makes the part of this gateway in the deliveries, each of which has one owner. Default: the gateway is alone, and owns all */
+  readonly work?: MakeWork | undefined;
 }
 
 const DAY_MS = 24 * 60 * 60 * 1000;
@@ -88,8 +87,7 @@ export function createDeliveries(options: DeliveryOptions): Deliveries {
 class DeliveryService implements Deliveries {
   readonly #options: DeliveryOptions;
   readonly #context: DeliverContext;
-  /** Undefined for a gateway alone. */
-  readonly #work: OwnedWork | undefined;
+  readonly #work: WorkPart;
   /** Deliveries that wait or are under way, by run. */
   readonly #open = new Map<string, Promise<void>>();
   readonly #stopping = new AbortController();
@@ -109,8 +107,10 @@ class DeliveryService implements Deliveries {
       stopping: this.#stopping.signal,
       breaking: this.#breaking.signal,
     };
-    this.#work = options.cluster?.work({
+    const { work = loneWork } = options;
+    this.#work = work({
       collection: OPEN_DELIVERIES,
+      open: () => this.#marked(),
       room: () => MAX_OPEN - this.#open.size,
       takeUp: (runId, hold) => this.#begin(runId, hold),
       changed: () => {},
@@ -135,11 +135,11 @@ class DeliveryService implements Deliveries {
         next_attempt_at: null,
         last_error: null,
         ended_at: null,
-      }, this.#work?.opening(runId));
+      }, this.#work.opening(runId));
   }
 
   watch(runId: string): Promise<void> {
-    this.#watch(runId);
+    this.#work.accepted(runId);
     return Promise.resolve();
   }
 
@@ -164,31 +164,32 @@ class DeliveryService implements Deliveries {
     return next;
   }
 
-  async start(): Promise<void> {
-    const { store } = this.#options;
-    if (this.#work !== undefined) return await this.#work.start();
-    for await (const stored of scanAll(store, OPEN_DELIVERIES)) {
-      readable(store, OPEN_DELIVERIES, [stored], parseMark);
-      this.#watch(stored.key);
-    }
+  start(): Promise<void> {
+    return this.#work.start();
   }
 
   async stop(): Promise<void> {
     this.#stopping.abort(new CancelError("shutdown"));
-    await this.#work?.stop();
+    await this.#work.stop();
     const timer = this.#options.clock.after(STOP_MS, () => this.#breaking.abort(new CancelError("shutdown")));
     await Promise.all(this.#open.values());
     timer.clear();
   }
 
-  #watch(runId: string): void {
-    if (this.#work !== undefined) this.#work.accepted(runId);
-    else if (!this.#open.has(runId)) this.#begin(runId);
+  /** Returns the runs whose deliveries are marked as open. */
+  async #marked(): Promise<readonly string[]> {
+    const { store } = this.#options;
+    const runIds: string[] = [];
+    for await (const stored of scanAll(store, OPEN_DELIVERIES)) {
+      readable(store, OPEN_DELIVERIES, [stored], parseMark);
+      runIds.push(stored.key);
+    }
+    return runIds;
   }
 
-  /** Begins the work of a delivery. @param hold undefined: the gateway is alone */
+  /** Begins the work of a delivery. @param hold undefined: nobody else can have it, and it may be at work already */
   #begin(runId: string, hold?: WorkHold): void {
-    if (this.#stopping.signal.aborted) return;
+    if (this.#stopping.signal.aborted || (hold === undefined && this.#open.has(runId))) return;
     // The work of a hold that was lost may not be over yet
     const before = this.#open.get(runId) ?? Promise.resolve();
     const work: Promise<void> = before.then(() => deliverReply(runId, { ...this.#context, hold })).then(
@@ -228,11 +229,11 @@ class DeliveryService implements Deliveries {
       ended_at: null,
       released_at: this.#time(),
     };
-    const mark = this.#work?.opening(runId) ?? openMark(runId);
+    const mark = this.#work.opening(runId) ?? openMark(runId);
     if (!await store.batch([DELIVERIES.putOver(runId, version, next), mark])) throw changed("release");
     // The work that ended the delivery may not be gone yet
     await this.#open.get(runId);
-    this.#watch(runId);
+    this.#work.accepted(runId);
     return next;
   }
 

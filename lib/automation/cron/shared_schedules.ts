@@ -1,7 +1,7 @@
 import type { Clock } from "../../base/clock.ts";
 import { Poller } from "../../base/poller.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
-import type { RunOwnership } from "../../cluster/run_ownership.ts";
+import type { ClusterBus } from "../../cluster/cluster_news.ts";
 import type { Store, Write } from "../../storage/store.ts";
 import { SCHEDULE_CHANGES } from "./schedule_record.ts";
 
@@ -10,7 +10,7 @@ export interface SharedSchedulesOptions {
   readonly store: Store;
   readonly clock: Clock;
   readonly log: Logger;
-  readonly notes: Pick<RunOwnership, "tell" | "onNote">;
+  readonly bus: ClusterBus;
   /** Reads all schedules again. Called when others may have changed some */
   readonly read: () => Promise<void>;
 }
@@ -25,13 +25,11 @@ export interface ScheduleSharing {
 
 /** Lets the gateways of a cluster share their schedules. */
 export function shareSchedules(
-  { ownership: notes, ...options }: Omit<SharedSchedulesOptions, "notes" | "read"> & {
-    readonly ownership: Pick<RunOwnership, "tell" | "onNote" | "workspace">;
-  },
+  { workspace, ...options }: Omit<SharedSchedulesOptions, "read"> & Pick<ScheduleSharing, "workspace">,
 ): ScheduleSharing {
   return {
-    workspace: () => notes.workspace(),
-    follow: (read) => new SharedSchedules({ ...options, notes, read }),
+    workspace,
+    follow: (read) => new SharedSchedules({ ...options, read }),
   };
 }
 
@@ -68,7 +66,7 @@ export class SharedSchedules {
 
   /** Tells the other gateways of a change that is written. */
   tell(): void {
-    this.#options.notes.tell("schedules", KEY);
+    this.#options.bus.tell("schedules", KEY);
   }
 
   /** Returns the version now. 0: nothing was changed since the cluster began */
@@ -79,9 +77,9 @@ export class SharedSchedules {
   /** Reads the schedules, and begins to follow their changes. While the database is away they are read at a later look. */
   async start(): Promise<void> {
     this.stop();
-    const { clock, notes } = this.#options;
+    const { clock, bus } = this.#options;
     this.#poller.start(clock, LOOK_MS);
-    this.#stopHearing = notes.onNote(({ kind }) => void (kind === "schedules" && this.#poller.look()));
+    this.#stopHearing = bus.onNote(({ kind }) => void (kind === "schedules" && this.#poller.look()));
     this.#readAt = -Infinity;
     await this.#poller.look();
   }

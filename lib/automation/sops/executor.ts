@@ -2,9 +2,8 @@ import { CancelError } from "../../base/cancel.ts";
 import { Backoff, type Timer } from "../../base/clock.ts";
 import { createKeyedNotifier } from "../../base/keyed_queues.ts";
 import { isUnreadable, unlessUnreadable } from "../../storage/read_records.ts";
+import { loneWork, type MakeWork, type WorkPart } from "../work_part.ts";
 import { type AdvanceExecution, type AdvanceOptions, createAdvanceExecution } from "./advance_execution.ts";
-import type { Cluster } from "../../cluster/join_cluster.ts";
-import type { OwnedWork } from "../../cluster/owned_work.ts";
 import type { WorkHold } from "../../cluster/work_hold.ts";
 import type { Write } from "../../storage/store.ts";
 import {
@@ -22,8 +21,8 @@ import { cancelStepRun } from "./step_run.ts";
 export interface ExecutorOptions extends AdvanceOptions {
   /** Days an ended execution is kept; 0 for ever */
   readonly retentionDays: () => number;
-  /** Cluster in which each execution has one owner. Default: the gateway is alone, and owns all */
-  readonly cluster?: Pick<Cluster, "work"> | undefined;
+  /** Makes the part of this gateway in the executions, each of which has one owner. Default: the gateway is alone, and owns all */
+  readonly work?: MakeWork | undefined;
 }
 
 /** Number of ended executions that are kept */
@@ -31,8 +30,6 @@ const KEEP = 1_000;
 const DAY_MS = 24 * 60 * 60 * 1000;
 /** Milliseconds before an execution that failed with an internal error is tried again. Doubled each time */
 const RETRIES = { firstMs: 1_000, mostMs: 60_000 } as const;
-/** Milliseconds after which a waiter of a cluster looks again, whether it heard of a change or not. */
-const LOOK_MS = 1_000;
 
 /**
  * Advances the executions of a store in the background. Runs a loop for each open execution: the loop reads the record, does what comes
@@ -43,8 +40,7 @@ export class Executor {
   readonly #options: ExecutorOptions;
   readonly #advance: AdvanceExecution;
   readonly #closing = new AbortController();
-  /** Undefined for a gateway alone. */
-  readonly #work: OwnedWork | undefined;
+  readonly #work: WorkPart;
   /** Loops by execution. */
   readonly #loops = new Map<string, Promise<void>>();
   /** Version of the record that each loop has read. */
@@ -58,8 +54,10 @@ export class Executor {
   constructor(options: ExecutorOptions) {
     this.#options = options;
     this.#advance = createAdvanceExecution(options);
-    this.#work = options.cluster?.work({
+    const { work = loneWork } = options;
+    this.#work = work({
       collection: OPEN_SOPS,
+      open: () => options.store.open(),
       room: () => Infinity,
       takeUp: (id, hold) => this.#begin(id, hold),
       changed: (id, version) => this.#changed(id, version),
@@ -77,9 +75,8 @@ export class Executor {
 
   /** Goes on with the executions that a stop left open */
   async start(): Promise<void> {
-    const { store, clock, runs } = this.#options;
-    if (this.#work === undefined) { for (const id of await store.open()) this.#begin(id); }
-    else if (runs() !== undefined) await this.#work.start();
+    const { clock, runs } = this.#options;
+    if (runs() !== undefined) await this.#work.start();
     void this.#prune();
     this.#pruning = clock.every(DAY_MS, () => void this.#prune());
   }
@@ -89,30 +86,28 @@ export class Executor {
    * @param isLocal true: a step of it may need this machine
    */
   opening(id: string, isLocal: boolean): Write | undefined {
-    return this.#work?.opening(id, isLocal);
+    return this.#work.opening(id, isLocal);
   }
 
   /** Lets an execution begin that was created with `opening`. Without an agent it waits for a start with one */
   begin(id: string): void {
-    if (this.#work === undefined) this.#begin(id);
-    else this.#work.accepted(id);
+    this.#work.accepted(id);
   }
 
   /** Returns the writes that tell the owner of an execution of a change, for the batch of the change. Empty for a gateway alone */
   async signal(id: string): Promise<readonly Write[]> {
-    return await this.#work?.signal(id) ?? [];
+    return await this.#work.signal(id);
   }
 
   /** Tells whether an execution waits for a gateway of its workspace. A gateway alone has the workspace */
   async waitsForWorkspace(id: string): Promise<boolean> {
-    return await this.#work?.waitsForWorkspace(id) ?? false;
+    return await this.#work.waitsForWorkspace(id);
   }
 
   /** Lets the owner of an execution read its record again, after a change */
   goOn(id: string): void {
     if (this.#loops.has(id)) this.#passes.get(id)?.abort(new CancelError("cancelled"));
-    else if (this.#work === undefined) this.#begin(id);
-    else this.#work.tell(id, 0);
+    else this.#work.wake(id);
   }
 
   /** Resolves once the execution waits for its approval, or needs none now. @throws {CancelError} when the signal aborts */
@@ -123,7 +118,7 @@ export class Executor {
       try {
         const found = await this.#options.store.find(id);
         if (found === undefined || !isAboutToAsk(found.execution)) return found;
-        await this.#heard(news.heard);
+        await this.#work.news(news.heard);
       } finally {
         news.stop();
       }
@@ -134,7 +129,7 @@ export class Executor {
   async close(): Promise<void> {
     this.#pruning?.clear();
     this.#closing.abort(new CancelError("shutdown"));
-    await this.#work?.stop();
+    await this.#work.stop();
     await Promise.allSettled(this.#loops.values());
   }
 
@@ -160,14 +155,6 @@ export class Executor {
     if (!isKnown) this.#passes.get(id)?.abort(new CancelError("cancelled"));
   }
 
-  /** Resolves after news of an execution. In a cluster news may be lost: then when it is time to look again. */
-  async #heard(heard: Promise<void>): Promise<void> {
-    if (this.#work === undefined) return await heard;
-    const waiting = new AbortController();
-    const again = this.#options.clock.sleep(LOOK_MS, waiting.signal).catch(() => {});
-    await Promise.race([heard, again]).finally(() => waiting.abort());
-  }
-
   async #loop(id: string, hold: WorkHold | undefined): Promise<void> {
     const { store, clock, log } = this.#options;
     let plan: ExecutionPlan | undefined;
@@ -186,7 +173,7 @@ export class Executor {
         const waitedMs = stranded?.waitMs;
         await this.#advance({ found: { ...found, alongside: hold?.check }, plan, signal, waitedMs });
         // For whoever waits at another gateway
-        this.#work?.tell(id, found.version + 1);
+        this.#work.tell(id, found.version + 1);
         backoff.reset();
       } catch (error) {
         // The execution was changed, or the gateway stops: look again

@@ -1,5 +1,4 @@
 import { resolve } from "node:path";
-import type { Cluster } from "../../cluster/join_cluster.ts";
 import { CancelError } from "../../base/cancel.ts";
 import type { Clock } from "../../base/clock.ts";
 import { HttpError, ToolError } from "../../base/errors.ts";
@@ -17,7 +16,7 @@ import type { Files } from "../../system/files/files.ts";
 import { checkOwner, onlyReached } from "../../tools/runtime/owned_things.ts";
 import type { ToolExecutor } from "../../tools/runtime/tool_executor.ts";
 import type { SopCaller, SopCatalogue, SopExecutionView, Sops } from "../../tools/sops/sops.ts";
-import { Executor } from "./executor.ts";
+import { Executor, type ExecutorOptions } from "./executor.ts";
 import { checkInputs, type SopDefinition } from "./definition.ts";
 import { currentStep, type Execution, hasEnded, newExecution, stepEnded } from "./execution_record.ts";
 import { type EndedStep, ExecutionStore, type KeptExecution } from "./execution_store.ts";
@@ -56,8 +55,8 @@ export interface SopsOptions {
   /** Absolute */
   readonly dataDir: string;
   readonly settings: () => SopSettings;
-  /** Cluster in which each execution has one owner. Default: the gateway is alone, and owns all */
-  readonly cluster?: Pick<Cluster, "work"> | undefined;
+  /** Makes the part of this gateway in the executions, each of which has one owner. Default: the gateway is alone, and owns all */
+  readonly work?: ExecutorOptions["work"];
 }
 
 /**

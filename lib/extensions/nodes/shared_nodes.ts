@@ -61,7 +61,7 @@ export interface SharedNodesListener {
 /** Options of `SharedNodes`. */
 export interface SharedNodesOptions {
   readonly store: Store;
-  readonly cluster: Pick<Cluster, "id" | "lease" | "links" | "ownership">;
+  readonly cluster: Pick<Cluster, "id" | "lease" | "links" | "bus">;
   readonly clock: Clock;
   readonly log: Logger;
 }
@@ -115,7 +115,7 @@ export class SharedNodes {
     const { clock, cluster } = this.#options;
     this.#listener = listener;
     this.#poller.start(clock, LOOK_MS);
-    this.#stopNotes = cluster.ownership.onNote(({ kind }) => void (kind === "node" && this.#look()));
+    this.#stopNotes = cluster.bus.onNote(({ kind }) => void (kind === "node" && this.#look()));
     this.#look();
   }
 
@@ -244,7 +244,7 @@ export class SharedNodes {
       if (there !== undefined) elsewhere.set(id, toElsewhere(found.value, there));
       // The gateway of the link has left, or the node has left this gateway
       else if (await store.batch([NODE_LINKS.check(id, version), NODE_LINKS.remove(id)])) {
-        cluster.ownership.tell("node", id);
+        cluster.bus.tell("node", id);
       }
     }
     this.#takeElsewhere(elsewhere);
@@ -272,7 +272,7 @@ export class SharedNodes {
     }
     if (!await store.batch([fenceCheck(own), NODE_LINKS.putOver(id, version ?? 0, body)])) return false;
     if (this.#held.get(id) === held) held.isRecorded = true;
-    cluster.ownership.tell("node", id);
+    cluster.bus.tell("node", id);
     return true;
   }
 

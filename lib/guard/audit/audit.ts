@@ -9,7 +9,7 @@ import {
   parseAuditRecord,
 } from "./audit_chain.ts";
 import { AuditWriter } from "./audit_writer.ts";
-import type { AuditCluster, GatewayChain } from "./gateway_chain.ts";
+import type { GatewayChain, GatewayChainOptions } from "./gateway_chain.ts";
 import type { AuditPart, AuditQuery } from "./list_audit.ts";
 import type { AuditReport, GivenHead } from "./verify_audit.ts";
 
@@ -37,8 +37,8 @@ export interface Audit {
 export interface AuditOptions extends AuditWriterOptions {
   /** Days a record is kept */
   readonly retentionDays: () => number;
-  /** Cluster in which each gateway writes a chain of its own. Default: the gateway is alone, and has one chain for good */
-  readonly cluster?: AuditCluster | undefined;
+  /** Opens the chain of this gateway, where each writes one of its own. Default: there is one chain for good */
+  readonly openChain?: ((options: Omit<GatewayChainOptions, "cluster">) => Promise<GatewayChain>) | undefined;
 }
 
 const MINUTE_MS = 60_000;
@@ -48,7 +48,7 @@ const DAY_MS = 24 * HOUR_MS;
 /** Opens the audit over a store. Events that come while others are written share the next transaction. */
 export async function createAudit(options: AuditOptions): Promise<Audit> {
   const { store, clock } = options;
-  const chain = await openChain(options);
+  const chain = await options.openChain?.(options);
   const writer = await AuditWriter.open(options, chain);
   const upkeep = new AuditUpkeep(options, writer, chain);
   const failures = new AccessFailures(options, writer.append);
@@ -83,14 +83,6 @@ export async function createAudit(options: AuditOptions): Promise<Audit> {
       await upkeep.close();
     },
   };
-}
-
-/** Opens the chain of this gateway in its cluster. Undefined for a gateway alone, which loads nothing of clusters. */
-async function openChain(options: AuditOptions): Promise<GatewayChain | undefined> {
-  const { cluster } = options;
-  if (cluster === undefined) return undefined;
-  const { GatewayChain } = await import("./gateway_chain.ts");
-  return new GatewayChain({ ...options, cluster });
 }
 
 /** Logs new heads and forgets old records, each time that it looks. */

@@ -1,5 +1,5 @@
 import type { ClaimableRun } from "../../cluster/run_claims.ts";
-import type { RunOwnership } from "../../cluster/run_ownership.ts";
+import type { JoinedGateway } from "../../cluster/leases.ts";
 import type { EndedTurn } from "../../agent/agent_run.ts";
 import { type HttpError, refuse } from "../../base/errors.ts";
 import { isAtWork, type Run } from "../../base/records/run.ts";
@@ -72,11 +72,77 @@ export type OnRecorded = (runId: string, events: PackedEvents) => void;
 export interface RunStoreOptions {
   /** Told of the events of each record that is on disk. Default: nobody is */
   readonly onRecorded?: OnRecorded | undefined;
-  /** Runs that this gateway owns in a cluster. Default: the gateway is alone, and owns all */
-  readonly ownership?: RunOwnership | undefined;
+  /** Rights of this gateway to write runs. Default: all, as a gateway alone */
+  readonly ownership?: RunRights | undefined;
   /** Returns the name of the database's history. Default: that of the ownership, and there is one without */
   readonly history?: (() => string | undefined) | undefined;
 }
+
+/** Rights of a gateway to write runs, with what goes along. `RunOwnership` has those of one gateway of several. */
+export interface RunRights {
+  /** Which conversations are at work at any gateway. */
+  readonly lines: {
+    /** Tells whether a run of a conversation is at work, or waits, at another gateway too. */
+    worksIn(conversationId: string): boolean | Promise<boolean>;
+    /** Returns the precondition that no gateway works in a conversation. */
+    unheld(conversationId: string): readonly Write[];
+  };
+  /** Returns this gateway with its fence. Undefined: no fence counts here, or the gateway has no lease */
+  own(): JoinedGateway | undefined;
+  /** Tells whether a gateway still has this fence: what it had begun goes on there. */
+  isCurrent(gateway: JoinedGateway): Promise<boolean>;
+  /** Tells whether an error says that the database is away and may come back, so that a write is made then. */
+  isOutage(error: unknown): boolean;
+  /** Returns the name of the database's history. Undefined: it has one. */
+  history(): string | undefined;
+  /** Tells whether this gateway owns a run. */
+  owns(runId: string): boolean;
+  /** Makes a run this gateway's own, before the write that says so. @throws {CancelError} */
+  take(run: ClaimableRun, signal: AbortSignal): Promise<void>;
+  /** Looks why a batch of a run did not hold. @throws {HttpError} `storage_unavailable`: this gateway may not write now */
+  requireFence(runId: string): void | Promise<void>;
+  /** Returns the writes that go with the acceptance of a run. */
+  opening(run: ClaimableRun): readonly Write[];
+  /** Returns the precondition of each batch of a run's owner. @throws {CancelError} for a run that this gateway does not own */
+  check(runId: string): readonly Write[];
+  /** Returns the precondition that nobody owns a run. */
+  unowned(runId: string): readonly Write[];
+  /** Returns the writes that go with the end of a run. */
+  ending(run: Pick<ClaimableRun, "id" | "conversationId">): readonly Write[];
+  /** Returns the write by which the owner of a run hears that it has something to read. */
+  signal(runId: string): readonly Write[];
+  /**
+   * Makes a write of a run, again while the database is away and this gateway owns the run.
+   * @param isWritten tells whether an earlier try was written whose answer was lost
+   */
+  write(runId: string, write: () => Promise<boolean>, isWritten: () => Promise<boolean>): Promise<boolean>;
+  /** Makes a call of the store for a run, again while the database is away. */
+  onceBack<T>(runId: string, work: () => Promise<T>, signal: AbortSignal): Promise<T>;
+  /** Tells all gateways that something about a run has changed. */
+  tell(kind: "run" | "end", runId: string, seq?: number): void;
+}
+
+const NO_WRITES: readonly Write[] = [];
+
+/** The rights of a gateway alone: it owns every run, and nothing goes with its writes. */
+export const OWNS_ALL: RunRights = {
+  lines: { worksIn: () => false, unheld: () => NO_WRITES },
+  own: () => undefined,
+  isCurrent: () => Promise.resolve(false),
+  isOutage: () => false,
+  history: () => undefined,
+  owns: () => true,
+  take: () => Promise.resolve(),
+  requireFence() {},
+  opening: () => NO_WRITES,
+  check: () => NO_WRITES,
+  unowned: () => NO_WRITES,
+  ending: () => NO_WRITES,
+  signal: () => NO_WRITES,
+  write: (_runId, write) => write(),
+  onceBack: (_runId, work) => work(),
+  tell() {},
+};
 
 /** Reads of a journal that a reader may wait for. */
 export type PatientRuns = Pick<RunStore, "get" | "read" | "lastSeq">;
@@ -88,14 +154,14 @@ export class RunStore {
   readonly #heads = new Map<string, Head>();
   readonly #events: RecordedEvents;
   readonly #onRecorded: OnRecorded | undefined;
-  readonly #ownership: RunOwnership | undefined;
+  readonly #ownership: RunRights;
   readonly #history: () => string | undefined;
 
-  constructor(store: Store, { onRecorded, ownership, history }: RunStoreOptions = {}) {
+  constructor(store: Store, { onRecorded, ownership = OWNS_ALL, history }: RunStoreOptions = {}) {
     this.#store = store;
     this.#onRecorded = onRecorded;
     this.#ownership = ownership;
-    this.#history = history ?? (() => ownership?.history());
+    this.#history = history ?? (() => ownership.history());
     this.#events = new RecordedEvents(store, this.#history);
   }
 
@@ -106,9 +172,9 @@ export class RunStore {
   async accept(state: RunState, input: RunInput, claim?: Write | readonly Write[]): Promise<void> {
     const head = { state, seq: 0, records: 0 };
     const { run } = state;
-    const writes = [...creation(head, input), ...this.#ownership?.opening(toClaimable(run, input)) ?? []];
+    const writes = [...creation(head, input), ...this.#ownership.opening(toClaimable(run, input))];
     if (!await this.#store.batch([...writes, ...claim === undefined ? [] : [claim].flat()])) {
-      await this.#ownership?.requireFence(run.id);
+      await this.#ownership.requireFence(run.id);
       throw claim === undefined ? taken(run.id) : claimed();
     }
     this.#keepHead(head);
@@ -138,28 +204,28 @@ export class RunStore {
     this.#heads.delete(runId);
     const owner = this.#ownership;
     const run = toClaimable(next.state.run, create?.input);
-    if (create !== undefined && owner?.owns(runId) === false) await owner.take(run, new AbortController().signal);
+    if (create !== undefined && !owner.owns(runId)) await owner.take(run, new AbortController().signal);
     const batch: readonly Write[] = [
-      ...check ?? owner?.check(runId) ?? [],
+      ...check ?? owner.check(runId),
       ...(create === undefined
         ? [RUNS.put(runId, toRecord(next))]
-        : [...creation(next, create.input), ...owner?.opening(run) ?? []]),
+        : [...creation(next, create.input), ...owner.opening(run)]),
       { op: "append", stream: journalOf(runId), expectedSeq: head.records, records: [body] },
-      ...(over ? [OPEN_RUNS.remove(runId), ...owner?.ending(run) ?? []] : []),
+      ...(over ? [OPEN_RUNS.remove(runId), ...owner.ending(run)] : []),
       ...writes,
     ];
     if (!await this.#writeBatch(next, { batch, body, write })) {
       // A gateway that was fenced off has lost the run to others, which is no failure of its own
-      await owner?.requireFence(runId);
+      await owner.requireFence(runId);
       throw taken(runId);
     }
     if (!over) this.#keepHead(next);
     this.#onRecorded?.(runId, events);
-    owner?.tell(over ? "end" : "run", runId, next.seq);
+    owner.tell(over ? "end" : "run", runId, next.seq);
   }
 
   /** Writes a record, with tries again in a cluster. A try whose answer was lost may have written it. */
-  async #writeBatch(
+  #writeBatch(
     { state, records }: Head,
     { batch, body, write }: {
       readonly batch: readonly Write[];
@@ -168,26 +234,25 @@ export class RunStore {
     },
   ): Promise<boolean> {
     const { id } = state.run;
-    if (this.#ownership?.owns(id) !== true) return await write(batch);
-    const { written, isRepeated } = await this.#ownership.write(id, () => write(batch));
-    if (written || !isRepeated) return written;
-    const [stored] = await this.#onceBack(
-      id,
-      () => this.#store.read(journalOf(id), { afterSeq: records - 1, limit: 1 }),
-    );
-    return JSON.stringify(stored?.body) === JSON.stringify(body);
+    return this.#ownership.write(id, () => write(batch), async () => {
+      const [stored] = await this.#onceBack(
+        id,
+        () => this.#store.read(journalOf(id), { afterSeq: records - 1, limit: 1 }),
+      );
+      return JSON.stringify(stored?.body) === JSON.stringify(body);
+    });
   }
 
   /** Reads for a run, and waits for the database while this gateway owns the run. */
   #onceBack<T>(runId: string, read: () => Promise<T>): Promise<T> {
-    if (this.#ownership?.owns(runId) !== true) return read();
+    if (!this.#ownership.owns(runId)) return read();
     return this.#ownership.onceBack(runId, read, NEVER);
   }
 
   /** Keeps the head of a run that this gateway writes. Others may write the journals of other runs. */
   #keepHead(head: Head): void {
     const { id } = head.state.run;
-    if (this.#ownership?.owns(id) ?? true) this.#heads.set(id, head);
+    if (this.#ownership.owns(id)) this.#heads.set(id, head);
   }
 
   /**
@@ -204,11 +269,11 @@ export class RunStore {
       : { ...folded.state.run, status: "queued", waiting_for: waitingFor };
     this.#heads.delete(runId);
     const isWritten = await this.#store.batch([
-      ...this.#ownership?.check(runId) ?? [],
+      ...this.#ownership.check(runId),
       RUNS.putOver(runId, version, { ...record, run }),
       ...writes,
     ]);
-    if (isWritten) this.#ownership?.tell("run", runId, record.seq);
+    if (isWritten) this.#ownership.tell("run", runId, record.seq);
     return isWritten;
   }
 
@@ -297,7 +362,7 @@ export class RunStore {
     const known = OPEN_RUNS.parsed(this.#store, open);
     return await this.#store.batch([
       OPEN_RUNS.putOver(runId, open.version, { ...unknownFieldsOf(known?.value), v: 1, cancelled: true }),
-      ...this.#ownership === undefined ? [] : [this.#ownership.signal(runId)],
+      ...this.#ownership.signal(runId),
     ]);
   }
 

@@ -2,7 +2,6 @@ import type { AgentEventBody } from "../../base/records/agent_event.ts";
 import { type HttpError, refuse } from "../../base/errors.ts";
 import { storedActor } from "../../base/records/caller.ts";
 import { isEnded, type Run } from "../../base/records/run.ts";
-import type { RunOwnership } from "../../cluster/run_ownership.ts";
 import type { AuditAppend } from "../../guard/audit/audit_chain.ts";
 import type { Write } from "../../storage/store.ts";
 import { appendEvents } from "../journal/run_recorder.ts";
@@ -10,16 +9,15 @@ import { type RecalledRun, recallRun, type StartedCall } from "./recall_run.ts";
 import type { InterruptedRun } from "./recover_runs.ts";
 import { OPEN_RUNS, RUN_INPUTS, type RunInput, workspaceOf } from "../journal/run_records.ts";
 import type { RunReview } from "../run_request.ts";
-import { JournalError, type RunStore } from "../journal/run_store.ts";
+import { JournalError, type RunRights, type RunStore } from "../journal/run_store.ts";
 
 /** Journal, audit, and the way to continue a run. */
 export interface ResolveOptions {
   readonly runs: RunStore;
   readonly time: () => string;
   readonly audit: AuditAppend | undefined;
-  /** Runs that this gateway owns in a cluster. Undefined: the gateway is alone */
-  readonly ownership?: RunOwnership | undefined;
-  readonly resume: (interrupted: InterruptedRun) => Promise<void>;
+  readonly ownership: RunRights;
+  readonly resume: (interrupted: InterruptedRun) => void | Promise<void>;
 }
 
 const MAX_NOTE = 1000;
@@ -70,12 +68,12 @@ async function goOn(
   await write({ run, recalled, review }, bodies, options, [
     OPEN_RUNS.put(run.id, { v: 1 }),
     RUN_INPUTS.put(run.id, pinned),
-    ...options.ownership?.opening({
+    ...options.ownership.opening({
       id: run.id,
       conversationId: run.conversation_id,
       parentId: run.parent_id,
       workspace: workspaceOf(pinned),
-    }) ?? [],
+    }),
   ]);
   const { seq, approvals } = await recallRun(options.runs, run.id);
   await options.resume({ run, input: pinned, seq, approvals });
@@ -93,7 +91,7 @@ async function write(
       runs,
       time,
       writes,
-      check: ownership?.unowned(run.id),
+      check: ownership.unowned(run.id),
       ...(audit === undefined ? {} : {
         write: (all) =>
           audit({

@@ -1,14 +1,14 @@
 import { CancelError, cancelError } from "../../base/cancel.ts";
 import type { Clock } from "../../base/clock.ts";
-import type { RunOwnership } from "../../cluster/run_ownership.ts";
 import { ProviderError, ToolError } from "../../base/errors.ts";
 import type { AgentEvent } from "../../base/records/agent_event.ts";
 import type { Run } from "../../base/records/run.ts";
 import { joinTaints, UNTAINTED } from "../../base/taint.ts";
-import { createPatience, isStorageAway, patiently } from "../../storage/read_records.ts";
+import { createPatience, patiently } from "../../storage/read_records.ts";
 import type { Store } from "../../storage/store.ts";
 import type { DelegatedAnswer } from "../../tools/agents/sub_agents.ts";
 import type { CallContext } from "../../tools/runtime/tool_call.ts";
+import { OWNS_ALL, type RunRights } from "../journal/run_store.ts";
 import type { RunHandle, RunSupervisor } from "../run_request.ts";
 import { startSubAgent, subAgentRequest } from "./sub_agent_request.ts";
 import { SUB_AGENTS, type SubAgentRecord } from "./sub_agent_records.ts";
@@ -19,8 +19,8 @@ export interface DelegationOptions {
   readonly clock: Clock;
   /** @throws {ToolError} `agent_unavailable` */
   readonly supervisor: () => RunSupervisor;
-  /** Fences of the gateways of a cluster. Default: the gateway is alone */
-  readonly cluster?: Pick<RunOwnership, "own" | "isCurrent"> | undefined;
+  /** Fences of the gateways of the database. Default: the gateway is alone */
+  readonly cluster?: Pick<RunRights, "own" | "isCurrent" | "isOutage"> | undefined;
   /** Aborts when the gateway closes. Default: never */
   readonly closing?: AbortSignal | undefined;
 }
@@ -42,7 +42,7 @@ const NEVER = new AbortController().signal;
 
 /** Returns the delegations over a supervisor. */
 export function createDelegation(
-  { store, clock, supervisor, cluster, closing = NEVER }: DelegationOptions,
+  { store, clock, supervisor, cluster = OWNS_ALL, closing = NEVER }: DelegationOptions,
 ): Delegation {
   const waitedFor = new Set<string>();
   const keep = (record: SubAgentRecord) => store.batch([SUB_AGENTS.put(record.id, record)]);
@@ -53,7 +53,7 @@ export function createDelegation(
     try {
       await keep(record);
     } catch (error) {
-      if (cluster === undefined || !isStorageAway(error)) throw error;
+      if (!cluster.isOutage(error)) throw error;
       void keepLate(record).catch(() => {}); // It counts as left then
     }
   };
@@ -61,32 +61,33 @@ export function createDelegation(
   return {
     isWaitedFor: async ({ id, waiter }) =>
       waitedFor.has(id) ||
-      (waiter !== undefined && waiter.id !== cluster?.own()?.id && await cluster?.isCurrent(waiter) === true),
+      (waiter !== undefined && waiter.id !== cluster.own()?.id && await cluster.isCurrent(waiter)),
     async attached(planned, { prompt, by }) {
       const request = subAgentRequest(planned, { text: prompt, by, durable: false });
       const handle = await startSubAgent(supervisor(), { ...request, approver: by.inherited?.approver });
-      const waiter = cluster?.own();
+      const waiter = cluster.own();
       const record: SubAgentRecord = { ...planned, run_id: handle.id, ...(waiter === undefined ? {} : { waiter }) };
       const cancel = () => handle.cancel(cancelError(by.signal).reason);
       by.signal.addEventListener("abort", cancel, { once: true });
       waitedFor.add(record.id);
       let status: NonNullable<SubAgentRecord["ended"]>["status"] = "failed";
-      let isKept = false;
+      let isUnknown = false;
       try {
         await keep(record);
-        isKept = true;
         if (by.signal.aborted) cancel();
         const answer = await readAnswer(handle, { record, by });
         status = "completed";
         return answer;
       } catch (error) {
         if (error instanceof CancelError) status = "cancelled";
+        isUnknown = cluster.isOutage(error);
         throw error;
       } finally {
         by.signal.removeEventListener("abort", cancel);
         handle.cancel("cancelled");
         const ended = { ...record, ended: { status, at: new Date(clock.now()).toISOString() } };
-        if (isKept || cluster === undefined) await keepEnd(ended);
+        // A delegation whose record met an outage has no end to keep either
+        if (!isUnknown) await keepEnd(ended);
         waitedFor.delete(record.id);
       }
     },

@@ -2,32 +2,29 @@ import { POLL_MS } from "../../cluster/cluster_news.ts";
 import type { ClaimableRun } from "../../cluster/run_claims.ts";
 import { type RunOwnership, runTakenOver } from "../../cluster/run_ownership.ts";
 import { type HttpError, refuse } from "../../base/errors.ts";
-import type { KeyedNotifier } from "../../base/keyed_queues.ts";
-import type { Random } from "../../base/random.ts";
+import type { EffectRight } from "../../base/effect_right.ts";
+import type { Cluster } from "../../cluster/join_cluster.ts";
 import type { Provider } from "../../providers/provider.ts";
 import type { Patience } from "../../storage/read_records.ts";
 import type { Tool } from "../../tools/runtime/tool.ts";
 import { RunWatches } from "../journal/run_watch.ts";
+import type { InterruptedRun } from "../recovery/recover_runs.ts";
 import type { ActiveRun } from "./active_run.ts";
-import { RunClaimer, type RunClaimerOptions } from "./claim_runs.ts";
-import { overloaded, type QueuePlace, type RunLimits } from "./run_queue.ts";
+import { RunClaimer } from "./claim_runs.ts";
+import type { RunCoordination, RunParts } from "./run_coordination.ts";
+import { overloaded, type QueuePlace } from "./run_queue.ts";
 
-/** Parts of a supervisor that a cluster works with. */
-export interface ClusterRunsOptions extends RunClaimerOptions {
-  readonly limits: () => RunLimits;
-  /** Woken with a run's id when the run has new events. */
-  readonly news: KeyedNotifier;
-  /** Woken with a run's id when the run ends. */
-  readonly ends: KeyedNotifier;
-  readonly cancel: (id: string) => Promise<unknown>;
-  readonly random: Random;
+/** Cluster, and the parts of a supervisor that work in it. */
+export interface ClusterRunsOptions extends RunParts {
+  readonly cluster: Cluster;
 }
 
 /**
- * The part of a supervisor that works in a cluster. Hears notes of other gateways, and gives each run here what the cluster decides about:
- * its place in the line of a conversation, its workspace and its right to act. `RunClaimer` (claim_runs.ts) finds the runs to take up.
+ * The coordination of one gateway of several. Hears notes of the others, and decides for runs of this gateway: when one may start, in which
+ * workspace, and whether this gateway still owns it. `RunClaimer` (claim_runs.ts) finds the runs to take up.
  */
-export class ClusterRuns {
+export class ClusterRuns implements RunCoordination {
+  readonly isShared = true;
   readonly ownership: RunOwnership;
   /** Runs that are at work elsewhere and followed here. */
   readonly watches: RunWatches;
@@ -48,7 +45,7 @@ export class ClusterRuns {
   /** Begins to claim. Resolves after the first look. */
   start(): Promise<void> {
     const { ends } = this.#options;
-    this.ownership.onNote(({ kind, id, seq }) => {
+    this.#options.cluster.bus.onNote(({ kind, id, seq }) => {
       if (kind === "run" || kind === "end") this.watches.hear(id, seq);
       if (kind === "end") ends.wake(id);
       if (kind === "signal" && this.ownership.owns(id)) void this.#claimer.readSignal(id);
@@ -65,7 +62,7 @@ export class ClusterRuns {
     return stopped;
   }
 
-  /** Looks for runs to claim, now or after the look that is at work. */
+  /** Looks for runs to claim, now or right after the look that is at work. */
   look(): void {
     void this.#claimer.look();
   }
@@ -83,6 +80,41 @@ export class ClusterRuns {
     if (conversationId !== null && (byConversation.get(conversationId) ?? 0) >= maxPerConversation) {
       throw fullLine();
     }
+  }
+
+  /** Returns null: the line of a conversation is in the database, and a run that is before this one may begin here too. */
+  ownLine(): null {
+    return null;
+  }
+
+  /**
+   * Decides whether a durable run begins here at its acceptance: when a slot is free and nothing waits. Else it waits for whichever gateway
+   * claims it. Runs of a conversation always wait, since they begin in the order in which they were accepted.
+   */
+  beginsHere(
+    run: ClaimableRun,
+    { isReady, isChild }: { readonly isReady: () => boolean; readonly isChild: boolean },
+  ): boolean {
+    const { ownership } = this;
+    // A child takes no slot, and its parent may wait for it: it waits for no other run
+    const mayBegin = isChild || ownership.mayBegin();
+    return ownership.mayWorkIn(run.workspace) && run.conversationId === null && isReady() && mayBegin &&
+      ownership.tryTake(run);
+  }
+
+  /** Tells all gateways that a run waits for one of them, and looks whether it is this one. */
+  offer(runId: string): void {
+    this.ownership.tell("queue", runId);
+    this.look();
+  }
+
+  goOn({ run }: InterruptedRun): void {
+    this.offer(run.id);
+  }
+
+  /** Returns the right of a run to begin effects, which ends with the lease. */
+  rightOf(runId: string, signal: AbortSignal): EffectRight {
+    return this.ownership.rightOf(runId, signal);
   }
 
   /**

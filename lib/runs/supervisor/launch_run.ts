@@ -17,7 +17,6 @@ import type { Provider, Providers } from "../../providers/provider.ts";
 import { type Patience, patiently } from "../../storage/read_records.ts";
 import type { ToolExecutor } from "../../tools/runtime/tool_executor.ts";
 import { ActiveRun, RunJournal } from "./active_run.ts";
-import type { ClusterRuns } from "./cluster_runs.ts";
 import type { AgentProfile } from "./agent_profile.ts";
 import { type AcceptedRun, createRunState } from "../journal/apply_event.ts";
 import { type ApprovableRun, denyUnattended } from "./create_approver.ts";
@@ -29,6 +28,7 @@ import type { InterruptedRun } from "../recovery/recover_runs.ts";
 import { resumedTools, toRunInput } from "../recovery/run_input.ts";
 import { RunRecorder } from "../journal/run_recorder.ts";
 import { shownUpTo } from "../journal/run_records.ts";
+import type { RunCoordination } from "./run_coordination.ts";
 import type { ActiveRuns, QueuePlace, RunQueue } from "./run_queue.ts";
 import type { RunRequest } from "../run_request.ts";
 import { type AgentSettings, type RunGuidance, type RunSettings, runSettings } from "./run_settings.ts";
@@ -42,8 +42,7 @@ export interface LaunchParts {
   readonly parked: ParkedClientCalls;
   readonly parkedRecords: ParkedRecords;
   readonly queue: RunQueue;
-  /** Returns the part that works in a cluster; undefined for a gateway alone. Default: it is alone */
-  readonly cluster?: (() => ClusterRuns | undefined) | undefined;
+  readonly cluster: RunCoordination;
   readonly active: ActiveRuns<ActiveRun>;
   readonly day: DayBudget;
   /** Woken with a run's id when the run has new events. */
@@ -141,7 +140,7 @@ export class RunLauncher {
       active.remove(entry);
       plan.place.leave();
       // A plain completion has nothing in the database to give back
-      if (!plan.isPlain) this.#parts.cluster?.()?.leave(entry);
+      if (!plan.isPlain) this.#parts.cluster.leave(entry);
     };
     const run = this.#toAgentRun(plan, { entry, recorder, leave });
     active.add(entry);
@@ -164,15 +163,14 @@ export class RunLauncher {
     const keeps = request.durable || conversationId !== null;
     const agentTools = resumed?.agentTools ?? settings.agentTools;
     const id = interrupted?.run.id ?? random.id("run_");
-    const cluster = this.#parts.cluster?.();
+    const { cluster } = this.#parts;
     const workspace = interrupted === undefined
-      ? cluster?.workspaceFor({ tools: agentTools, durable: request.durable, wanted: request.workspace }) ?? null
+      ? cluster.workspaceFor({ tools: agentTools, durable: request.durable, wanted: request.workspace })
       : interrupted.input.workspace ?? null;
     const isPlain = !keeps && request.agentTools === "none";
     const controller = (request.durable ? undefined : request.controller) ?? new AbortController();
     const place = queue.enter({
-      // In a cluster the line of the conversation is in the database: a run that is before this one may begin here too
-      conversationId: cluster === undefined ? conversationId : null,
+      conversationId: cluster.ownLine(conversationId),
       tokenId: request.caller.tokenId,
       isChild: parent !== undefined,
       isPlain,
@@ -189,9 +187,9 @@ export class RunLauncher {
         depth: request.depth ?? (parent === undefined ? 0 : parent.depth + 1),
         taint: this.#readingOf({ request, interrupted, agentTools, parent }),
         signal,
-        right: isRecorded ? cluster?.ownership.rightOf(id, signal) : undefined,
+        right: isRecorded ? cluster.rightOf(id, signal) : undefined,
         // A plain completion needs no database
-        patience: isPlain ? undefined : cluster?.patienceOf(id, signal),
+        patience: isPlain ? undefined : cluster.patienceOf(id, signal),
       },
       request,
       interrupted,
@@ -200,7 +198,7 @@ export class RunLauncher {
         : { ...settings, agentTools, deferred: resumed.deferred, prompt: interrupted.input.system_prompt },
       gone: resumed?.gone,
       parent,
-      place: cluster === undefined || conversationId === null ? place : cluster.placeOf(place, {
+      place: conversationId === null ? place : cluster.placeOf(place, {
         run: { id, conversationId, parentId: request.parentId ?? null, workspace },
         isAccepted: interrupted !== undefined,
       }),
@@ -290,7 +288,6 @@ export class RunLauncher {
     const { provider, providerModel, limits, agentTools } = settings;
     const { tools, parked } = this.#parts;
     const windows = this.#windows;
-    const cluster = plan.keeps ? this.#parts.cluster?.() : undefined;
     const findWindow = conversationId !== null || agentTools.length > 0
       ? windowFinder({ limits, windows, provider, model: providerModel })
       : undefined;
@@ -316,7 +313,7 @@ export class RunLauncher {
       },
       model: {
         name: settings.model,
-        provider: cluster?.providerOf(fitting, id) ?? fitting,
+        provider: plan.keeps ? this.#parts.cluster.providerOf(fitting, id) : fitting,
         id: providerModel,
         parameters: request.parameters,
         toolChoice: request.toolChoice,
@@ -388,9 +385,9 @@ export class RunLauncher {
   }
 
   #journalOf({ request, scope }: Plan, { entry, recorder, leave }: Pick<LaunchedRun, "entry" | "recorder" | "leave">) {
-    const { parkedRecords, log, onEnd, onEvents } = this.#parts;
+    const { parkedRecords, log, onEnd, onEvents, cluster } = this.#parts;
     // The end of a run that was cancelled is written too
-    const patience = this.#parts.cluster?.()?.patienceOf(entry.id, NEVER);
+    const patience = cluster.patienceOf(entry.id, NEVER);
     return new RunJournal({
       entry,
       request,

@@ -2,7 +2,7 @@ import type { TokenBudget, TokenNeed, TokenReservation } from "../../agent/token
 import { cancelError } from "../../base/cancel.ts";
 import type { Clock, Timer } from "../../base/clock.ts";
 import { unknownFieldsOf } from "../../base/records/stored_object.ts";
-import type { RunOwnership } from "../../cluster/run_ownership.ts";
+import type { ClusterBus } from "../../cluster/cluster_news.ts";
 import { readRecord } from "../../storage/read_records.ts";
 import type { Store } from "../../storage/store.ts";
 import { BUDGET_DAYS } from "./day_budget.ts";
@@ -39,8 +39,9 @@ export interface BudgetState {
 export interface SlicedBudgetOptions {
   readonly store: Store;
   readonly clock: Clock;
-  /** Notes to and from the other gateways, and the name of the database's history. */
-  readonly news: Pick<RunOwnership, "tell" | "onNote" | "history">;
+  readonly bus: ClusterBus;
+  /** Returns the name of the database's history. */
+  readonly history: () => string | undefined;
   readonly collection: string;
   /** Returns the key of the record that counts now. A slice of an earlier record is worth nothing. */
   readonly key: () => string;
@@ -103,7 +104,7 @@ export class SlicedBudget implements TokenBudget {
 
   constructor(options: SlicedBudgetOptions) {
     this.#options = options;
-    this.#stopHearing = options.news.onNote(({ kind, id }) => {
+    this.#stopHearing = options.bus.onNote(({ kind, id }) => {
       if (kind !== "budget" || id !== this.#term.key) return;
       this.#isAsked = true;
       void this.#work();
@@ -172,8 +173,8 @@ export class SlicedBudget implements TokenBudget {
 
   /** Turns to the record that counts now. What was leased of another, or in another history, is spent. */
   #turn(): void {
-    const { key: keyNow, news } = this.#options;
-    const [key, history] = [keyNow(), news.history()];
+    const { key: keyNow, history: historyNow } = this.#options;
+    const [key, history] = [keyNow(), historyNow()];
     if (key === this.#term.key && history === this.#term.history) return;
     this.#term = { key, history };
     this.#slice = abandoned(this.#slice);
@@ -318,7 +319,7 @@ export class SlicedBudget implements TokenBudget {
 
   /** Decides about calls for which nothing is left, as far as can be known now. @returns true when something was decided */
   async #refuse(limit: number): Promise<boolean> {
-    const { clock, news } = this.#options;
+    const { clock, bus } = this.#options;
     const pot = await this.#latest({ fresh: true });
     // Others have given back since, or the day has changed
     if (limit - pot.tokens > 0 || this.#isOver(pot.term)) return true;
@@ -326,7 +327,7 @@ export class SlicedBudget implements TokenBudget {
     const elsewhere = this.#elsewhere(pot);
     if (elsewhere > 0 && now - this.#askedAt >= MAX_WAIT_MS) {
       this.#askedAt = now;
-      news.tell("budget", this.#term.key);
+      bus.tell("budget", this.#term.key);
     }
     const isAsking = elsewhere > 0 && now - this.#askedAt < ASK_MS;
     // An answer that is cut short is better than none

@@ -11,12 +11,12 @@ import { type BudgetState, MAX_WAIT_MS, SlicedBudget, type SlicedBudgetOptions }
 
 /** Returns the budget of the day in a cluster. The day is that of the clock, which is the database's. */
 export function createSlicedDayBudget(
-  { news, ...options }: DayBudgetOptions & Pick<SlicedBudgetOptions, "news">,
+  { bus, history, ...options }: DayBudgetOptions & Pick<SlicedBudgetOptions, "bus" | "history">,
 ): DayBudget {
   const { store, clock, tokensPerDay: limit } = options;
   const refusal = (state: BudgetState) => toCancelError(state, clock.now());
   const budget = new SlicedBudget({
-    ...{ store, clock, news, limit, refusal },
+    ...{ store, clock, bus, history, limit, refusal },
     collection: BUDGET_DAYS.name,
     key: () => dayOf(clock.now()),
     // Another gateway may be in the day before for a moment longer

@@ -10,13 +10,11 @@ import type { Store } from "../../storage/store.ts";
 import { beginsConversation, checkConversation, ownerFor } from "../conversations/conversation_records.ts";
 import { type Conversations, createConversations } from "../conversations/conversations.ts";
 import { createParkedRecords, type ParkedRecords } from "../conversations/parked_records.ts";
-import type { RunRecorder } from "../journal/run_recorder.ts";
 import type { InterruptedRun } from "../recovery/recover_runs.ts";
 import { resumedRequest } from "../recovery/run_input.ts";
 import type { RunHandle, RunRequest, RunSupervisor } from "../run_request.ts";
 import { AttachedRun, durableHandle } from "./active_run.ts";
 import type { AgentOf } from "./agent_profile.ts";
-import type { ClusterRuns } from "./cluster_runs.ts";
 import { type LaunchedRun, type LaunchParts, RunLauncher } from "./launch_run.ts";
 import type { RunGuidance } from "./run_settings.ts";
 
@@ -54,7 +52,7 @@ export class RunStarter {
     this.#options = options;
     this.#conversations = createConversations({ store, random, isChannel: isChannelConversation });
     const parked = new ParkedClientCalls(clock);
-    this.#parkedRecords = createParkedRecords({ store, clock, parked, isShared: options.cluster !== undefined });
+    this.#parkedRecords = createParkedRecords({ store, clock, parked, isShared: options.cluster.isShared });
     this.#launcher = new RunLauncher({
       ...options,
       conversations: this.#conversations,
@@ -80,19 +78,37 @@ export class RunStarter {
     const guidance = needsGuidance ? await this.#options.guidance?.() : undefined;
     // The gateway may have been drained meanwhile
     this.#requireOpen();
-    const cluster = this.#options.cluster?.();
-    if (request.durable && !this.#hasParentHere(request)) cluster?.checkBounds(conversationId ?? null);
+    const { cluster, events, cancel } = this.#options;
+    const isChild = this.#hasParentHere(request);
+    if (request.durable && !isChild) cluster.checkBounds(conversationId ?? null);
     const launched = this.#launcher.launch(request, { profile, guidance });
     const { entry, run, recorder } = launched;
     if (!request.durable || recorder === undefined) return new AttachedRun(entry, runAgent(run));
-    if (cluster !== undefined) return await this.#acceptInCluster(launched, { recorder, cluster, request });
+    const { isReady, leave, workspace } = launched;
+    const { id, model } = entry;
+    const parentId = request.parentId ?? null;
+    const isHere = cluster.beginsHere({ id, conversationId: entry.conversationId, parentId, workspace }, {
+      isReady,
+      isChild,
+    });
+    // A run that begins elsewhere, or later, has no place here
+    if (!isHere) leave();
     try {
-      await recorder.accept(request.claim?.(entry.id));
+      await recorder.accept(request.claim?.(id));
     } catch (error) {
-      launched.leave();
+      leave();
       throw error;
     }
-    return this.#beginDurable(launched);
+    if (isHere) return this.#beginDurable(launched);
+    cluster.offer(id);
+    return {
+      id,
+      model,
+      conversationId: entry.conversationId,
+      hadEffect: () => undefined,
+      events: () => events(id),
+      cancel: (reason) => void cancel(id, reason).catch(() => {}),
+    };
   }
 
   /**
@@ -128,46 +144,6 @@ export class RunStarter {
 
   #hasParentHere({ parentId }: RunRequest): boolean {
     return parentId !== undefined && this.#options.active.find(parentId) !== undefined;
-  }
-
-  /**
-   * Accepts a durable run of a cluster. It begins here when a slot is free and nothing waits; else it waits for whichever gateway claims it.
-   * Runs of a conversation always wait, since they begin in the order in which they were accepted.
-   */
-  async #acceptInCluster(
-    launched: LaunchedRun,
-    { recorder, cluster, request }: {
-      readonly recorder: RunRecorder;
-      readonly cluster: ClusterRuns;
-      readonly request: RunRequest;
-    },
-  ): Promise<RunHandle> {
-    const { entry: { id, model, conversationId }, isReady, leave, workspace } = launched;
-    const { events, cancel } = this.#options;
-    const { ownership } = cluster;
-    const run = { id, conversationId, parentId: request.parentId ?? null, workspace };
-    const isMine = ownership.mayWorkIn(workspace);
-    // A child takes no slot, and its parent may wait for it: it waits for no other run
-    const mayBegin = this.#hasParentHere(request) || ownership.mayBegin();
-    const isHere = isMine && conversationId === null && isReady() && mayBegin && ownership.tryTake(run);
-    if (!isHere) leave();
-    try {
-      await recorder.accept(request.claim?.(id));
-    } catch (error) {
-      leave();
-      throw error;
-    }
-    if (isHere) return this.#beginDurable(launched);
-    ownership.tell("queue", id);
-    cluster.look();
-    return {
-      id,
-      model,
-      conversationId,
-      hadEffect: () => undefined,
-      events: () => events(id),
-      cancel: (reason) => void cancel(id, reason).catch(() => {}),
-    };
   }
 
   /** Starts durable work, which goes on by itself. A reader ends by leaving. */

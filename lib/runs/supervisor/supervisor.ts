@@ -9,7 +9,6 @@ import type { AgentEvent } from "../../base/records/agent_event.ts";
 import { isAtWork, type Run, RUN_ID, type RunStatus, runStatusSchema } from "../../base/records/run.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
 import type { Counter, Family, Metrics } from "../../base/telemetry/metrics.ts";
-import type { RunOwnership } from "../../cluster/run_ownership.ts";
 import type { AuditAppend } from "../../guard/audit/audit_chain.ts";
 import { mayHaveBeenServed } from "../../providers/retry.ts";
 import type { Providers } from "../../providers/provider.ts";
@@ -33,9 +32,9 @@ import type {
 } from "../run_request.ts";
 import type { ActiveRun } from "./active_run.ts";
 import { type AgentOf, noAgents } from "./agent_profile.ts";
-import type { ClusterRuns, ClusterRunsOptions } from "./cluster_runs.ts";
 import type { ApprovableRun } from "./create_approver.ts";
-import { createDayBudget, type DayBudget, type DayBudgetOptions } from "./day_budget.ts";
+import type { DayBudget } from "./day_budget.ts";
+import { type ClusterMember, MEMBER_ALONE, type RunCoordination } from "./run_coordination.ts";
 import { createActiveRuns, type RunLimits, RunQueue } from "./run_queue.ts";
 import type { AgentSettings, RunGuidance } from "./run_settings.ts";
 import type { RunStarter } from "./start_run.ts";
@@ -71,19 +70,10 @@ export interface SupervisorOptions {
   readonly onRunEnd?: (runId: string) => void;
   /** Told of the events of each run, once: those on record, and at its end those of a run without a record. Must not throw. Default: nobody is. */
   readonly onEvents?: OnRecorded | undefined;
-  /** Makes the part of this supervisor that works in a cluster, see run_services.ts. Default: the gateway is alone */
+  /** Membership among the gateways of the database. Default: the gateway is alone */
   readonly cluster?: ClusterMember | undefined;
   /** Records the decision of a person about an interrupted run. Default: not recorded. */
   readonly audit?: AuditAppend;
-}
-
-/** Membership of a cluster, for the supervisor. */
-export interface ClusterMember {
-  readonly ownership: RunOwnership;
-  /** Makes the part of a supervisor that claims runs of the cluster. */
-  readonly toRuns: (options: Omit<ClusterRunsOptions, "cluster">) => ClusterRuns;
-  /** Makes the budget of the day that the gateways share. */
-  readonly toDayBudget: (options: DayBudgetOptions) => DayBudget;
 }
 
 const DAY_MS = 24 * 60 * 60 * 1000;
@@ -109,8 +99,8 @@ class Supervisor implements RunSupervisor {
   /** Undefined before the first run. */
   #starter: RunStarter | undefined = undefined;
   readonly #recovery: RecoverOptions;
-  /** Undefined for a gateway alone. */
-  readonly #cluster: ClusterRuns | undefined;
+  readonly #ownership: ClusterMember["ownership"];
+  readonly #cluster: RunCoordination;
   /** Woken with a run's id when the run has new events. */
   readonly #news = createKeyedNotifier();
   /** Woken with a run's id when the run ends. */
@@ -124,11 +114,11 @@ class Supervisor implements RunSupervisor {
   #idle: PromiseWithResolvers<void> | undefined = undefined;
 
   constructor(options: SupervisorOptions) {
-    const { store, clock, random, log, metrics } = options;
+    const { store, clock, random, log, metrics, cluster = MEMBER_ALONE } = options;
     this.#options = options;
-    this.#runs = new RunStore(store, { onRecorded: options.onEvents, ownership: options.cluster?.ownership });
-    const createDay = options.cluster?.toDayBudget ?? createDayBudget;
-    this.#day = createDay({ store, clock, tokensPerDay: options.tokensPerDay ?? (() => 0) });
+    this.#ownership = cluster.ownership;
+    this.#runs = new RunStore(store, { onRecorded: options.onEvents, ownership: cluster.ownership });
+    this.#day = cluster.toDayBudget({ store, clock, tokensPerDay: options.tokensPerDay ?? (() => 0) });
     this.#time = createIsoTime(clock);
     const statuses = runStatusSchema.options.filter((status) => !isAtWork(status));
     this.#ended = metrics.counter(
@@ -138,14 +128,14 @@ class Supervisor implements RunSupervisor {
       statuses.map((status) => [status]),
     );
     metrics.gaugeOf("postern_runs_active", "Runs at work or waiting for their slot", this.#active.size);
-    const queue = new RunQueue(options.limits, () => this.#cluster?.lookForWaiting());
+    const queue = new RunQueue(options.limits, () => this.#cluster.lookForWaiting());
     // The whole agent comes with it
     this.#loadStarter = lazily(async () => {
       const { RunStarter } = await import("./start_run.ts");
       return this.#starter = new RunStarter({
         ...options,
         agentOf: options.agentOf ?? noAgents,
-        cluster: options.cluster === undefined ? undefined : () => this.#cluster,
+        cluster: this.#cluster,
         runs: this.#runs,
         queue,
         active: this.#active,
@@ -167,7 +157,7 @@ class Supervisor implements RunSupervisor {
       onEnd: (id, status) => this.#onEnd(id, status),
       resume: async (interrupted) => await (await this.#loadStarter()).resume(interrupted),
     };
-    this.#cluster = options.cluster?.toRuns({
+    this.#cluster = cluster.toRuns({
       runs: this.#runs,
       active: this.#active,
       queue,
@@ -267,7 +257,7 @@ class Supervisor implements RunSupervisor {
         // Whoever waits already goes on waiting while the store is away
         if (runs === this.#runs) runs = this.#runs.patient(createPatience({ clock, signal }));
         if (this.#draining !== undefined && this.#active.find(id) === undefined) throw new CancelError("shutdown");
-        await (this.#cluster?.news(listening.heard) ?? listening.heard);
+        await this.#cluster.news(listening.heard);
       } finally {
         listening.stop();
       }
@@ -280,9 +270,9 @@ class Supervisor implements RunSupervisor {
     // On disk before the answer: a cancelled run stays cancelled whatever happens next
     const isNoted = entry?.durable === false || await this.#runs.cancel(id);
     if (isNoted) entry?.abort(new CancelError(reason));
-    if (isNoted && entry === undefined) await this.#cluster?.cancelElsewhere(id);
+    if (isNoted && entry === undefined) await this.#cluster.cancelElsewhere(id);
     // Before the answer too: the owner of the run may die before it cancels its sub-agents
-    if (isNoted && entry?.durable !== false) await this.#cluster?.cancelChildren(id);
+    if (isNoted && entry?.durable !== false) await this.#cluster.cancelChildren(id);
     return isNoted;
   }
 
@@ -295,42 +285,27 @@ class Supervisor implements RunSupervisor {
   }
 
   async resolve(id: string, review: RunReview): Promise<Run> {
-    const [{ resolveRun }, { continueRun }] = await Promise.all([
-      import("../recovery/review_run.ts"),
-      import("../recovery/recover_runs.ts"),
-    ]);
-    const cluster = this.#cluster;
-    if (review.action === "resume" && review.outcome === "not_done") await cluster?.checkAgain(id);
+    const { resolveRun } = await import("../recovery/review_run.ts");
+    if (review.action === "resume" && review.outcome === "not_done") await this.#cluster.checkAgain(id);
     return await resolveRun(id, review, {
       runs: this.#runs,
       time: this.#time,
       audit: this.#options.audit,
-      ownership: cluster?.ownership,
-      resume: async (interrupted) => {
-        if (cluster === undefined) return await continueRun(interrupted, this.#recovery);
-        cluster.ownership.tell("queue", id);
-        cluster.look();
-      },
+      ownership: this.#ownership,
+      resume: (interrupted) => this.#cluster.goOn(interrupted),
     });
   }
 
   async recover(): Promise<void> {
-    await (this.#cluster?.start() ?? this.#recoverHere());
+    await this.#cluster.start();
     await this.#prune();
     this.#pruning = this.#options.clock.every(DAY_MS, () => void this.#prune());
-  }
-
-  async #recoverHere(): Promise<void> {
-    const open = await this.#runs.open();
-    if (open.length === 0) return;
-    const { recoverRuns } = await import("../recovery/recover_runs.ts");
-    await recoverRuns(open, this.#recovery);
   }
 
   async drain(graceMs: number, reason: string = SHUTTING_DOWN): Promise<void> {
     this.#draining = reason;
     this.#pruning?.clear();
-    await this.#cluster?.stop();
+    await this.#cluster.stop();
     // Durable work goes on at the next start. It stops after its last finished step, and before the grace in the middle of no effect
     for (const entry of this.#active.all().filter((entry) => entry.durable)) {
       entry.stopsForShutdown = true;
@@ -340,7 +315,7 @@ class Supervisor implements RunSupervisor {
     for (const entry of this.#active.all()) entry.abort(new CancelError("shutdown"));
     await this.#waitForIdle(SETTLE_MS);
     await this.#day.close?.();
-    await this.#cluster?.settle();
+    await this.#cluster.settle();
   }
 
   async #waitForIdle(ms: number): Promise<void> {
@@ -356,8 +331,8 @@ class Supervisor implements RunSupervisor {
       runs: this.#runs,
       news: this.#news,
       find: this.#active.find,
-      watches: this.#cluster?.watches,
-      isShared: this.#cluster !== undefined,
+      watches: this.#cluster.watches,
+      isShared: this.#cluster.isShared,
     });
   }
 
@@ -368,7 +343,7 @@ class Supervisor implements RunSupervisor {
   #onEnd(id: string, status: RunStatus | undefined, mayHaveChildren = true): void {
     if (status !== undefined) this.#ended.with(status).add();
     this.#options.onRunEnd?.(id);
-    if (status === "cancelled" && mayHaveChildren) void this.#cluster?.cancelChildren(id);
+    if (status === "cancelled" && mayHaveChildren) void this.#cluster.cancelChildren(id);
     this.#news.wake(id);
     this.#ends.wake(id);
     if (this.#active.size() > 0) return;

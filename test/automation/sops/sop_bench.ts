@@ -5,6 +5,7 @@ import { type Caller, SCOPES } from "../../../lib/base/records/caller.ts";
 import { type Logger, SILENT } from "../../../lib/base/telemetry/log.ts";
 import { createMetrics } from "../../../lib/base/telemetry/metrics.ts";
 import type { Approvals } from "../../../lib/guard/approvals.ts";
+import { SharedApprovalNews } from "../../../lib/guard/approval_news.ts";
 import { createApprovals } from "../../../lib/guard/create_approvals.ts";
 import { createApprover } from "../../../lib/runs/supervisor/create_approver.ts";
 import type { RunSupervisor } from "../../../lib/runs/run_request.ts";
@@ -72,7 +73,7 @@ export function createSopBench(options: SopBenchOptions): SopBench {
     ...{ store, clock, random, log },
     metrics: createMetrics(),
     audit: audit.append,
-    cluster: options.cluster?.cluster.ownership,
+    news: options.cluster && new SharedApprovalNews({ store, clock, log, bus: options.cluster.cluster.bus }),
   });
   const { runs, executor } = supervised(options.script ?? [], {
     store,
@@ -94,7 +95,7 @@ export function createSopBench(options: SopBenchOptions): SopBench {
     scopesOf: options.scopesOf ?? (() => SCOPES),
     runs: () => (options.hasAgent === false ? undefined : runs),
     tools: () => tools,
-    cluster: options.cluster?.cluster,
+    work: options.cluster?.cluster.work,
     workspaceRoot: workspace.root,
     dataDir: workspace.path("data"),
     settings: () => ({

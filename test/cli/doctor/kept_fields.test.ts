@@ -248,7 +248,8 @@ const CHANGES: readonly RecordChange[] = [
         store,
         clock,
         tokensPerDay: () => 1_000,
-        news: { tell: () => {}, onNote: () => {}, history: () => undefined } as never,
+        bus: { tell: () => {}, onNote: () => () => {} },
+        history: () => undefined,
       })
         .reserve(NEED),
   },

@@ -13,6 +13,7 @@ function servicesThatFail(times: number) {
   const warnings: string[] = [];
   const services: PairingServices = {
     clock,
+    cluster: {},
     log: { ...SILENT, warn: (text) => void warnings.push(text) },
     tokens: { count: () => Promise.resolve(0) },
     pairing: {
@@ -47,7 +48,7 @@ test("firstPairingCode() lets a gateway go on without a code after 30 seconds", 
 test("firstPairingCode() lets the code stand that another gateway of the cluster has shown", async () => {
   const { services } = servicesThatFail(0);
   const gateways = (...ids: readonly string[]) => ({
-    overview: { status: () => Promise.resolve({ gateways: ids }) },
+    shown: { overview: { status: () => Promise.resolve({ gateways: ids }) } },
   });
   const pending = { ...services.pairing, isPending: () => Promise.resolve(true) };
   const started = (ids: readonly string[], pairing: PairingServices["pairing"]) =>

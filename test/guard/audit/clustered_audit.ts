@@ -1,5 +1,6 @@
 import { SILENT } from "../../../lib/base/telemetry/log.ts";
 import { type JoinedGateway, Leases } from "../../../lib/cluster/leases.ts";
+import { type AuditCluster, GatewayChain } from "../../../lib/guard/audit/gateway_chain.ts";
 import { type Audit, createAudit } from "../../../lib/guard/audit/audit.ts";
 import { createMemoryStore } from "../../../lib/storage/create_memory_store.ts";
 import type { Store, Stored, Write } from "../../../lib/storage/store.ts";
@@ -91,6 +92,13 @@ export function createAuditedCluster(): AuditedCluster {
     jump: (ms) => void (jumped += ms),
     async join(id, { retentionDays = 30 } = {}) {
       let own: JoinedGateway | undefined = { id, fence: await leases.join(id, { about: ABOUT }) };
+      const gateways: AuditCluster = {
+        lease: { own: () => own },
+        async fences(ids) {
+          await cluster.onFences();
+          return await leases.fences(ids);
+        },
+      };
       const audit = await createAudit({
         store,
         clock: { ...clock, now },
@@ -98,13 +106,7 @@ export function createAuditedCluster(): AuditedCluster {
         redact: (text) => text,
         enabled: () => true,
         retentionDays: () => retentionDays,
-        cluster: {
-          lease: { own: () => own },
-          async fences(ids) {
-            await cluster.onFences();
-            return await leases.fences(ids);
-          },
-        },
+        openChain: (parts) => Promise.resolve(new GatewayChain({ ...parts, cluster: gateways })),
       });
       return {
         audit,

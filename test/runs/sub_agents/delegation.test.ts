@@ -4,6 +4,7 @@ import { CancelError } from "../../../lib/base/cancel.ts";
 import type { RunSupervisor } from "../../../lib/runs/run_request.ts";
 import { createDelegation } from "../../../lib/runs/sub_agents/delegation.ts";
 import { SUB_AGENTS, type SubAgentRecord } from "../../../lib/runs/sub_agents/sub_agent_records.ts";
+import { isStorageAway } from "../../../lib/storage/read_records.ts";
 import type { CallContext } from "../../../lib/tools/runtime/tool_call.ts";
 import { awayError, createSharedDatabase } from "../../support/clustered.ts";
 
@@ -25,7 +26,7 @@ async function delegate(closing: AbortSignal) {
     ...{ store, clock: database.clock, closing },
     // Nothing but the start of a run is asked for
     supervisor: () => ({ start: () => Promise.resolve(handle) }) as unknown as RunSupervisor,
-    cluster: { own: () => undefined, isCurrent: () => Promise.reject(awayError()) },
+    cluster: { own: () => undefined, isCurrent: () => Promise.reject(awayError()), isOutage: isStorageAway },
   });
   const by = {
     caller: { via: "http", tokenId: null, scopes: ["admin"] },

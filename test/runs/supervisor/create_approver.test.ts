@@ -155,15 +155,15 @@ describe("an attached run", () => {
     await clock.advance(1);
     const { approvals: [first] } = await approvals.list({ limit: 1 });
     assert.ok(first !== undefined);
-    const body = (await store.get(APPROVALS, first.id))?.body as object;
+    const body = (await store.get(APPROVALS.name, first.id))?.body as object;
     // No token may fill the room alone. Each question reads those that wait, so all but the last stand in the store at once
     await store.batch(
       Array.from({ length: APPROVAL_LIMITS.pending - 2 }, (_, index) => {
         const id = `apr_filled${index}`;
         const filled = { ...body, id, requested_by: `tok_${index % 2}` };
         return [
-          { op: "insert", collection: APPROVALS, key: id, body: filled },
-          { op: "insert", collection: OPEN_APPROVALS, key: id, body: { v: 1 } },
+          { op: "insert", collection: APPROVALS.name, key: id, body: filled },
+          { op: "insert", collection: OPEN_APPROVALS.name, key: id, body: { v: 1 } },
         ] as const;
       }).flat(),
     );

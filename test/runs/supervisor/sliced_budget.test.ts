@@ -46,7 +46,7 @@ function createBench(tokensPerDay: number) {
   const listeners = new Set<(note: ClusterNote) => void>();
   const join = (limit: () => number = () => tokensPerDay, skewMs = 0) => {
     let isDead = false;
-    const news = {
+    const bus = {
       tell(kind: ClusterNote["kind"], id: string) {
         if (!bench.isMute) { for (const hear of [...listeners]) hear({ kind, id, seq: 0 }); }
       },
@@ -55,13 +55,13 @@ function createBench(tokensPerDay: number) {
         listeners.add(listener);
         return () => void listeners.delete(listener);
       },
-      history: () => bench.history,
     };
     const budget = createSlicedDayBudget({
       store,
       clock: { ...clock, now: () => clock.now() + skewMs },
       tokensPerDay: limit,
-      news,
+      bus,
+      history: () => bench.history,
     });
     return {
       budget,
