@@ -24,8 +24,8 @@ const embeddingsSchema = v.looseObject({
   model: v.pipe(v.string(), v.minLength(1), v.maxLength(MAX_NAME)),
   /** A text, a list of tokens, or up to 2,048 of either */
   input: inputSchema,
-  encoding_format: v.optional(v.nullable(v.picklist(["float", "base64"]))),
-  dimensions: v.optional(v.nullable(v.pipe(v.number(), v.integer(), v.minValue(1)))),
+  encoding_format: v.optional(v.picklist(["float", "base64"])),
+  dimensions: v.optional(v.pipe(v.number(), v.integer(), v.minValue(1))),
 });
 
 const embeddingsReplySchema = v.object({
@@ -69,7 +69,7 @@ export const embeddingsRoute = defineRoute({
     const { embed } = provider;
     if (embed === undefined) throw withoutEmbeddings(provider.name);
     const input = toInputs(given) ?? [];
-    const request = { model, input, passed, dimensions: dimensions ?? undefined };
+    const request = { model, input, passed, dimensions };
     const { vectors, tokens, ignored } = await runs.spend(mostTokens(input), signal, () => embed(request, signal));
     const data = vectors.map((vector, index) => ({
       object: "embedding",

@@ -203,9 +203,9 @@ function headersOf(route: Route, { status, headers }: RouteReply): Record<string
   };
 }
 
-/** Tells whether a route replies with what a model said. */
+/** Tells whether a route replies with what a run's model said. */
 function answersByModel({ method, errors = [] }: Route): boolean {
-  return method === "POST" && errors.includes("model_not_found");
+  return method === "POST" && errors.includes("run_interrupted");
 }
 
 function contentOf({ type, schema }: RouteReply) {

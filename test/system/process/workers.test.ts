@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import * as nodeModule from "node:module";
+import { dirname } from "node:path";
 import { test } from "node:test";
 import { CancelError } from "../../../lib/base/cancel.ts";
 import { nextTick } from "../../../lib/base/tick.ts";
@@ -28,7 +29,10 @@ test("a job sees no environment", async () => {
 test("a thread uses what the process has compiled before, where the runtime keeps it", async () => {
   const workers = new Workers({ maxWorkers: 1, clock: systemClock });
   nodeModule.enableCompileCache?.();
-  assert.equal(await start(workers, "compile cache"), nodeModule.getCompileCacheDir?.());
+  const used = await start(workers, "compile cache") as string | undefined;
+  // Below it each set of V8's options has a folder of its own, and a test before this one may have changed them
+  const rootOf = (folder: string | undefined) => folder && dirname(folder);
+  assert.equal(rootOf(used), rootOf(nodeModule.getCompileCacheDir?.()));
 });
 
 test("a busy job ends when its signal aborts, and gives its place to the next", async () => {
