@@ -142,9 +142,8 @@ function checkWork(
   { tools, by }: ScheduleCheckOptions,
 ): Pick<ScheduleRecord, "prompt" | "call"> {
   if ((prompt === undefined) === (tool === undefined)) {
-    throw invalid(
-      `there must be either "prompt" or "tool", and there ${prompt === undefined ? "is neither" : "are both"}`,
-    );
+    const found = prompt === undefined ? "is neither" : 'are both: leave out "prompt", or "tool" and "input"';
+    throw invalid(`there must be either "prompt" or "tool", and there ${found}`);
   }
   if (tool === undefined) {
     if (input !== undefined) throw invalid('"input" goes with "tool"');

@@ -30,9 +30,8 @@ export const contentSearch = defineTool({
     glob: v.optional(
       v.pipe(
         v.string(),
-        v.minLength(1),
         v.maxLength(1000),
-        v.description("Only these files, such as *.ts or src/**"),
+        v.description("Only these files, such as *.ts or src/**. Default or empty: all"),
       ),
     ),
     case_insensitive: v.optional(
@@ -41,11 +40,15 @@ export const contentSearch = defineTool({
     limit: limitField("matches", { max: MAX_LIMIT, fallback: DEFAULT_LIMIT }),
   }),
   textField: "pattern",
-  check: ({ glob }) => void (glob === undefined || searchPattern(glob, { anywhere: true })),
+  // Small models fill in each field, this one with nothing
+  check: ({ glob = "" }) => void (glob === "" || searchPattern(glob, { anywhere: true })),
   effects: ({ path = "." }) => ({ root: "read_file", paths: [path] }),
-  async run({ pattern, path = ".", glob, case_insensitive: caseInsensitive = false, limit = DEFAULT_LIMIT }, context) {
+  async run(
+    { pattern, path = ".", glob = "", case_insensitive: caseInsensitive = false, limit = DEFAULT_LIMIT },
+    context,
+  ) {
     const result = await runSearch<FilesSearched>(
-      { kind: "lines", pattern, caseInsensitive, path, glob, limit },
+      { kind: "lines", pattern, caseInsensitive, path, glob: glob === "" ? undefined : glob, limit },
       context,
     );
     const { matches, files: searched } = result;

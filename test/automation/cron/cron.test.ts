@@ -428,7 +428,7 @@ test("bad work, zones, ids and too many schedules are refused, saying what helps
   const add = (more: Partial<NewSchedule>) => cron.add({ schedule: "hourly", ...more }, MAKER);
   const rows: readonly (readonly [more: Partial<NewSchedule>, code: string, about: RegExp])[] = [
     [{}, "invalid_input", /either "prompt" or "tool", and there is neither/],
-    [{ prompt: "x", tool: "shell" }, "invalid_input", /there are both/],
+    [{ prompt: "x", tool: "shell" }, "invalid_input", /there are both: leave out "prompt", or "tool" and "input"$/],
     [{ prompt: " " }, "invalid_input", /must not be blank/],
     [{ prompt: "x", input: {} }, "invalid_input", /"input" goes with "tool"/],
     [{ tool: "explode" }, "invalid_input", /no tool "explode"/],

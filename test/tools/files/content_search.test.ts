@@ -27,6 +27,7 @@ test("finds lines as path:line: text, without ignored, binary and sensitive file
     assert.equal(await output({ pattern: "^gate$", glob: "*.ts" }), "src/b.ts:3: gate");
     assert.equal(await output({ pattern: "THE gate", case_insensitive: true }), "src/b.ts:1: The Gate");
     assert.equal(await output({ pattern: "gate", path: "src", glob: "**/*.md" }), "src/c.md:1: gate");
+    assert.equal(await output({ pattern: "gate", path: "src", glob: "" }), "src/b.ts:3: gate\nsrc/c.md:1: gate");
     assert.equal(await output({ pattern: "g.te", path: "src/c.md" }), "src/c.md:1: gate");
     assert.equal(await output("nowhere"), "No line matches in 4 files");
     assert.equal(await output({ pattern: "gate", path: "none" }), 'Cannot open "none": it does not exist');
