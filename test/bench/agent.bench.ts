@@ -40,13 +40,10 @@ const runs = createSupervisor({
 
 const request: RunRequest = {
   kind: "chat",
+  by: { caller: { via: "http", tokenId: null, scopes: ["chat"] } },
   messages: [{ role: "user", content: "Hello" }],
-  caller: { via: "http", tokenId: null, scopes: ["chat"] },
   durable: false,
-  canApprove: false,
   agentTools: "none",
-  clientTools: [],
-  parameters: {},
 };
 
 let events = 0;

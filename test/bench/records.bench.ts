@@ -115,13 +115,10 @@ async function turns(store: Store, path: string): Promise<void> {
     const begun = performance.now();
     const handle = await runs.start({
       kind: "chat",
+      by: { caller: { via: "http", tokenId: null, scopes: ["runs"] } },
       messages: [{ role: "user", content: "Hello" }],
-      caller: { via: "http", tokenId: null, scopes: ["runs"] },
       durable: true,
-      canApprove: false,
       agentTools: "none",
-      clientTools: [],
-      parameters: {},
     });
     for await (const _ of handle.events());
     times.push(performance.now() - begun);

@@ -54,13 +54,10 @@ function startRuns(store: Store, durable: boolean) {
   return async () => {
     const handle = await runs.start({
       kind: "chat",
+      by: { caller: { via: "http", tokenId: null, scopes: ["runs"] } },
       messages: [{ role: "user", content: "Hello" }],
-      caller: { via: "http", tokenId: null, scopes: ["runs"] },
       durable,
-      canApprove: false,
       agentTools: "none",
-      clientTools: [],
-      parameters: {},
     });
     for await (const _ of handle.events());
   };

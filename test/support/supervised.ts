@@ -7,8 +7,15 @@ import {
 import type { AgentEvent } from "../../lib/base/records/agent_event.ts";
 import { type Logger, SILENT } from "../../lib/base/telemetry/log.ts";
 import { createMetrics, type Metrics } from "../../lib/base/telemetry/metrics.ts";
-import type { Providers } from "../../lib/providers/provider.ts";
-import type { RunHandle, RunRequest, RunSupervisor } from "../../lib/runs/run_request.ts";
+import type { ModelWishes, Providers } from "../../lib/providers/provider.ts";
+import type {
+  AskedAgent,
+  RunAuthor,
+  RunHandle,
+  RunReader,
+  RunRequest,
+  RunSupervisor,
+} from "../../lib/runs/run_request.ts";
 import type { RunLimits } from "../../lib/runs/supervisor/run_queue.ts";
 import type { AgentSettings } from "../../lib/runs/supervisor/run_settings.ts";
 import { createSupervisor, type SupervisorOptions } from "../../lib/runs/supervisor/supervisor.ts";
@@ -89,18 +96,31 @@ export function supervised(script: Script, options: SupervisedOptions = {}): Sup
   return { runs, provider, executor, store, clock, metrics };
 }
 
+/** Fields of a request, with those of its parts beside them. `agent` is the name of one. */
+export type AskOptions =
+  & Partial<Omit<RunRequest, "by" | "wishes" | "reader" | "agent"> & RunAuthor & ModelWishes>
+  & RunReader
+  & Omit<AskedAgent, "name">
+  & { readonly agent?: string | undefined };
+
 /** A request of one user message; attached, with the agent's tools. */
-export function ask(text: string, options: Partial<RunRequest> = {}): RunRequest {
+export function ask(text: string, options: AskOptions = {}): RunRequest {
+  const { caller, requestId, parentId, depth, workspace, taint, links, ...beside } = options;
+  const { clientTools, toolChoice, parallelToolCalls, parameters, ...own } = beside;
+  const { controller, whole, canApprove, approver, agent, tools, limits, instructions, ...rest } = own;
   return {
     kind: "chat",
+    by: {
+      caller: caller ?? { via: "http", tokenId: "tok_1", scopes: ["chat"] },
+      ...{ requestId, parentId, depth, workspace, taint, links },
+    },
     messages: [{ role: "user", content: text }],
-    caller: { via: "http", tokenId: "tok_1", scopes: ["chat"] },
+    wishes: { clientTools: clientTools ?? [], toolChoice, parallelToolCalls, parameters: parameters ?? {} },
     durable: false,
-    canApprove: false,
+    reader: { controller, whole, canApprove, approver },
     agentTools: "configured",
-    clientTools: [],
-    parameters: {},
-    ...options,
+    agent: { name: agent, tools, limits, instructions },
+    ...rest,
   };
 }
 

@@ -31,7 +31,7 @@ import { shownUpTo } from "../journal/run_records.ts";
 import type { RunCoordination } from "./run_coordination.ts";
 import type { ActiveRuns, QueuePlace, RunQueue } from "./run_queue.ts";
 import type { RunRequest } from "../run_request.ts";
-import { type AgentSettings, type RunGuidance, type RunSettings, runSettings } from "./run_settings.ts";
+import { type AgentSettings, NO_WISHES, type RunGuidance, type RunSettings, runSettings } from "./run_settings.ts";
 import type { OnRecorded, RunStore } from "../journal/run_store.ts";
 import type { ParkedRecords } from "../conversations/parked_records.ts";
 
@@ -149,29 +149,30 @@ export class RunLauncher {
 
   #plan(request: RunRequest, { profile, guidance, interrupted }: LaunchOptions): Plan {
     const { providers, tools, conversations, active, queue, random, agent } = this.#parts;
+    const { by } = request;
     const settings = runSettings(request, {
       settings: agent(),
       providers,
       tools,
       profile,
       guidance,
-      isResumed: interrupted !== undefined,
+      resumed: interrupted?.run,
     });
     const resumed = interrupted === undefined ? undefined : resumedTools(settings.agentTools, interrupted.input, tools);
     const conversationId = request.conversationId === undefined ? null : conversations.open(request.conversationId);
-    const parent = request.parentId === undefined ? undefined : active.find(request.parentId);
+    const parent = by.parentId === undefined ? undefined : active.find(by.parentId);
     const keeps = request.durable || conversationId !== null;
     const agentTools = resumed?.agentTools ?? settings.agentTools;
     const id = interrupted?.run.id ?? random.id("run_");
     const { cluster } = this.#parts;
     const workspace = interrupted === undefined
-      ? cluster.workspaceFor({ tools: agentTools, durable: request.durable, wanted: request.workspace })
+      ? cluster.workspaceFor({ tools: agentTools, durable: request.durable, wanted: by.workspace })
       : interrupted.input.workspace ?? null;
     const isPlain = !keeps && request.agentTools === "none";
-    const controller = (request.durable ? undefined : request.controller) ?? new AbortController();
+    const controller = (request.durable ? undefined : request.reader?.controller) ?? new AbortController();
     const place = queue.enter({
       conversationId: cluster.ownLine(conversationId),
-      tokenId: request.caller.tokenId,
+      tokenId: by.caller.tokenId,
       isChild: parent !== undefined,
       isPlain,
       isAccepted: interrupted !== undefined,
@@ -181,10 +182,10 @@ export class RunLauncher {
     return {
       scope: {
         runId: id,
-        requestId: request.requestId,
+        requestId: by.requestId,
         conversationId,
-        caller: request.caller,
-        depth: request.depth ?? (parent === undefined ? 0 : parent.depth + 1),
+        caller: by.caller,
+        depth: by.depth ?? (parent === undefined ? 0 : parent.depth + 1),
         taint: this.#readingOf({ request, interrupted, agentTools, parent }),
         signal,
         right: isRecorded ? cluster.rightOf(id, signal) : undefined,
@@ -199,7 +200,7 @@ export class RunLauncher {
       gone: resumed?.gone,
       parent,
       place: conversationId === null ? place : cluster.placeOf(place, {
-        run: { id, conversationId, parentId: request.parentId ?? null, workspace },
+        run: { id, conversationId, parentId: by.parentId ?? null, workspace },
         isAccepted: interrupted !== undefined,
       }),
       controller,
@@ -221,7 +222,7 @@ export class RunLauncher {
       model: settings.model,
       message: plan.isRecorded ? openingMessage(request.messages) : null,
       conversation_id: conversationId,
-      parent_id: request.parentId ?? null,
+      parent_id: request.by.parentId ?? null,
     };
     if (!plan.isRecorded) return { accepted, recorder: undefined };
     const recorder = new RunRecorder({
@@ -229,10 +230,8 @@ export class RunLauncher {
       state: createRunState(accepted),
       input: () => {
         const spliced = request.durable ? parked.splice(request.messages) : request.messages;
-        return toRunInput({
-          ...request,
+        return toRunInput(request, {
           taint: this.#taintOf({ request, interrupted, agentTools: settings.agentTools }),
-        }, {
           prompt: settings.prompt,
           agentTools: settings.agentTools,
           deferred: settings.deferred,
@@ -265,7 +264,7 @@ export class RunLauncher {
 
   /** Returns what a run has read when it begins. A sub-agent and a firing know the addresses in their task that its writer had read. */
   #readingOf({ parent, ...begun }: BegunRun & Pick<Plan, "parent">): RunTaint {
-    const { request: { messages, links = [] } } = begun;
+    const { request: { messages, by: { links = [] } } } = begun;
     const taint = new RunTaint(this.#taintOf(begun));
     if (links.length > 0) taint.links.addShared(links);
     if (parent === undefined || !parent.taint.isTainted) return taint;
@@ -277,7 +276,7 @@ export class RunLauncher {
    * Returns the outside content that a run begins with: its request's, what an interrupted run had read, that of parked calls, and what
    * the tools of a client gave. Without tools of the agent nobody asks for it.
    */
-  #taintOf({ request: { taint, messages }, interrupted, agentTools }: BegunRun): Taint {
+  #taintOf({ request: { by: { taint }, messages }, interrupted, agentTools }: BegunRun): Taint {
     const sent = agentTools.length === 0 ? UNTAINTED : taintOfMessages(messages);
     return joinTaints(taint, interrupted?.run.taint, this.#parts.parked.taintOf(messages), sent);
   }
@@ -305,8 +304,8 @@ export class RunLauncher {
       scope,
       facts: {
         kind: request.kind,
-        parentId: request.parentId ?? null,
-        whole: request.whole === true && !request.durable,
+        parentId: request.by.parentId ?? null,
+        whole: request.reader?.whole === true && !request.durable,
         isPlain: request.agentTools === "none",
         survivesShutdown: request.durable,
         call: request.call,
@@ -315,9 +314,7 @@ export class RunLauncher {
         name: settings.model,
         provider: plan.keeps ? this.#parts.cluster.providerOf(fitting, id) : fitting,
         id: providerModel,
-        parameters: request.parameters,
-        toolChoice: request.toolChoice,
-        parallelToolCalls: request.parallelToolCalls,
+        wishes: request.wishes ?? NO_WISHES,
         findWindow,
         findListedWindow: () => windows.listed(provider, providerModel),
         learntWindow: (window) => windows.within(provider, providerModel, window),
@@ -327,7 +324,6 @@ export class RunLauncher {
         executor: tools,
         agentTools,
         deferred: settings.deferred,
-        clientTools: request.clientTools,
         passesOn: settings.passesOn,
         approve: this.#approverOf(plan, recorder),
         pictures: this.#parts.pictures,
@@ -374,9 +370,9 @@ export class RunLauncher {
     recorder: RunRecorder | undefined,
   ): AgentApprover {
     if (settings.agentTools.length === 0) return denyUnattended;
-    return request.approver ?? this.#parts.approverOf?.({
+    return request.reader?.approver ?? this.#parts.approverOf?.({
       durable: request.durable,
-      canApprove: request.canApprove,
+      canApprove: request.reader?.canApprove === true,
       place,
       earlier: interrupted?.approvals,
       recorded: request.durable && recorder !== undefined ? () => recorder.commit() : undefined,

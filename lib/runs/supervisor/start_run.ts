@@ -22,7 +22,7 @@ import type { RunGuidance } from "./run_settings.ts";
 export interface RunStarterOptions
   extends Omit<LaunchParts, "conversations" | "parked" | "parkedRecords" | "pictures"> {
   readonly store: Store;
-  /** Returns the profile of the agent that `RunRequest.agent` names. */
+  /** Returns the profile of the agent that `AskedAgent.name` names. */
   readonly agentOf: AgentOf;
   /** Returns the texts that a new run with tools of the agent begins with. Undefined: nothing to wait for. Default: there are none. */
   readonly guidance?: (() => Promise<RunGuidance> | undefined) | undefined;
@@ -68,10 +68,10 @@ export class RunStarter {
     const request = asPlain(asked);
     const { agent, conversationId, messages } = request;
     if (conversationId !== undefined && !beginsConversation(request)) {
-      await this.#checkOwner(conversationId, request.caller);
+      await this.#checkOwner(conversationId, request.by.caller);
     }
     const { agentOf, day } = this.#options;
-    const profile = agent === undefined ? undefined : await agentOf(agent, request.model);
+    const profile = agent?.name === undefined ? undefined : await agentOf(agent.name, request.model);
     if (day.isSet() && request.call === undefined) await day.check(lastBytes(messages));
     if (messages.at(-1)?.role === "tool") await this.#parkedRecords.recall(messages);
     const needsGuidance = request.agentTools !== "none" && request.call === undefined;
@@ -86,7 +86,7 @@ export class RunStarter {
     if (!request.durable || recorder === undefined) return new AttachedRun(entry, runAgent(run));
     const { isReady, leave, workspace } = launched;
     const { id, model } = entry;
-    const parentId = request.parentId ?? null;
+    const parentId = request.by.parentId ?? null;
     const isHere = cluster.beginsHere({ id, conversationId: entry.conversationId, parentId, workspace }, {
       isReady,
       isChild,
@@ -117,7 +117,8 @@ export class RunStarter {
    */
   async resume(interrupted: InterruptedRun): Promise<void> {
     const request = resumedRequest(interrupted);
-    const profile = request.agent === undefined ? undefined : await this.#options.agentOf(request.agent, request.model);
+    const name = request.agent?.name;
+    const profile = name === undefined ? undefined : await this.#options.agentOf(name, request.model);
     this.#beginDurable(this.#launcher.launch(request, { profile, interrupted }));
   }
 
@@ -142,7 +143,7 @@ export class RunStarter {
     }
   }
 
-  #hasParentHere({ parentId }: RunRequest): boolean {
+  #hasParentHere({ by: { parentId } }: RunRequest): boolean {
     return parentId !== undefined && this.#options.active.find(parentId) !== undefined;
   }
 

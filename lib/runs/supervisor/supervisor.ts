@@ -50,7 +50,7 @@ export interface SupervisorOptions {
   readonly tools: ToolExecutor;
   readonly agent: () => AgentSettings;
   readonly limits: () => RunLimits;
-  /** Returns the profile of the agent that `RunRequest.agent` names. Default: no agent is known. */
+  /** Returns the profile of the agent that `AskedAgent.name` names. Default: no agent is known. */
   readonly agentOf?: AgentOf;
   /** Returns the texts that a new run with tools of the agent begins with. Undefined: nothing to wait for. Default: there are none. */
   readonly guidance?: (() => Promise<RunGuidance> | undefined) | undefined;
