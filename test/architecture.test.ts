@@ -369,12 +369,10 @@ const WIDE: Readonly<Record<string, number>> = {
   CreateProvidersOptions: 18,
   GatewayOptions: 17,
   GuardedRequest: 15,
-  LaunchParts: 20,
   ProcessesOptions: 13,
   ProgramRequest: 17,
   ServicesOptions: 26,
   SopsOptions: 14,
-  SupervisorOptions: 21,
 };
 
 test("no options object has more than twelve fields, but for those that are left", () => {
