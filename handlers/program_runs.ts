@@ -46,7 +46,7 @@ export class ProgramRuns implements GatewayRuns {
       const { config, random } = this.#services;
       const { runs } = requireAgent(this.#services);
       const body = toBody(input, config().gateway.max_request_bytes);
-      const run = await startRun(runs, body, { caller: PROGRAM, requestId: random.id("req_") });
+      const run = await startRun(runs, body, { by: { caller: PROGRAM, requestId: random.id("req_") } });
       if (signal !== undefined) this.#cancelWith(signal, run.id);
       return createRunState(run).run;
     });

@@ -70,12 +70,10 @@ function localSession({ services }: ReachedGateway, options: ChatOptions): ChatS
         messages: [{ role: "user", content: text }],
         model: topic.model,
         conversationId: topic.conversationId ?? "new",
-        caller: { via: "cli", tokenId: null, scopes: SCOPES },
+        by: { caller: { via: "cli", tokenId: null, scopes: SCOPES } },
         durable: false,
-        canApprove: options.canApprove,
+        reader: { canApprove: options.canApprove },
         agentTools: "configured",
-        clientTools: [],
-        parameters: {},
       });
       topic.conversationId = running.conversationId ?? topic.conversationId;
       for await (const events of running.events()) yield* events;

@@ -110,8 +110,7 @@ export async function startClientRun(
 ): Promise<Run> {
   const { runs } = requireAgent(services);
   return await startRun(runs, checkBody(startSchema, input, []), {
-    caller: mcpCallerOf(asked),
-    requestId: asked.requestId,
+    by: { caller: mcpCallerOf(asked), requestId: asked.requestId },
   });
 }
 

@@ -78,11 +78,10 @@ async function chat(
       { message, context: background, conversationId: conversation_id ?? "new", model },
       {
         kind: "chat",
-        caller: input.caller,
+        by: { caller: input.caller, requestId: input.requestId },
         durable,
         claim: claim?.write,
-        controller: durable ? undefined : input.controller,
-        requestId: input.requestId,
+        reader: durable ? undefined : { controller: input.controller },
       },
     ));
   const handle = durable ? readRun(run, { claim, tools }, { streams: false }) : run;

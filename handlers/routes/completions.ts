@@ -2,6 +2,7 @@ import * as v from "valibot";
 import { refuse } from "../../lib/base/errors.ts";
 import { usageSchema } from "../../lib/base/records/usage.ts";
 import { isPlainModel } from "../../lib/providers/models/model_names.ts";
+import type { ModelWishes } from "../../lib/providers/provider.ts";
 import type { RunHandle, RunPace, RunRequest, RunSupervisor } from "../../lib/runs/run_request.ts";
 import type { Services } from "../../lib/services.ts";
 import { defineRoute, type RouteInput } from "../define_route.ts";
@@ -80,9 +81,9 @@ function readCompletion(json: unknown, asking: Asking, ignored: string[]) {
   const agentTools = isPlainModel(body.model ?? undefined) ? "none" : asked;
   const input = toCompletionInput(body, { plain: agentTools === "none" });
   ignored.push(...input.ignored);
-  if (agentTools === "none" && input.clientTools.length === 0) {
-    if (typeof input.toolChoice === "string") ignored.push("tool_choice");
-    if (input.parallelToolCalls !== undefined) ignored.push("parallel_tool_calls");
+  if (agentTools === "none" && input.wishes.clientTools.length === 0) {
+    if (typeof input.wishes.toolChoice === "string") ignored.push("tool_choice");
+    if (input.wishes.parallelToolCalls !== undefined) ignored.push("parallel_tool_calls");
   }
   return { input, agentTools };
 }
@@ -91,7 +92,7 @@ function readCompletion(json: unknown, asking: Asking, ignored: string[]) {
 async function complete(parts: CompletionParts, asked: CompletionInput, runId?: string | null): Promise<Reply> {
   const { runs } = requireAgent(parts);
   const { claim, body: { input, agentTools } } = asked;
-  checkToolChoice(input, agentTools, parts.tools);
+  checkToolChoice(input.wishes, agentTools, parts.tools);
   // A repeat must find the work, so it outlives its client (docs/design/http.md "Idempotency")
   const durable = claim !== undefined;
   let pace: RunPace | undefined;
@@ -102,18 +103,12 @@ async function complete(parts: CompletionParts, asked: CompletionInput, runId?: 
       kind: "chat",
       messages: input.messages,
       model: input.model,
-      caller: asked.caller,
-      requestId: asked.requestId,
+      by: { caller: asked.caller, requestId: asked.requestId },
+      wishes: input.wishes,
       durable,
       claim: claim?.write,
-      controller: durable ? undefined : asked.controller,
-      whole: !input.stream,
-      canApprove: false,
+      reader: durable ? undefined : { controller: asked.controller, whole: !input.stream },
       agentTools,
-      clientTools: input.clientTools,
-      toolChoice: input.toolChoice,
-      parallelToolCalls: input.parallelToolCalls,
-      parameters: input.parameters,
     });
   const handle = durable ? readRun(run, { claim, tools: parts.tools }, { streams: input.stream }) : run;
   const head: CompletionHead = {
@@ -206,7 +201,7 @@ function agentToolsOf({ head, identity }: Asking): RunRequest["agentTools"] {
 }
 
 function checkToolChoice(
-  { toolChoice: choice, clientTools }: ReturnType<typeof toCompletionInput>,
+  { toolChoice: choice, clientTools }: ModelWishes,
   agentTools: RunRequest["agentTools"],
   tools: Services["tools"],
 ): void {

@@ -36,7 +36,7 @@ export const startRunRoute = defineRoute({
   before: (parts) => void requireAgent(parts),
   async handle(parts, { body, caller, requestId, claim, head }) {
     const { runs } = requireAgent(parts);
-    return accepted(head, await startRun(runs, body, { caller, requestId, claim: claim?.write }));
+    return accepted(head, await startRun(runs, body, { by: { caller, requestId }, claim: claim?.write }));
   },
 });
 

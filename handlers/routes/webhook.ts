@@ -112,12 +112,14 @@ async function dispatch(request: Request, context: RequestContext): Promise<Resp
       },
       {
         kind: "channel",
-        caller: callerOf(context, "channel"),
+        by: {
+          caller: callerOf(context, "channel"),
+          requestId: context.requestId,
+          // Nobody vouches for a message without a signature: whoever holds a token may have passed it on
+          taint: isSigned ? UNTAINTED : [`webhook ${name}`],
+        },
         durable: true,
-        requestId: context.requestId,
         claim,
-        // Nobody vouches for a message without a signature: whoever holds a token may have passed it on
-        taint: isSigned ? UNTAINTED : [`webhook ${name}`],
       },
     )).catch(async (error: unknown) => {
       // Another request used the signature in the same moment. Under a key it may be the same request, which has its answer

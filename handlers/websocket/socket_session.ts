@@ -344,7 +344,7 @@ export class SocketSession {
     const { services, caller, requestId } = this.#options;
     const handle = await requireAgent(services).runs.start(toChatRequest(
       { message, conversationId: conversation_id ?? this.#conversationId, model: model ?? undefined },
-      { kind: "chat", caller, durable: false, requestId, canApprove: this.#mayApprove() },
+      { kind: "chat", by: { caller, requestId }, durable: false, reader: { canApprove: this.#mayApprove() } },
     ));
     if (conversation_id === undefined || conversation_id === null) {
       this.#conversationId = handle.conversationId ?? this.#conversationId;

@@ -69,21 +69,16 @@ export interface ChatInput {
   readonly model?: string | undefined;
 }
 
-type Circumstances =
-  & Pick<RunRequest, "kind" | "caller" | "durable" | "requestId" | "claim" | "controller" | "taint">
-  & Partial<Pick<RunRequest, "canApprove">>;
+type Circumstances = Pick<RunRequest, "kind" | "by" | "durable" | "claim" | "reader">;
 
 /** Returns the request for a run that answers one message with the agent's own tools, recorded under a conversation. */
 export function toChatRequest(input: ChatInput, circumstances: Circumstances): RunRequest {
   return {
-    canApprove: false,
     ...circumstances,
     messages: [toMessage(input)],
     model: input.model,
     conversationId: input.conversationId,
     agentTools: "configured",
-    clientTools: [],
-    parameters: {},
   };
 }
 

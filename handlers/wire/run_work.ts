@@ -33,20 +33,17 @@ const CANCEL_WAIT_MS = 5_000;
 export async function startRun(
   runs: RunSupervisor,
   { model, conversation_id: conversationId, agent, ...said }: StartInput,
-  by: Pick<RunRequest, "caller" | "requestId" | "claim">,
+  circumstances: Pick<RunRequest, "by" | "claim">,
 ): Promise<Run> {
   const handle = await runs.start({
-    ...by,
+    ...circumstances,
     kind: "chat",
     messages: messagesOf(said),
     model,
     conversationId,
-    agent,
+    agent: { name: agent },
     durable: true,
-    canApprove: false,
     agentTools: "configured",
-    clientTools: [],
-    parameters: {},
   });
   return await findRun(runs, handle.id);
 }

@@ -7,7 +7,7 @@ import {
   type Message,
   type ToolCall,
 } from "../../lib/base/records/message.ts";
-import type { ModelParameters, ToolChoice, ToolDeclaration } from "../../lib/providers/provider.ts";
+import type { ModelParameters, ModelWishes, ToolChoice, ToolDeclaration } from "../../lib/providers/provider.ts";
 import { checkParts, type CompletionBody, type CompletionMessage, type CompletionTool } from "./completion_body.ts";
 import type { Fields } from "../../lib/base/join_fields.ts";
 
@@ -17,10 +17,7 @@ export interface CompletionInput {
   readonly messages: readonly Message[];
   readonly stream: boolean;
   readonly includeUsage: boolean;
-  readonly clientTools: readonly ToolDeclaration[];
-  readonly toolChoice: ToolChoice | undefined;
-  readonly parallelToolCalls: boolean | undefined;
-  readonly parameters: ModelParameters;
+  readonly wishes: ModelWishes;
   /** Fields that are not honoured, as `logit_bias` or `messages[].cache_control`, each once */
   readonly ignored: readonly string[];
 }
@@ -98,11 +95,13 @@ export function toCompletionInput(
     messages,
     stream: body.stream ?? false,
     includeUsage: body.stream_options?.include_usage ?? false,
-    clientTools,
-    toolChoice: toToolChoice(body.tool_choice),
-    parallelToolCalls: body.parallel_tool_calls ?? undefined,
-    // Holds only fields that the schema has checked and ModelParameters names
-    parameters: parameters as ModelParameters,
+    wishes: {
+      clientTools,
+      toolChoice: toToolChoice(body.tool_choice),
+      parallelToolCalls: body.parallel_tool_calls ?? undefined,
+      // Holds only fields that the schema has checked and ModelParameters names
+      parameters: parameters as ModelParameters,
+    },
     ignored,
   };
 }

@@ -8,7 +8,7 @@ import type { RunKind } from "../base/records/run.ts";
 import type { Usage } from "../base/records/usage.ts";
 import type { RunTaint, Taint } from "../base/taint.ts";
 import type { Logger } from "../base/telemetry/log.ts";
-import type { ModelParameters, Provider, ToolChoice, ToolDeclaration } from "../providers/provider.ts";
+import type { ModelWishes, Provider } from "../providers/provider.ts";
 import type { Tool } from "../tools/runtime/tool.ts";
 import type { ElicitationAnswer } from "../tools/runtime/askable_client.ts";
 import type {
@@ -203,9 +203,7 @@ export interface AgentModel {
   readonly provider: Provider;
   /** As the provider gets it */
   readonly id: string;
-  readonly parameters: ModelParameters;
-  readonly toolChoice: ToolChoice | undefined;
-  readonly parallelToolCalls: boolean | undefined;
+  readonly wishes: ModelWishes;
   /** Tokens the model takes, where `limits` do not say; 0 where nobody does. Default: nobody does */
   readonly findWindow?: (() => Promise<number>) | undefined;
   /** The same as far as the provider's list of models names it; 0 where it does not. Default: nobody does */
@@ -223,7 +221,6 @@ export interface RunTools {
   readonly agentTools: readonly Tool[];
   /** Names of those of them that the model is told of once it has found or called them. Default: none */
   readonly deferred?: ReadonlySet<string> | undefined;
-  readonly clientTools: readonly ToolDeclaration[];
   /** Rights and limits that runs started by this run's tools inherit; undefined when the run has no tools */
   readonly passesOn: Omit<Inherited, "approver"> | undefined;
   readonly approve: AgentApprover;

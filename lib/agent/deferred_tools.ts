@@ -1,4 +1,4 @@
-import type { ToolChoice, ToolDeclaration } from "../providers/provider.ts";
+import type { ModelWishes, ToolDeclaration } from "../providers/provider.ts";
 import { foundNames, OTHER_TOOL_SEARCH, TOOL_SEARCH } from "../tools/agents/tool_search.ts";
 import { toldWords } from "../tools/runtime/told_words.ts";
 import type { Tool } from "../tools/runtime/tool.ts";
@@ -26,9 +26,8 @@ export interface ChosenTools {
 /** Options of `chooseTools`. */
 export interface ChooseToolsOptions {
   readonly mode: ToolSearchMode;
-  /** Tools of the client, which are never deferred; one may hide a tool of the agent */
-  readonly clientTools: readonly Pick<ToolDeclaration, "name">[];
-  readonly toolChoice: ToolChoice | undefined;
+  /** The client's tools are never deferred; one may hide a tool of the agent */
+  readonly wishes: ModelWishes;
   /** True when declarations cost the provider nothing */
   readonly isFree: boolean;
 }
@@ -36,7 +35,7 @@ export interface ChooseToolsOptions {
 /** Decides which tools of a new run are deferred. Without a deferred tool the run does not get `tool_search` either. */
 export function chooseTools(tools: readonly Tool[], options: ChooseToolsOptions): ChosenTools {
   if (tools.length === 0) return { agentTools: tools, deferred: NONE };
-  const { mode, clientTools, toolChoice, isFree } = options;
+  const { mode, wishes: { clientTools, toolChoice }, isFree } = options;
   const others = tools.filter(({ name }) => name !== TOOL_SEARCH);
   const forced = typeof toolChoice === "object" ? toolChoice.name : undefined;
   const canSearch = besideClientTools(tools.filter((tool) => !others.includes(tool)), clientTools).length > 0;

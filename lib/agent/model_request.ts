@@ -63,7 +63,7 @@ export class ModelRequests implements CallNaming {
   readonly #tools: DeclaredTools;
 
   constructor(run: AgentRun) {
-    const { agentTools, clientTools, deferred = NONE } = run.tools;
+    const { tools: { agentTools, deferred = NONE }, model: { wishes: { clientTools } } } = run;
     this.#run = run;
     this.account = run.budget === undefined ? undefined : createTokenAccount({
       budget: run.budget,
@@ -106,7 +106,7 @@ export class ModelRequests implements CallNaming {
   ): FittedRequest | Promise<FittedRequest> {
     const { account } = this;
     const { model, limits, opening } = this.#run;
-    const { id, toolChoice, parallelToolCalls, parameters, findWindow, findListedWindow } = model;
+    const { id, wishes: { toolChoice, parallelToolCalls, parameters }, findWindow, findListedWindow } = model;
     // A forced tool is forced once, or the loop could not end; "none" holds throughout
     const choice = first || toolChoice === "none" ? toolChoice : undefined;
     const plain: ProviderRequest = {
@@ -149,7 +149,7 @@ export class ModelRequests implements CallNaming {
   }
 
   #isClients(name: string): boolean {
-    return this.#run.tools.clientTools.some((tool) => tool.name === name);
+    return this.#run.model.wishes.clientTools.some((tool) => tool.name === name);
   }
 }
 

@@ -69,7 +69,7 @@ function originsIn(text: string): readonly string[] {
 export const SUMMARY_MARK = "[Postern] The first ";
 
 type Result = Pick<RecordedResult, "output" | "isError"> & { readonly call: Pick<TurnCall, "name"> };
-type Reader = Pick<AgentRun, "scope" | "facts" | "tools">;
+type Reader = Pick<AgentRun, "scope" | "facts" | "model" | "tools">;
 
 /**
  * Notes the addresses that a run begins with. All of them count before the run has read anything from outside. Afterwards the model may
@@ -119,7 +119,7 @@ function noteAll({ links }: RunTaint, messages: readonly Message[]): void {
   }
 }
 
-function isVerbatim({ tools: { agentTools, clientTools } }: Reader, name: string): boolean {
+function isVerbatim({ tools: { agentTools }, model: { wishes: { clientTools } } }: Reader, name: string): boolean {
   const isClients = clientTools.some((tool) => tool.name === name);
   return !isClients && agentTools.some((tool) => tool.name === name && tool.verbatim === true);
 }

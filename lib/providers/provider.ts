@@ -51,6 +51,15 @@ export function parameterIgnored(name: string): ProviderEvent {
   };
 }
 
+/** Wishes of a client for the model's work: the tools that it has itself, and how the model is asked. */
+export interface ModelWishes {
+  /** Tools of the client. A call to one ends the reply with `tool_calls`. */
+  readonly clientTools: readonly ToolDeclaration[];
+  readonly toolChoice?: ToolChoice | undefined;
+  readonly parallelToolCalls?: boolean | undefined;
+  readonly parameters: ModelParameters;
+}
+
 /** A request for one turn, in the words of no vendor. */
 export interface ProviderRequest {
   /** The model's name as the provider knows it */

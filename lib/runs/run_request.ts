@@ -8,28 +8,61 @@ import type { Run, RunKind, RunStatus } from "../base/records/run.ts";
 import type { Taint } from "../base/taint.ts";
 import type { Write } from "../storage/store.ts";
 import type { Approver } from "../tools/runtime/tool_call.ts";
-import type { ModelParameters, ToolChoice, ToolDeclaration } from "../providers/provider.ts";
+import type { ModelWishes } from "../providers/provider.ts";
 
 /** Bounds that one run has of its own; 0 tokens: as configured. */
 export type NarrowerLimits = Partial<Pick<AgentLimits, "maxIterations" | "maxToolCalls" | "tokensPerRun">>;
 
+/** Work that a run is made for: on whose behalf, and from what. */
+export interface RunAuthor {
+  readonly caller: Caller;
+  readonly requestId?: string | undefined;
+  readonly parentId?: string | undefined;
+  /** 0 for a run that a person started. Default: one more than the depth of a parent at work, else 0. */
+  readonly depth?: number | undefined;
+  /** Workspace of a cluster whose gateways alone do the run, where its tools need one. Default: that of the gateway that accepts it */
+  readonly workspace?: string | undefined;
+  /** Outside content that the request was made from: by a run that has read it, or a schedule that such a run wrote. Default: none. */
+  readonly taint?: Taint | undefined;
+  /** Addresses that the writer of the messages had read, as `ReadLinks.sharedIn` gives them. Default: none. */
+  readonly links?: readonly string[] | undefined;
+}
+
+/** Reader of attached work, who follows its events as they come. */
+export interface RunReader {
+  /** Aborting it with a CancelError ends the run. The run aborts it when it ends early. Default: a new controller. */
+  readonly controller?: AbortController | undefined;
+  /** Set when nobody reads the events as they come, so the provider may answer in one piece. Default false. */
+  readonly whole?: boolean | undefined;
+  /** Set when somebody with the scope `approve` follows the events and may answer an approval. Default false. */
+  readonly canApprove?: boolean | undefined;
+  /** Approver to use in place of the run's own, for example that of the parent. */
+  readonly approver?: Approver | undefined;
+}
+
+/** Part of the gateway's agent that a run gets. It narrows what is configured. */
+export interface AskedAgent {
+  /** Name of `[agents.<name>]`, which gives provider, model (unless one is named), system prompt, limits and tools. Default: no agent. */
+  readonly name?: string | undefined;
+  /** Patterns of the configured tools that the run gets: `*`, names, `prefix*`; empty: none. Default: all. */
+  readonly tools?: readonly string[] | undefined;
+  /** Bounds below the configured ones. A higher value changes nothing. */
+  readonly limits?: NarrowerLimits | undefined;
+  /** Text for the model after the system prompt. Default: none. */
+  readonly instructions?: string | undefined;
+}
+
 /** The input that a run is started with. */
 export interface RunRequest {
   readonly kind: RunKind;
+  readonly by: RunAuthor;
   /** Messages of the client, or one user message. The history of a conversation goes before them. */
   readonly messages: readonly Message[];
   readonly model?: string | undefined;
-  /** Model that answered before, for a run that goes on and named no model. The run asks it again when it is still there. */
-  readonly lastModel?: string | undefined;
+  /** Default: no tools of the client, and the model asked as its vendor does */
+  readonly wishes?: ModelWishes | undefined;
   /** Conversation to record under; `new` creates one. Undefined: only the run's journal is kept. */
   readonly conversationId?: string | "new" | undefined;
-  readonly parentId?: string | undefined;
-  /** Workspace of a cluster whose gateways alone do the run, where its tools need one. Default: that of the gateway that accepts it */
-  readonly workspace?: string | undefined;
-  /** 0 for a run that a person started. Default: one more than the depth of a parent at work, else 0. */
-  readonly depth?: number | undefined;
-  readonly caller: Caller;
-  readonly requestId?: string | undefined;
   /**
    * Durable work survives a disconnect and a restart; attached work ends with its reader.
    * Source: docs/design/runs.md "Attached or durable"
@@ -37,38 +70,17 @@ export interface RunRequest {
   readonly durable: boolean;
   /** Durable work only: writes for the transaction that accepts the run. With an `insert`, one run of many starts. */
   readonly claim?: ((runId: string) => Write | readonly Write[]) | undefined;
-  /** Attached work only: aborting it with a CancelError ends the run. The run aborts it when it ends early. Default: a new controller. */
-  readonly controller?: AbortController | undefined;
-  /** Attached work only: nobody reads the events as they come, so the provider may answer in one piece. Default false. */
-  readonly whole?: boolean | undefined;
-  /** Attached work only: somebody with the scope `approve` follows the events and may answer an approval. */
-  readonly canApprove: boolean;
-  /** Attached work only: an approver to use in place of the run's own, for example that of the parent. */
-  readonly approver?: Approver | undefined;
-  /** Name of `[agents.<name>]`, which gives provider, model (unless one is named), system prompt, limits and tools. Default: no agent. */
-  readonly agent?: string | undefined;
-  /** Patterns of the configured tools that the run gets: `*`, names, `prefix*`; empty: none. Default: all. */
-  readonly tools?: readonly string[] | undefined;
-  /** Bounds below the configured ones. A higher value changes nothing. */
-  readonly limits?: NarrowerLimits | undefined;
-  /** Outside content that the request was made from: by a run that has read it, or a schedule that such a run wrote. Default: none. */
-  readonly taint?: Taint | undefined;
-  /** Addresses that the writer of the messages had read, as `ReadLinks.sharedIn` gives them. Default: none. */
-  readonly links?: readonly string[] | undefined;
-  /** Text for the model after the system prompt. Default: none. */
-  readonly instructions?: string | undefined;
+  /** Attached work only. Default: a reader who can approve nothing */
+  readonly reader?: RunReader | undefined;
+  /** `none`: the model gets no tool of the agent (header x-postern-tools). */
+  readonly agentTools: "configured" | "none";
+  /** Default: the gateway's own agent with all that is configured */
+  readonly agent?: AskedAgent | undefined;
   /**
    * A single tool call in place of a model, through the same executor, policy, approvals and journal. `messages` and `model` are not used.
    * The run's result is the tool's output. An error of the tool ends the run with `tool_failed`.
    */
   readonly call?: SingleCall | undefined;
-  /** `none`: the model gets no tool of the agent (header x-postern-tools). */
-  readonly agentTools: "configured" | "none";
-  /** Tools of the client. A call to one ends the reply with `tool_calls`. */
-  readonly clientTools: readonly ToolDeclaration[];
-  readonly toolChoice?: ToolChoice | undefined;
-  readonly parallelToolCalls?: boolean | undefined;
-  readonly parameters: ModelParameters;
 }
 
 /** A started run. */

@@ -61,13 +61,12 @@ function createRuns(
   needs: RunsNeeds,
   { live, opened }: { readonly live: OpenProviders; readonly opened: OpenedList },
 ): RunSupervisor {
-  const { kit: { clock, random, log, metrics }, config, storage: { store }, guard, system, extensions, cluster } =
-    needs;
+  const { kit, config, storage: { store }, guard, system, extensions, cluster } = needs;
   const { approvals } = guard;
   // A reload makes another configuration
   const [agentSettings, runLimits] = [lazilyEach(toAgentSettings), lazilyEach(toRunLimits)];
   const runs = createSupervisor({
-    ...{ store, clock, random, log, metrics, cluster },
+    ...{ kit, store, cluster },
     providers: live.providers,
     tools: needs.tools.executor,
     audit: guard.audit.append,
@@ -75,24 +74,28 @@ function createRuns(
     onEvents: needs.feed?.take,
     onRunEnd(runId) {
       system.browsers.closeRun(runId).catch((error: unknown) => {
-        log.error("The browser of a run could not be closed", { run_id: runId, error });
+        kit.log.error("The browser of a run could not be closed", { run_id: runId, error });
       });
     },
-    agent: () => agentSettings(config()),
     agentOf: createAgentOf({ agents: () => config().agents, providers: live.agents }),
-    limits: () => runLimits(config()),
-    tokensPerDay: () => config().budget.tokens_per_day,
-    retentionDays: () => config().runs.retention_days,
-    pendingApprovals: (runIds) => approvals.ofRuns(runIds, "pending"),
-    withdraw: (id) => approvals.cancel(id),
-    isChannelConversation: (id) => isChannelConversation(config().channels, id),
-    approverOf: createApprover({
-      approvals,
-      timeoutMs: () => ({
-        attached: config().autonomy.approval_timeout_secs * 1000,
-        durable: config().runs.approval_timeout_secs * 1000,
+    configured: {
+      agent: () => agentSettings(config()),
+      limits: () => runLimits(config()),
+      tokensPerDay: () => config().budget.tokens_per_day,
+      retentionDays: () => config().runs.retention_days,
+      isChannelConversation: (id) => isChannelConversation(config().channels, id),
+    },
+    approvals: {
+      approverOf: createApprover({
+        approvals,
+        timeoutMs: () => ({
+          attached: config().autonomy.approval_timeout_secs * 1000,
+          durable: config().runs.approval_timeout_secs * 1000,
+        }),
       }),
-    }),
+      pendingApprovals: (runIds) => approvals.ofRuns(runIds, "pending"),
+      withdraw: (id) => approvals.cancel(id),
+    },
   });
   // After a drain nothing is left to stop. A start that fails half-way stops the runs that it has recovered
   return opened.own(runs, (open) => open.drain(0));

@@ -10,6 +10,7 @@ import {
 import type { CallResult } from "../../lib/agent/tool_calls.ts";
 import { describeFound } from "../../lib/tools/agents/tool_search.ts";
 import type { Tool } from "../../lib/tools/runtime/tool.ts";
+import { NO_WISHES } from "../../lib/runs/supervisor/run_settings.ts";
 import { foreignTool, foreignTools } from "../support/foreign_tools.ts";
 
 const read: Tool = { ...foreignTool("read_file"), source: "builtin", alwaysOffered: true };
@@ -19,7 +20,7 @@ const search: Tool = {
   alwaysOffered: true,
   otherName: "agent_tool_search",
 };
-const AUTO: ChooseToolsOptions = { mode: "auto", clientTools: [], toolChoice: undefined, isFree: false };
+const AUTO: ChooseToolsOptions = { mode: "auto", wishes: NO_WISHES, isFree: false };
 
 function names(tools: readonly { readonly name: string }[]): readonly string[] {
   return tools.map(({ name }) => name);
@@ -49,20 +50,22 @@ test("on defers always, off and a run without tool_search never", () => {
 test("nothing is deferred for a provider without costs, or where the client's tools hide tool_search by both its names", () => {
   const tools = [read, ...foreignTools(40), search];
   assert.equal(chooseTools(tools, { ...AUTO, isFree: true }).deferred.size, 0);
-  const clientTools = [{ name: "tool_search" }];
-  const { agentTools, deferred } = chooseTools(tools, { ...AUTO, clientTools });
+  const ofClient = (name: string) => ({ name, description: "", parameters: undefined });
+  const clientTools = [ofClient("tool_search")];
+  const { agentTools, deferred } = chooseTools(tools, { ...AUTO, wishes: { ...NO_WISHES, clientTools } });
   assert.ok(deferred.size > 0, "a client's tool of that name does not turn it off");
   const beside = names(besideClientTools(agentTools, clientTools));
   assert.ok(beside.includes("agent_tool_search") && !beside.includes("tool_search"));
-  assert.equal(
-    chooseTools(tools, { ...AUTO, clientTools: [...clientTools, { name: "agent_tool_search" }] }).deferred.size,
-    0,
-  );
+  const both = { ...NO_WISHES, clientTools: [...clientTools, ofClient("agent_tool_search")] };
+  assert.equal(chooseTools(tools, { ...AUTO, wishes: both }).deferred.size, 0);
 });
 
 test("the tool that the request forces is not deferred", () => {
   const tools = [read, ...foreignTools(40), search];
-  const { deferred } = chooseTools(tools, { ...AUTO, toolChoice: { name: "node__box__device_7" } });
+  const { deferred } = chooseTools(tools, {
+    ...AUTO,
+    wishes: { ...NO_WISHES, toolChoice: { name: "node__box__device_7" } },
+  });
   assert.deepEqual([deferred.size, deferred.has("node__box__device_7")], [39, false]);
 });
 

@@ -12,7 +12,7 @@ const LIMITS = { maxIterations: 1, maxToolCalls: 1, parallelTools: false, contex
 const REQUEST = { messages: [{ role: "user", content: "Hi" }], system: "Be kind", maxTokens: 1_000_000 } as const;
 
 function toRun(provider: Provider, budget: TokenBudget): Parameters<typeof sampleModel>[0] {
-  const model = { provider, id: "m", name: "p/m", parameters: {}, toolChoice: undefined, parallelToolCalls: undefined };
+  const model = { provider, id: "m", name: "p/m", wishes: { clientTools: [], parameters: {} } };
   return { model, budget, limits: LIMITS, scope: { ...toToolCall("t", "{}").scope, taint: new RunTaint() } };
 }
 

@@ -19,34 +19,30 @@ const ROUNDS = 5;
 
 const runs = createSupervisor({
   store: createMemoryStore(),
-  clock: systemClock,
-  random: createSystemRandom(),
-  log: SILENT,
-  metrics: createMetrics(),
+  kit: { clock: systemClock, random: createSystemRandom(), log: SILENT, metrics: createMetrics() },
   providers: createScriptedProviders(chunkProvider),
   tools: createFakeToolExecutor([{ name: "read_file" }]),
-  agent: () => ({
-    systemPrompt: "",
-    maxIterations: 20,
-    maxToolCalls: 100,
-    parallelTools: true,
-    toolSearch: "auto",
-    contextWindowTokens: 0,
-    tokensPerRun: 0,
-    tools: ["*"],
-  }),
-  limits: () => ({ maxConcurrent: 16, maxQueued: 1000, maxPerConversation: 8 }),
+  configured: {
+    agent: () => ({
+      systemPrompt: "",
+      maxIterations: 20,
+      maxToolCalls: 100,
+      parallelTools: true,
+      toolSearch: "auto",
+      contextWindowTokens: 0,
+      tokensPerRun: 0,
+      tools: ["*"],
+    }),
+    limits: () => ({ maxConcurrent: 16, maxQueued: 1000, maxPerConversation: 8 }),
+  },
 });
 
 const request: RunRequest = {
   kind: "chat",
+  by: { caller: { via: "http", tokenId: null, scopes: ["chat"] } },
   messages: [{ role: "user", content: "Hello" }],
-  caller: { via: "http", tokenId: null, scopes: ["chat"] },
   durable: false,
-  canApprove: false,
   agentTools: "none",
-  clientTools: [],
-  parameters: {},
 };
 
 let events = 0;

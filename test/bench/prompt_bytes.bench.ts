@@ -6,6 +6,7 @@ import { chooseTools, DeclaredTools } from "../../lib/agent/deferred_tools.ts";
 import { type Config, defaultConfig } from "../../lib/config/config.ts";
 import { BUILTIN_TOOLS } from "../../lib/tools/builtin.ts";
 import type { Tool } from "../../lib/tools/runtime/tool.ts";
+import { NO_WISHES } from "../../lib/runs/supervisor/run_settings.ts";
 import { foreignTools } from "../support/foreign_tools.ts";
 import { requestBytes, toolBytes } from "../support/prompt_bytes.ts";
 
@@ -32,7 +33,7 @@ for (const [name, tools] of cases) {
 }
 
 function declared(tools: readonly Tool[], mode: "auto" | "off") {
-  const { agentTools, deferred } = chooseTools(tools, { mode, clientTools: [], toolChoice: undefined, isFree: false });
+  const { agentTools, deferred } = chooseTools(tools, { mode, wishes: NO_WISHES, isFree: false });
   return new DeclaredTools(agentTools, { deferred, clientTools: [] }).declared;
 }
 

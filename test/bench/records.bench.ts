@@ -91,23 +91,22 @@ async function lists(store: Store): Promise<void> {
 async function turns(store: Store, path: string): Promise<void> {
   const runs = createSupervisor({
     store,
-    clock: systemClock,
-    random: createSystemRandom(),
-    log: SILENT,
-    metrics: createMetrics(),
+    kit: { clock: systemClock, random: createSystemRandom(), log: SILENT, metrics: createMetrics() },
     providers: createScriptedProviders(chunkProvider),
     tools: createFakeToolExecutor([]),
-    agent: () => ({
-      systemPrompt: "",
-      maxIterations: 20,
-      maxToolCalls: 100,
-      parallelTools: true,
-      toolSearch: "auto",
-      contextWindowTokens: 0,
-      tokensPerRun: 0,
-      tools: [],
-    }),
-    limits: () => ({ maxConcurrent: 16, maxQueued: 1000, maxPerConversation: 8 }),
+    configured: {
+      agent: () => ({
+        systemPrompt: "",
+        maxIterations: 20,
+        maxToolCalls: 100,
+        parallelTools: true,
+        toolSearch: "auto",
+        contextWindowTokens: 0,
+        tokensPerRun: 0,
+        tools: [],
+      }),
+      limits: () => ({ maxConcurrent: 16, maxQueued: 1000, maxPerConversation: 8 }),
+    },
   });
   const begunBytes = statSync(path).size;
   const times: number[] = [];
@@ -115,13 +114,10 @@ async function turns(store: Store, path: string): Promise<void> {
     const begun = performance.now();
     const handle = await runs.start({
       kind: "chat",
+      by: { caller: { via: "http", tokenId: null, scopes: ["runs"] } },
       messages: [{ role: "user", content: "Hello" }],
-      caller: { via: "http", tokenId: null, scopes: ["runs"] },
       durable: true,
-      canApprove: false,
       agentTools: "none",
-      clientTools: [],
-      parameters: {},
     });
     for await (const _ of handle.events());
     times.push(performance.now() - begun);

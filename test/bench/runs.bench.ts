@@ -33,34 +33,30 @@ const SLOW = "--slow-disk";
 function startRuns(store: Store, durable: boolean) {
   const runs = createSupervisor({
     store,
-    clock: systemClock,
-    random: createSystemRandom(),
-    log: SILENT,
-    metrics: createMetrics(),
+    kit: { clock: systemClock, random: createSystemRandom(), log: SILENT, metrics: createMetrics() },
     providers: createScriptedProviders(chunkProvider),
     tools: createFakeToolExecutor([]),
-    agent: () => ({
-      systemPrompt: "",
-      maxIterations: 20,
-      maxToolCalls: 100,
-      parallelTools: true,
-      toolSearch: "auto",
-      contextWindowTokens: 0,
-      tokensPerRun: 0,
-      tools: [],
-    }),
-    limits: () => ({ maxConcurrent: AT_ONCE, maxQueued: 10_000, maxPerConversation: 8 }),
+    configured: {
+      agent: () => ({
+        systemPrompt: "",
+        maxIterations: 20,
+        maxToolCalls: 100,
+        parallelTools: true,
+        toolSearch: "auto",
+        contextWindowTokens: 0,
+        tokensPerRun: 0,
+        tools: [],
+      }),
+      limits: () => ({ maxConcurrent: AT_ONCE, maxQueued: 10_000, maxPerConversation: 8 }),
+    },
   });
   return async () => {
     const handle = await runs.start({
       kind: "chat",
+      by: { caller: { via: "http", tokenId: null, scopes: ["runs"] } },
       messages: [{ role: "user", content: "Hello" }],
-      caller: { via: "http", tokenId: null, scopes: ["runs"] },
       durable,
-      canApprove: false,
       agentTools: "none",
-      clientTools: [],
-      parameters: {},
     });
     for await (const _ of handle.events());
   };

@@ -3,7 +3,6 @@ import { describe, test } from "node:test";
 import type { Run } from "../../lib/base/records/run.ts";
 import { GATEWAY_FENCES, RUN_CLAIMS } from "../../lib/cluster/cluster_records.ts";
 import { fenceCheck } from "../../lib/cluster/leases.ts";
-import type { RunRequest } from "../../lib/runs/run_request.ts";
 import type { Script } from "../../fixtures/scripted_provider.ts";
 import type { FakeTool } from "../support/fake_tool_executor.ts";
 import {
@@ -13,10 +12,10 @@ import {
   LEASE_MS,
   type SharedDatabase,
 } from "../support/clustered.ts";
-import { ask, supervised } from "../support/supervised.ts";
+import { ask, type AskOptions, supervised } from "../support/supervised.ts";
 import { until } from "../support/until.ts";
 
-const DURABLE: Partial<RunRequest> = { durable: true };
+const DURABLE: AskOptions = { durable: true };
 
 /** A tool with an effect that ends when the test says so. */
 function slowTool(access: FakeTool["access"] = "write") {

@@ -4,7 +4,7 @@ import type { AgentEvent } from "../../lib/base/records/agent_event.ts";
 import type { Script } from "../../fixtures/scripted_provider.ts";
 import { CONVERSATION_HOLDS, RUN_CLAIMS } from "../../lib/cluster/cluster_records.ts";
 import { createStoredConversations } from "../../lib/runs/conversations/stored_conversations.ts";
-import type { RunHandle, RunRequest } from "../../lib/runs/run_request.ts";
+import type { RunHandle } from "../../lib/runs/run_request.ts";
 import {
   type ClusteredGateway,
   createSharedDatabase,
@@ -12,7 +12,7 @@ import {
   LEASE_MS,
   type SharedDatabase,
 } from "../support/clustered.ts";
-import { ask, readAll } from "../support/supervised.ts";
+import { ask, type AskOptions, readAll } from "../support/supervised.ts";
 import { until } from "../support/until.ts";
 
 /** The order in which runs of one conversation reach the model, and a way to let each of them end. */
@@ -41,7 +41,7 @@ function attached(gateway: ClusteredGateway, text: string, conversationId: strin
   return gateway.runs.start(ask(text, { conversationId }));
 }
 
-const durable: Partial<RunRequest> = { durable: true };
+const durable: AskOptions = { durable: true };
 
 async function pass({ clock }: SharedDatabase, ms: number): Promise<void> {
   for (let passed = 0; passed < ms; passed += 50) await clock.advance(50);

@@ -3,7 +3,6 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { needsEffectRight, untilEffectMayBegin } from "../../lib/base/effect_right.ts";
 import { RUN_CLAIMS } from "../../lib/cluster/cluster_records.ts";
-import type { RunRequest } from "../../lib/runs/run_request.ts";
 import type { Write } from "../../lib/storage/store.ts";
 import {
   awayError,
@@ -14,10 +13,10 @@ import {
   LEASE_MS,
   type SharedDatabase,
 } from "../support/clustered.ts";
-import { ask } from "../support/supervised.ts";
+import { ask, type AskOptions } from "../support/supervised.ts";
 import { until } from "../support/until.ts";
 
-const DURABLE: Partial<RunRequest> = { durable: true };
+const DURABLE: AskOptions = { durable: true };
 const CALL = { toolCalls: [{ name: "work", arguments: "{}" }] };
 
 async function passUntil(database: SharedDatabase, holds: () => boolean | Promise<boolean>, atMostMs = 20_000) {

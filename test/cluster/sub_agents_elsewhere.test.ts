@@ -3,18 +3,17 @@ import { describe, test } from "node:test";
 import { CancelError } from "../../lib/base/cancel.ts";
 import type { Run } from "../../lib/base/records/run.ts";
 import { RUNS } from "../../lib/runs/journal/run_records.ts";
-import type { RunRequest } from "../../lib/runs/run_request.ts";
 import { createSubAgents } from "../../lib/runs/sub_agents/sub_agent_service.ts";
 import type { CallContext } from "../../lib/tools/runtime/tool_call.ts";
 import type { FakeTool } from "../support/fake_tool_executor.ts";
 import { type ClusteredGateway, createSharedDatabase, joinGateway, LEASE_MS } from "../support/clustered.ts";
-import { ask } from "../support/supervised.ts";
+import { ask, type AskOptions } from "../support/supervised.ts";
 import { until } from "../support/until.ts";
 
-const DURABLE: Partial<RunRequest> = { durable: true };
+const DURABLE: AskOptions = { durable: true };
 
 /** A tool that starts a child at a gateway and waits for its result. */
-function delegating(to: () => ClusteredGateway, child: Partial<RunRequest> = {}) {
+function delegating(to: () => ClusteredGateway, child: AskOptions = {}) {
   const children: string[] = [];
   const tool: FakeTool = {
     name: "delegate",

@@ -10,14 +10,13 @@ import { GatewayChain } from "../../lib/guard/audit/gateway_chain.ts";
 import { type Audit, createAudit } from "../../lib/guard/audit/audit.ts";
 import { SharedApprovalNews } from "../../lib/guard/approval_news.ts";
 import { createApprovals } from "../../lib/guard/create_approvals.ts";
-import type { RunRequest } from "../../lib/runs/run_request.ts";
 import { createApprover } from "../../lib/runs/supervisor/create_approver.ts";
 import { UnknownWriteError } from "../../lib/storage/read_records.ts";
 import { defineTool } from "../../lib/tools/runtime/define_tool.ts";
 import type { Tool } from "../../lib/tools/runtime/tool.ts";
 import { awayError, createSharedDatabase, joinLink, LEASE_MS, type SharedDatabase } from "../support/clustered.ts";
 import { createSeededRandom, triesOf } from "../support/seeded_random.ts";
-import { ask, supervised } from "../support/supervised.ts";
+import { ask, type AskOptions, supervised } from "../support/supervised.ts";
 import { type ConfigChanges, createToolBench } from "../support/tool_bench.ts";
 import type { CallChanges } from "../support/tool_call.ts";
 
@@ -139,7 +138,7 @@ const FAILURES = {
 
 interface Scenario {
   readonly script: Script;
-  readonly request?: Partial<RunRequest>;
+  readonly request?: AskOptions;
   readonly config?: ConfigChanges;
   readonly budget?: number;
   /** Called again and again while the run is at work */

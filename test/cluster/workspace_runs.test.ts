@@ -2,7 +2,6 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import type { Run } from "../../lib/base/records/run.ts";
 import { RUN_CLAIMS } from "../../lib/cluster/cluster_records.ts";
-import type { RunRequest } from "../../lib/runs/run_request.ts";
 import {
   type ClusteredGateway,
   createSharedDatabase,
@@ -11,10 +10,10 @@ import {
   type SharedDatabase,
 } from "../support/clustered.ts";
 import type { FakeTool } from "../support/fake_tool_executor.ts";
-import { ask } from "../support/supervised.ts";
+import { ask, type AskOptions } from "../support/supervised.ts";
 import { until } from "../support/until.ts";
 
-const DURABLE: Partial<RunRequest> = { durable: true };
+const DURABLE: AskOptions = { durable: true };
 const CALL = { toolCalls: [{ name: "work", arguments: "{}" }] };
 
 /** A tool that needs the workspace, and never ends. */

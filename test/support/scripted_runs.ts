@@ -102,7 +102,7 @@ export function createScriptedRuns(options: ScriptedRunsOptions): ScriptedRuns {
       return toHandle(run, { ...options, over, save: (record) => records.set(run.id, record) });
     },
     get: (id) => Promise.resolve(records.get(id)),
-    startedBy: (id) => Promise.resolve(started.find((run) => run.id === id)?.request.caller),
+    startedBy: (id) => Promise.resolve(started.find((run) => run.id === id)?.request.by.caller),
     list: () => Promise.resolve({ runs: [...records.values()], hasMore: false }),
     cancel: () => Promise.resolve(false),
     follow: () => Promise.resolve(undefined),
@@ -139,7 +139,7 @@ type HandleOptions = ScriptedRunsOptions & { readonly over: () => void; readonly
 
 function toHandle(run: ScriptedRun, options: HandleOptions): RunHandle {
   const { clock } = options;
-  const controller = (run.request.durable ? undefined : run.request.controller) ?? new AbortController();
+  const controller = (run.request.durable ? undefined : run.request.reader?.controller) ?? new AbortController();
   const noteCancel = () => void run.cancelled.push(cancelReason(controller.signal));
   if (controller.signal.aborted) noteCancel();
   else controller.signal.addEventListener("abort", noteCancel, { once: true });

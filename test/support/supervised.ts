@@ -7,8 +7,16 @@ import {
 import type { AgentEvent } from "../../lib/base/records/agent_event.ts";
 import { type Logger, SILENT } from "../../lib/base/telemetry/log.ts";
 import { createMetrics, type Metrics } from "../../lib/base/telemetry/metrics.ts";
-import type { Providers } from "../../lib/providers/provider.ts";
-import type { RunHandle, RunRequest, RunSupervisor } from "../../lib/runs/run_request.ts";
+import type { ModelWishes, Providers } from "../../lib/providers/provider.ts";
+import type {
+  AskedAgent,
+  RunAuthor,
+  RunHandle,
+  RunReader,
+  RunRequest,
+  RunSupervisor,
+} from "../../lib/runs/run_request.ts";
+import type { RunApprovals } from "../../lib/runs/supervisor/launch_run.ts";
 import type { RunLimits } from "../../lib/runs/supervisor/run_queue.ts";
 import type { AgentSettings } from "../../lib/runs/supervisor/run_settings.ts";
 import { createSupervisor, type SupervisorOptions } from "../../lib/runs/supervisor/supervisor.ts";
@@ -32,11 +40,11 @@ export interface SupervisedOptions {
   readonly seed?: number;
   readonly retentionDays?: number;
   readonly tokensPerDay?: number;
-  readonly approverOf?: SupervisorOptions["approverOf"];
+  readonly approverOf?: RunApprovals["approverOf"];
   readonly agentOf?: SupervisorOptions["agentOf"];
   readonly onRunEnd?: (runId: string) => void;
   readonly isChannelConversation?: (id: string) => boolean;
-  readonly leftApprovals?: Pick<SupervisorOptions, "pendingApprovals" | "withdraw">;
+  readonly leftApprovals?: Omit<RunApprovals, "approverOf">;
   /** Wraps the scripted model, for example with its routing */
   readonly wrap?: (providers: Providers) => Providers;
 }
@@ -58,49 +66,60 @@ export function supervised(script: Script, options: SupervisedOptions = {}): Sup
   const executor = createFakeToolExecutor(options.tools ?? []);
   const metrics = createMetrics();
   const runs = createSupervisor({
+    kit: { clock, random: createSeededRandom(options.seed ?? 1), log: options.log ?? SILENT, metrics },
     store,
-    clock,
-    random: createSeededRandom(options.seed ?? 1),
-    log: options.log ?? SILENT,
-    metrics,
     providers: (options.wrap ?? ((providers) => providers))(createScriptedProviders(provider)),
     tools: options.realTools ?? executor,
-    agent: () => ({
-      systemPrompt: "",
-      maxIterations: 20,
-      maxToolCalls: 100,
-      parallelTools: true,
-      toolSearch: "auto",
-      contextWindowTokens: 0,
-      tokensPerRun: 0,
-      tools: ["*"],
-      ...options.agent,
-    }),
-    limits: () => ({ maxConcurrent: 16, maxQueued: 1000, maxPerConversation: 8, ...options.limits }),
+    configured: {
+      agent: () => ({
+        systemPrompt: "",
+        maxIterations: 20,
+        maxToolCalls: 100,
+        parallelTools: true,
+        toolSearch: "auto",
+        contextWindowTokens: 0,
+        tokensPerRun: 0,
+        tools: ["*"],
+        ...options.agent,
+      }),
+      limits: () => ({ maxConcurrent: 16, maxQueued: 1000, maxPerConversation: 8, ...options.limits }),
+      retentionDays: () => options.retentionDays ?? 0,
+      tokensPerDay: () => options.tokensPerDay ?? 0,
+      isChannelConversation: options.isChannelConversation,
+    },
+    approvals: { ...options.leftApprovals, approverOf: options.approverOf },
     ...(options.agentOf === undefined ? {} : { agentOf: options.agentOf }),
-    retentionDays: () => options.retentionDays ?? 0,
-    tokensPerDay: () => options.tokensPerDay ?? 0,
-    ...options.leftApprovals,
     ...(options.cluster === undefined ? {} : { cluster: options.cluster }),
     ...(options.onRunEnd === undefined ? {} : { onRunEnd: options.onRunEnd }),
-    ...(options.isChannelConversation === undefined ? {} : { isChannelConversation: options.isChannelConversation }),
-    ...(options.approverOf === undefined ? {} : { approverOf: options.approverOf }),
   });
   return { runs, provider, executor, store, clock, metrics };
 }
 
+/** Fields of a request, with those of its parts beside them. `agent` is the name of one. */
+export type AskOptions =
+  & Partial<Omit<RunRequest, "by" | "wishes" | "reader" | "agent"> & RunAuthor & ModelWishes>
+  & RunReader
+  & Omit<AskedAgent, "name">
+  & { readonly agent?: string | undefined };
+
 /** A request of one user message; attached, with the agent's tools. */
-export function ask(text: string, options: Partial<RunRequest> = {}): RunRequest {
+export function ask(text: string, options: AskOptions = {}): RunRequest {
+  const { caller, requestId, parentId, depth, workspace, taint, links, ...beside } = options;
+  const { clientTools, toolChoice, parallelToolCalls, parameters, ...own } = beside;
+  const { controller, whole, canApprove, approver, agent, tools, limits, instructions, ...rest } = own;
   return {
     kind: "chat",
+    by: {
+      caller: caller ?? { via: "http", tokenId: "tok_1", scopes: ["chat"] },
+      ...{ requestId, parentId, depth, workspace, taint, links },
+    },
     messages: [{ role: "user", content: text }],
-    caller: { via: "http", tokenId: "tok_1", scopes: ["chat"] },
+    wishes: { clientTools: clientTools ?? [], toolChoice, parallelToolCalls, parameters: parameters ?? {} },
     durable: false,
-    canApprove: false,
+    reader: { controller, whole, canApprove, approver },
     agentTools: "configured",
-    clientTools: [],
-    parameters: {},
-    ...options,
+    agent: { name: agent, tools, limits, instructions },
+    ...rest,
   };
 }
 

@@ -283,24 +283,24 @@ function toRequest(
   const when = new Date(time).toISOString();
   return {
     kind: "cron",
+    by: {
+      caller: by === undefined
+        ? { via, tokenId: caller.token_id, scopes }
+        // Whoever sets off the work of another has no more rights for it than either of them
+        : { via, tokenId: by.tokenId, scopes: commonScopes(by.scopes, scopes) },
+      workspace,
+      taint,
+      links,
+    },
     messages: [{ role: "user", content: prompt ?? "" }],
-    caller: by === undefined
-      ? { via, tokenId: caller.token_id, scopes }
-      // Whoever sets off the work of another has no more rights for it than either of them
-      : { via, tokenId: by.tokenId, scopes: commonScopes(by.scopes, scopes) },
     durable: true,
-    canApprove: false,
     agentTools: "configured",
-    clientTools: [],
-    parameters: {},
-    taint,
-    links,
-    workspace,
-    ...(tools === null ? {} : { tools }),
-    ...(limits === null ? {} : { limits }),
-    ...(call === null
-      ? { instructions: toldBy(id, schedule, when) }
-      : { call: { tool: call.tool, input: JSON.stringify(call.input) } }),
+    agent: {
+      tools: tools ?? undefined,
+      limits: limits ?? undefined,
+      instructions: call === null ? toldBy(id, schedule, when) : undefined,
+    },
+    call: call === null ? undefined : { tool: call.tool, input: JSON.stringify(call.input) },
   };
 }
 

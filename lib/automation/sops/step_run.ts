@@ -57,30 +57,32 @@ export async function startStepRun(
 ): Promise<StartedStep> {
   const allowed = plan.tools ?? ["*"];
   const { requested_by, definition } = plan;
+  const limits = plan.limits ?? undefined;
   const base = {
     kind: "sop",
-    parentId: execution.id,
-    // Work that a sub-agent started stays the work of a sub-agent
-    caller: { via: requested_by.via === "subagent" ? "subagent" : "sop", tokenId: requested_by.token_id, scopes },
+    by: {
+      // Work that a sub-agent started stays the work of a sub-agent
+      caller: { via: requested_by.via === "subagent" ? "subagent" : "sop", tokenId: requested_by.token_id, scopes },
+      parentId: execution.id,
+      taint: joinTaints(plan.taint, taint),
+    },
     durable: true,
     claim,
-    canApprove: false,
     agentTools: "configured",
-    clientTools: [],
-    parameters: {},
-    limits: plan.limits ?? undefined,
-    taint: joinTaints(plan.taint, taint),
   } as const;
   const request: RunRequest = work.kind === "tool"
-    ? { ...base, messages: [], call: toCall(work, callDigest), tools: allowed }
+    ? { ...base, messages: [], call: toCall(work, callDigest), agent: { tools: allowed, limits } }
     : {
       ...base,
       messages: [{ role: "user", content: work.instructions }],
-      tools: tools.enabled(work.tools).map(({ name }) => name).filter((name) => matchesPatterns(name, allowed)),
-      instructions: [
-        `You carry out the step "${title}" of the procedure "${definition.name}". Do this step alone, and say what came of it.`,
-        definition.guide,
-      ].join("\n\n").trim(),
+      agent: {
+        tools: tools.enabled(work.tools).map(({ name }) => name).filter((name) => matchesPatterns(name, allowed)),
+        limits,
+        instructions: [
+          `You carry out the step "${title}" of the procedure "${definition.name}". Do this step alone, and say what came of it.`,
+          definition.guide,
+        ].join("\n\n").trim(),
+      },
     };
   try {
     await runs.start(request);

@@ -58,7 +58,7 @@ export class RunOpening implements AgentOpening {
   }
 
   async #beginLater(run: AgentRun): Promise<readonly Message[]> {
-    const { request, provider, prompt, place, entry, conversations } = this.#options;
+    const { provider, prompt, place, entry, conversations } = this.#options;
     await place.wait(run.scope.signal);
     entry.startedAt = run.kit.time();
     if (run.scope.conversationId === null || !this.#hasHistory(run)) return this.#firstMessages(run);
@@ -71,7 +71,7 @@ export class RunOpening implements AgentOpening {
       messages,
       tools: new DeclaredTools(run.tools.agentTools, {
         deferred: run.tools.deferred ?? NONE,
-        clientTools: request.clientTools,
+        clientTools: run.model.wishes.clientTools,
       })
         .declared,
     });
@@ -129,8 +129,12 @@ const SHORT_TOKENS = 1500;
  * @throws {CancelError} when the run was stopped; {HttpError} 403 insufficient_scope for a caller who may not go on with it
  */
 export async function recallHistory(id: string, options: RecallOptions): Promise<RecalledHistory> {
-  const { run: { scope, model: { id: model, parameters, findWindow }, budget, kit }, provider, prompt, messages } =
-    options;
+  const {
+    run: { scope, model: { id: model, wishes: { parameters }, findWindow }, budget, kit },
+    provider,
+    prompt,
+    messages,
+  } = options;
   const { conversations, tools } = options;
   const { requestId, signal } = scope;
   const history = await conversations.history(id, scope.caller);

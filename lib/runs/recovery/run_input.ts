@@ -2,7 +2,7 @@ import { canonicalDigest } from "../../base/json.ts";
 import { lazilyEach } from "../../base/lazily.ts";
 import type { Caller } from "../../base/records/caller.ts";
 import type { Message } from "../../base/records/message.ts";
-import { taintField, UNTAINTED } from "../../base/taint.ts";
+import { type Taint, taintField } from "../../base/taint.ts";
 import type { ToolChoice, ToolDeclaration } from "../../providers/provider.ts";
 import { TOOL_SEARCH } from "../../tools/agents/tool_search.ts";
 import type { ToolExecutor } from "../../tools/runtime/tool_executor.ts";
@@ -10,6 +10,7 @@ import type { Tool } from "../../tools/runtime/tool.ts";
 import type { InterruptedRun } from "./recover_runs.ts";
 import type { RunInput } from "../journal/run_records.ts";
 import type { NarrowerLimits, RunRequest } from "../run_request.ts";
+import { NO_WISHES } from "../supervisor/run_settings.ts";
 
 /** Returns the input that a run was started with, pinned for its journal (docs/design/runs.md "Journal"). */
 export function toRunInput(
@@ -22,18 +23,20 @@ export function toRunInput(
     readonly depth: number;
     /** Messages with parked parts of earlier turns in their places; the same array when there are none. */
     readonly spliced: readonly Message[];
+    readonly taint: Taint;
     /** Workspace of the cluster that its tools need. Default: none */
     readonly workspace?: string | null | undefined;
   },
 ): RunInput {
-  const { caller, toolChoice, parallelToolCalls } = request;
+  const { by: { caller, requestId, links }, agent, wishes = NO_WISHES } = request;
+  const { toolChoice, parallelToolCalls } = wishes;
   return {
     v: 2,
     messages: [...request.messages],
     ...(pinned.spliced === request.messages ? {} : { spliced: [...pinned.spliced] }),
     ...(request.model === undefined ? {} : { model: request.model }),
     system_prompt: pinned.prompt,
-    parameters: { ...request.parameters },
+    parameters: { ...wishes.parameters },
     ...(toolChoice === undefined ? {} : { tool_choice: toolChoice }),
     ...(parallelToolCalls === undefined ? {} : { parallel_tool_calls: parallelToolCalls }),
     tools: pinned.agentTools.map((tool) => ({
@@ -41,19 +44,19 @@ export function toRunInput(
       digest: digestOf(tool),
       ...(pinned.deferred.has(tool.name) ? { deferred: true as const } : {}),
     })),
-    client_tools: request.clientTools.map((tool) => ({ ...tool })),
+    client_tools: wishes.clientTools.map((tool) => ({ ...tool })),
     agent_tools: request.agentTools,
     durable: request.durable,
     caller: { via: caller.via, token_id: caller.tokenId, scopes: [...caller.scopes] },
     depth: pinned.depth,
-    ...(request.agent === undefined ? {} : { agent: request.agent }),
-    ...(request.limits === undefined ? {} : { limits: toRecordedLimits(request.limits) }),
+    ...(agent?.name === undefined ? {} : { agent: agent.name }),
+    ...(agent?.limits === undefined ? {} : { limits: toRecordedLimits(agent.limits) }),
     ...(request.call === undefined ? {} : { call: request.call }),
-    ...(request.call === undefined || request.tools === undefined ? {} : { passed_tools: [...request.tools] }),
+    ...(request.call === undefined || agent?.tools === undefined ? {} : { passed_tools: [...agent.tools] }),
     ...(pinned.workspace == null ? {} : { workspace: pinned.workspace }),
-    request_id: request.requestId ?? null,
-    ...taintField(request.taint ?? UNTAINTED),
-    ...(request.links === undefined ? {} : { links: [...request.links] }),
+    request_id: requestId ?? null,
+    ...taintField(pinned.taint),
+    ...(links === undefined ? {} : { links: [...links] }),
   };
 }
 
@@ -66,31 +69,34 @@ export function resumedRequest({ run, input }: InterruptedRun): RunRequest {
   const { tool_choice, parallel_tool_calls, caller, limits } = input;
   return {
     kind: run.kind,
+    by: {
+      // Written from a Caller
+      caller: { via: caller.via, tokenId: caller.token_id, scopes: caller.scopes } as Caller,
+      requestId: input.request_id ?? undefined,
+      parentId: run.parent_id ?? undefined,
+      depth: input.depth,
+      taint: input.taint,
+      links: input.links,
+    },
     messages: input.messages,
     model: input.model,
-    // A configured agent has a model of its own; any other run stays with the model it had
-    lastModel: input.agent === undefined ? run.model : undefined,
+    wishes: {
+      // Written from ToolDeclarations and a ToolChoice
+      clientTools: input.client_tools as unknown as readonly ToolDeclaration[],
+      toolChoice: tool_choice as ToolChoice | undefined,
+      parallelToolCalls: parallel_tool_calls,
+      parameters: input.parameters,
+    },
     conversationId: run.conversation_id ?? undefined,
-    parentId: run.parent_id ?? undefined,
-    depth: input.depth,
-    // Written from a Caller
-    caller: { via: caller.via, tokenId: caller.token_id, scopes: caller.scopes } as Caller,
-    requestId: input.request_id ?? undefined,
     durable: true,
-    canApprove: false,
-    agent: input.agent,
-    // A single call has its one tool in any case: these are the tools that it passes on
-    tools: input.call === undefined ? input.tools.map(({ name }) => name) : input.passed_tools,
-    limits: limits === undefined ? undefined : toLimits(limits),
-    call: input.call,
     agentTools: input.agent_tools,
-    // Written from ToolDeclarations and a ToolChoice
-    clientTools: input.client_tools as unknown as readonly ToolDeclaration[],
-    toolChoice: tool_choice as ToolChoice | undefined,
-    parallelToolCalls: parallel_tool_calls,
-    parameters: input.parameters,
-    taint: input.taint,
-    links: input.links,
+    agent: {
+      name: input.agent,
+      // A single call has its one tool in any case: these are the tools that it passes on
+      tools: input.call === undefined ? input.tools.map(({ name }) => name) : input.passed_tools,
+      limits: limits === undefined ? undefined : toLimits(limits),
+    },
+    call: input.call,
   };
 }
 

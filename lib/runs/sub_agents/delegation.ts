@@ -64,7 +64,10 @@ export function createDelegation(
       (waiter !== undefined && waiter.id !== cluster.own()?.id && await cluster.isCurrent(waiter)),
     async attached(planned, { prompt, by }) {
       const request = subAgentRequest(planned, { text: prompt, by, durable: false });
-      const handle = await startSubAgent(supervisor(), { ...request, approver: by.inherited?.approver });
+      const handle = await startSubAgent(supervisor(), {
+        ...request,
+        reader: { approver: by.inherited?.approver },
+      });
       const waiter = cluster.own();
       const record: SubAgentRecord = { ...planned, run_id: handle.id, ...(waiter === undefined ? {} : { waiter }) };
       const cancel = () => handle.cancel(cancelError(by.signal).reason);

@@ -17,21 +17,22 @@ export function subAgentRequest(
 ): RunRequest {
   return {
     kind: "subagent",
+    by: {
+      caller: { ...by.caller, via: "subagent" },
+      requestId: by.requestId,
+      parentId: record.parent_id ?? undefined,
+      depth: record.depth,
+      taint: by.taint,
+    },
     messages: [{ role: "user", content: text }],
-    parentId: record.parent_id ?? undefined,
-    depth: record.depth,
-    caller: { ...by.caller, via: "subagent" },
-    requestId: by.requestId,
     durable,
-    canApprove: false,
-    agent: record.agent ?? undefined,
-    tools: record.tools,
-    limits: record.limits,
-    instructions: instructionsOf(record),
-    taint: by.taint,
     agentTools: "configured",
-    clientTools: [],
-    parameters: {},
+    agent: {
+      name: record.agent ?? undefined,
+      tools: record.tools,
+      limits: record.limits,
+      instructions: instructionsOf(record),
+    },
   };
 }
 

@@ -195,7 +195,7 @@ export class RunJournal implements AgentJournal {
       ...await conversations.writes(conversationId, {
         runId: id,
         isNew: beginsConversation(request),
-        caller: request.caller,
+        caller: request.by.caller,
         messages,
         taint: taint.origins,
         time,
@@ -208,7 +208,7 @@ export class RunJournal implements AgentJournal {
     const { entry, request, log, onEnd } = this.#options;
     if (terminal.type === "error" && status === "failed") {
       const { code, message } = terminal;
-      log.warn("Run failed", { run_id: entry.id, request_id: request.requestId, code, message });
+      log.warn("Run failed", { run_id: entry.id, request_id: request.by.requestId, code, message });
     }
     onEnd(status);
   }
@@ -216,7 +216,8 @@ export class RunJournal implements AgentJournal {
 
 /** Tells whether the run may have ended with calls to tools of the client. */
 function mayAwaitClient(request: RunRequest, { terminal }: AgentOutcome): boolean {
-  return terminal.type === "done" && terminal.finish_reason !== "stop" && request.clientTools.length > 0;
+  return terminal.type === "done" && terminal.finish_reason !== "stop" && request.wishes !== undefined &&
+    request.wishes.clientTools.length > 0;
 }
 
 type Step = Promise<IteratorResult<readonly AgentEvent[], void>>;

@@ -1,4 +1,4 @@
-import type { AgentApprover, AgentRun, RunResume, RunScope } from "../../agent/agent_run.ts";
+import type { AgentApprover, AgentRun, RunKit, RunResume, RunScope } from "../../agent/agent_run.ts";
 import { createFittingProvider } from "../../agent/context_window.ts";
 import type { PictureMemory } from "../../agent/picture_memory.ts";
 import type { ParkedClientCalls } from "../../agent/parked_client_calls.ts";
@@ -6,11 +6,9 @@ import type { TokenBudget } from "../../agent/token_budget.ts";
 import { taintOfMessages } from "../../agent/untrusted_text.ts";
 import { CancelError, cancelReason } from "../../base/cancel.ts";
 import type { Clock } from "../../base/clock.ts";
-import type { Random } from "../../base/random.ts";
 import { type Message, textOf } from "../../base/records/message.ts";
 import { joinTaints, RunTaint, type Taint, UNTAINTED } from "../../base/taint.ts";
 import type { RunStatus } from "../../base/records/run.ts";
-import type { Logger } from "../../base/telemetry/log.ts";
 import type { KeyedNotifier } from "../../base/keyed_queues.ts";
 import { type ContextWindows, createContextWindows } from "../../providers/models/context_windows.ts";
 import type { Provider, Providers } from "../../providers/provider.ts";
@@ -24,42 +22,76 @@ import { RunOpening, windowFinder } from "../conversations/run_opening.ts";
 import { budgetOf, type DayBudget } from "./day_budget.ts";
 import type { Conversations, RunConversations } from "../conversations/conversations.ts";
 import { recallRun } from "../recovery/recall_run.ts";
-import type { InterruptedRun } from "../recovery/recover_runs.ts";
+import type { InterruptedRun, RecoverOptions } from "../recovery/recover_runs.ts";
 import { resumedTools, toRunInput } from "../recovery/run_input.ts";
 import { RunRecorder } from "../journal/run_recorder.ts";
 import { shownUpTo } from "../journal/run_records.ts";
 import type { RunCoordination } from "./run_coordination.ts";
-import type { ActiveRuns, QueuePlace, RunQueue } from "./run_queue.ts";
+import type { ActiveRuns, QueuePlace, RunLimits, RunQueue } from "./run_queue.ts";
 import type { RunRequest } from "../run_request.ts";
-import { type AgentSettings, type RunGuidance, type RunSettings, runSettings } from "./run_settings.ts";
+import { type AgentSettings, NO_WISHES, type RunGuidance, type RunSettings, runSettings } from "./run_settings.ts";
 import type { OnRecorded, RunStore } from "../journal/run_store.ts";
 import type { ParkedRecords } from "../conversations/parked_records.ts";
 
-/** Services that all runs of one supervisor share. */
-export interface LaunchParts {
+/** Runs of one supervisor: their records, those at work, their line, the budget of the day. */
+export interface SupervisedRuns {
   readonly runs: RunStore;
-  readonly conversations: Conversations;
-  readonly parked: ParkedClientCalls;
-  readonly parkedRecords: ParkedRecords;
-  readonly queue: RunQueue;
-  readonly cluster: RunCoordination;
   readonly active: ActiveRuns<ActiveRun>;
+  readonly queue: RunQueue;
   readonly day: DayBudget;
   /** Woken with a run's id when the run has new events. */
   readonly news: KeyedNotifier;
+}
+
+/** Memory of runs beyond their end, for later ones: conversations, what waits for a client, pictures. */
+export interface RunMemory {
+  readonly conversations: Conversations;
+  readonly parked: ParkedClientCalls;
+  readonly parkedRecords: ParkedRecords;
+  readonly pictures: PictureMemory;
+}
+
+/** Services that all runs of one supervisor share. */
+export interface LaunchParts {
+  readonly kit: SupervisorKit;
+  readonly supervised: SupervisedRuns;
+  readonly memory: RunMemory;
+  readonly cluster: RunCoordination;
   readonly providers: Providers;
   readonly tools: ToolExecutor;
-  readonly agent: () => AgentSettings;
-  readonly pictures: PictureMemory;
-  readonly approverOf?: ((run: ApprovableRun) => AgentApprover) | undefined;
-  readonly clock: Clock;
-  readonly time: () => string;
-  readonly random: Random;
-  readonly log: Logger;
+  readonly configured: Pick<RunConfiguration, "agent">;
+  readonly approvals?: Pick<RunApprovals, "approverOf"> | undefined;
   /** Told of the events of each run: those on record, and at its end those of a run without a record. Default: nobody is */
   readonly onEvents?: OnRecorded | undefined;
   /** Called once, when a run is over and written. Undefined: the run was stopped for a shutdown. */
   readonly onEnd: (entry: ActiveRun, status: RunStatus | undefined) => void;
+}
+
+/** Kit of the runs of a supervisor. */
+export interface SupervisorKit extends RunKit {
+  readonly clock: Clock;
+}
+
+/** Settings that runs read at their start. A reload changes them. */
+export interface RunConfiguration {
+  readonly agent: () => AgentSettings;
+  readonly limits: () => RunLimits;
+  /** Tokens of a day for all runs together; 0: no limit. Default 0. */
+  readonly tokensPerDay?: (() => number) | undefined;
+  /** Days that an ended run is kept; 0: for ever. Default 0. */
+  readonly retentionDays?: (() => number) | undefined;
+  /** Tells whether messages of a configured channel are recorded under a conversation's id. Default: under no id. */
+  readonly isChannelConversation?: ((id: string) => boolean) | undefined;
+}
+
+/** Ways of runs to the persons who approve their calls. */
+export interface RunApprovals {
+  /** Returns the approver of a run with tools. Default: each call that needs an approval is denied at once, with the way to allow it. */
+  readonly approverOf?: ((run: ApprovableRun) => AgentApprover) | undefined;
+  /** Returns the approvals that wait for a person. Default: none. */
+  readonly pendingApprovals?: RecoverOptions["pendingApprovals"] | undefined;
+  /** Withdraws an approval that no run needs any more. Default: nothing to withdraw. */
+  readonly withdraw?: ((approvalId: string) => Promise<void>) | undefined;
 }
 
 /** Facts about a run that its request does not hold. */
@@ -121,7 +153,7 @@ export class RunLauncher {
 
   constructor(parts: LaunchParts) {
     this.#parts = parts;
-    this.#windows = createContextWindows(parts.clock);
+    this.#windows = createContextWindows(parts.kit.clock);
   }
 
   /** @throws {HttpError} 503 `overloaded`; {ProviderError} when the model cannot be used */
@@ -129,7 +161,7 @@ export class RunLauncher {
     const plan = this.#plan(request, options);
     const { accepted, recorder } = this.#record(plan);
     const entry = this.#enter(plan, accepted, recorder);
-    const { active } = this.#parts;
+    const { active } = this.#parts.supervised;
     const letGo = plan.parent === undefined ? undefined : stopWith(plan.parent, entry, active);
     let hasLeft = false;
     const leave = () => {
@@ -148,30 +180,31 @@ export class RunLauncher {
   }
 
   #plan(request: RunRequest, { profile, guidance, interrupted }: LaunchOptions): Plan {
-    const { providers, tools, conversations, active, queue, random, agent } = this.#parts;
+    const { providers, tools, cluster, kit, configured, memory: { conversations } } = this.#parts;
+    const { active, queue } = this.#parts.supervised;
+    const { by } = request;
     const settings = runSettings(request, {
-      settings: agent(),
+      settings: configured.agent(),
       providers,
       tools,
       profile,
       guidance,
-      isResumed: interrupted !== undefined,
+      resumed: interrupted?.run,
     });
     const resumed = interrupted === undefined ? undefined : resumedTools(settings.agentTools, interrupted.input, tools);
     const conversationId = request.conversationId === undefined ? null : conversations.open(request.conversationId);
-    const parent = request.parentId === undefined ? undefined : active.find(request.parentId);
+    const parent = by.parentId === undefined ? undefined : active.find(by.parentId);
     const keeps = request.durable || conversationId !== null;
     const agentTools = resumed?.agentTools ?? settings.agentTools;
-    const id = interrupted?.run.id ?? random.id("run_");
-    const { cluster } = this.#parts;
+    const id = interrupted?.run.id ?? kit.random.id("run_");
     const workspace = interrupted === undefined
-      ? cluster.workspaceFor({ tools: agentTools, durable: request.durable, wanted: request.workspace })
+      ? cluster.workspaceFor({ tools: agentTools, durable: request.durable, wanted: by.workspace })
       : interrupted.input.workspace ?? null;
     const isPlain = !keeps && request.agentTools === "none";
-    const controller = (request.durable ? undefined : request.controller) ?? new AbortController();
+    const controller = (request.durable ? undefined : request.reader?.controller) ?? new AbortController();
     const place = queue.enter({
       conversationId: cluster.ownLine(conversationId),
-      tokenId: request.caller.tokenId,
+      tokenId: by.caller.tokenId,
       isChild: parent !== undefined,
       isPlain,
       isAccepted: interrupted !== undefined,
@@ -181,10 +214,10 @@ export class RunLauncher {
     return {
       scope: {
         runId: id,
-        requestId: request.requestId,
+        requestId: by.requestId,
         conversationId,
-        caller: request.caller,
-        depth: request.depth ?? (parent === undefined ? 0 : parent.depth + 1),
+        caller: by.caller,
+        depth: by.depth ?? (parent === undefined ? 0 : parent.depth + 1),
         taint: this.#readingOf({ request, interrupted, agentTools, parent }),
         signal,
         right: isRecorded ? cluster.rightOf(id, signal) : undefined,
@@ -199,7 +232,7 @@ export class RunLauncher {
       gone: resumed?.gone,
       parent,
       place: conversationId === null ? place : cluster.placeOf(place, {
-        run: { id, conversationId, parentId: request.parentId ?? null, workspace },
+        run: { id, conversationId, parentId: by.parentId ?? null, workspace },
         isAccepted: interrupted !== undefined,
       }),
       controller,
@@ -213,15 +246,15 @@ export class RunLauncher {
   /** Returns the accepted state of a run, with a recorder when the run can have something to record. */
   #record(plan: Plan): { readonly accepted: AcceptedRun; readonly recorder: RunRecorder | undefined } {
     const { request, interrupted, settings, scope: { runId: id, depth, conversationId } } = plan;
-    const { runs, news, parked, time } = this.#parts;
+    const { supervised: { runs, news }, memory: { parked }, kit } = this.#parts;
     const accepted: AcceptedRun = {
       id,
       kind: request.kind,
-      created_at: interrupted?.run.created_at ?? time(),
+      created_at: interrupted?.run.created_at ?? kit.time(),
       model: settings.model,
       message: plan.isRecorded ? openingMessage(request.messages) : null,
       conversation_id: conversationId,
-      parent_id: request.parentId ?? null,
+      parent_id: request.by.parentId ?? null,
     };
     if (!plan.isRecorded) return { accepted, recorder: undefined };
     const recorder = new RunRecorder({
@@ -229,10 +262,8 @@ export class RunLauncher {
       state: createRunState(accepted),
       input: () => {
         const spliced = request.durable ? parked.splice(request.messages) : request.messages;
-        return toRunInput({
-          ...request,
+        return toRunInput(request, {
           taint: this.#taintOf({ request, interrupted, agentTools: settings.agentTools }),
-        }, {
           prompt: settings.prompt,
           agentTools: settings.agentTools,
           deferred: settings.deferred,
@@ -257,7 +288,7 @@ export class RunLauncher {
       durable: request.durable,
       recorder,
       budget: request.call === undefined
-        ? budgetOf({ limits, used, parent: parent?.budget, day: this.#parts.day })
+        ? budgetOf({ limits, used, parent: parent?.budget, day: this.#parts.supervised.day })
         : parent?.budget,
       controller,
     });
@@ -265,7 +296,7 @@ export class RunLauncher {
 
   /** Returns what a run has read when it begins. A sub-agent and a firing know the addresses in their task that its writer had read. */
   #readingOf({ parent, ...begun }: BegunRun & Pick<Plan, "parent">): RunTaint {
-    const { request: { messages, links = [] } } = begun;
+    const { request: { messages, by: { links = [] } } } = begun;
     const taint = new RunTaint(this.#taintOf(begun));
     if (links.length > 0) taint.links.addShared(links);
     if (parent === undefined || !parent.taint.isTainted) return taint;
@@ -277,16 +308,16 @@ export class RunLauncher {
    * Returns the outside content that a run begins with: its request's, what an interrupted run had read, that of parked calls, and what
    * the tools of a client gave. Without tools of the agent nobody asks for it.
    */
-  #taintOf({ request: { taint, messages }, interrupted, agentTools }: BegunRun): Taint {
+  #taintOf({ request: { by: { taint }, messages }, interrupted, agentTools }: BegunRun): Taint {
     const sent = agentTools.length === 0 ? UNTAINTED : taintOfMessages(messages);
-    return joinTaints(taint, interrupted?.run.taint, this.#parts.parked.taintOf(messages), sent);
+    return joinTaints(taint, interrupted?.run.taint, this.#parts.memory.parked.taintOf(messages), sent);
   }
 
   #toAgentRun(plan: Plan, { entry, recorder, leave }: Pick<LaunchedRun, "entry" | "recorder" | "leave">): AgentRun {
     const { scope, request, settings } = plan;
     const { runId: id, conversationId, patience } = scope;
     const { provider, providerModel, limits, agentTools } = settings;
-    const { tools, parked } = this.#parts;
+    const { tools, memory: { parked, pictures } } = this.#parts;
     const windows = this.#windows;
     const findWindow = conversationId !== null || agentTools.length > 0
       ? windowFinder({ limits, windows, provider, model: providerModel })
@@ -305,8 +336,8 @@ export class RunLauncher {
       scope,
       facts: {
         kind: request.kind,
-        parentId: request.parentId ?? null,
-        whole: request.whole === true && !request.durable,
+        parentId: request.by.parentId ?? null,
+        whole: request.reader?.whole === true && !request.durable,
         isPlain: request.agentTools === "none",
         survivesShutdown: request.durable,
         call: request.call,
@@ -315,9 +346,7 @@ export class RunLauncher {
         name: settings.model,
         provider: plan.keeps ? this.#parts.cluster.providerOf(fitting, id) : fitting,
         id: providerModel,
-        parameters: request.parameters,
-        toolChoice: request.toolChoice,
-        parallelToolCalls: request.parallelToolCalls,
+        wishes: request.wishes ?? NO_WISHES,
         findWindow,
         findListedWindow: () => windows.listed(provider, providerModel),
         learntWindow: (window) => windows.within(provider, providerModel, window),
@@ -327,10 +356,9 @@ export class RunLauncher {
         executor: tools,
         agentTools,
         deferred: settings.deferred,
-        clientTools: request.clientTools,
         passesOn: settings.passesOn,
         approve: this.#approverOf(plan, recorder),
-        pictures: this.#parts.pictures,
+        pictures,
       },
       opening,
       resume: this.#resumeOf(plan),
@@ -339,7 +367,7 @@ export class RunLauncher {
       parked,
       journal: this.#journalOf(plan, { entry, recorder, leave }),
       abort: (error) => entry.abort(error),
-      kit: this.#parts,
+      kit: this.#parts.kit,
     };
   }
 
@@ -359,13 +387,13 @@ export class RunLauncher {
 
   #resumeOf({ scope: { runId: id, patience }, interrupted, gone }: Plan): RunResume | undefined {
     if (interrupted === undefined || gone === undefined) return undefined;
-    const load = () => recallRun(this.#parts.runs, id);
+    const load = () => recallRun(this.#parts.supervised.runs, id);
     const patient = patience === undefined ? load : patiently(patience, load);
     return { afterSeq: shownUpTo(interrupted.seq), load: patient, gone };
   }
 
   #conversationsFor(patience: Patience | undefined): RunConversations {
-    const { conversations } = this.#parts;
+    const { conversations } = this.#parts.memory;
     return patience === undefined ? conversations : conversations.patient(patience);
   }
 
@@ -374,9 +402,9 @@ export class RunLauncher {
     recorder: RunRecorder | undefined,
   ): AgentApprover {
     if (settings.agentTools.length === 0) return denyUnattended;
-    return request.approver ?? this.#parts.approverOf?.({
+    return request.reader?.approver ?? this.#parts.approvals?.approverOf?.({
       durable: request.durable,
-      canApprove: request.canApprove,
+      canApprove: request.reader?.canApprove === true,
       place,
       earlier: interrupted?.approvals,
       recorded: request.durable && recorder !== undefined ? () => recorder.commit() : undefined,
@@ -385,7 +413,7 @@ export class RunLauncher {
   }
 
   #journalOf({ request, scope }: Plan, { entry, recorder, leave }: Pick<LaunchedRun, "entry" | "recorder" | "leave">) {
-    const { parkedRecords, log, onEnd, onEvents, cluster } = this.#parts;
+    const { memory: { parkedRecords }, kit: { log }, onEnd, onEvents, cluster } = this.#parts;
     // The end of a run that was cancelled is written too
     const patience = cluster.patienceOf(entry.id, NEVER);
     return new RunJournal({

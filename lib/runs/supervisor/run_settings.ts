@@ -3,8 +3,9 @@ import { CALL_MODEL, createCallProvider, type SingleCall } from "../../agent/cal
 import { chooseTools, NONE, type ToolSearchMode } from "../../agent/deferred_tools.ts";
 import { ProviderError } from "../../base/errors.ts";
 import { type Message, textOf } from "../../base/records/message.ts";
+import type { Run } from "../../base/records/run.ts";
 import { isDefaultModel } from "../../providers/models/model_names.ts";
-import type { Providers, ResolvedModel } from "../../providers/provider.ts";
+import type { ModelWishes, Providers, ResolvedModel } from "../../providers/provider.ts";
 import { HINT_PREFIX } from "../../providers/models/routing.ts";
 import { matchesPatterns } from "../../tools/runtime/registry.ts";
 import type { Tool } from "../../tools/runtime/tool.ts";
@@ -34,6 +35,9 @@ export interface RunGuidance {
 /** Guidance of a gateway that has none. */
 export const NO_GUIDANCE: RunGuidance = { instructions: "", skills: "", hasSkills: false };
 
+/** Wishes of a request that has none. */
+export const NO_WISHES: ModelWishes = { clientTools: [], parameters: {} };
+
 const NO_TOOLS: readonly Tool[] = [];
 
 /** Name of the tool that reads skills. */
@@ -61,34 +65,33 @@ const CALL_LIMITS = { maxIterations: 2, maxToolCalls: 2 };
  */
 export function runSettings(
   request: RunRequest,
-  { settings: configured, providers, tools, profile, guidance = NO_GUIDANCE, isResumed = false }: {
+  { settings: configured, providers, tools, profile, guidance = NO_GUIDANCE, resumed }: {
     readonly settings: AgentSettings;
     readonly providers: Providers;
     readonly tools: ToolExecutor;
     readonly profile?: AgentProfile | undefined;
     /** Default: none */
     readonly guidance?: RunGuidance | undefined;
-    /** Set for a run whose deferred tools are pinned. Default false. */
-    readonly isResumed?: boolean;
+    /** Interrupted run that goes on, whose deferred tools are pinned. Default: the run is new */
+    readonly resumed?: Pick<Run, "model"> | undefined;
   },
 ): RunSettings {
-  const { call } = request;
+  const { call, agent, wishes = NO_WISHES } = request;
   const settings = profile === undefined ? configured : withProfile(configured, profile);
-  const limits = request.limits === undefined ? settings : narrowLimits(settings, request.limits);
+  const limits = agent?.limits === undefined ? settings : narrowLimits(settings, agent.limits);
   const none = request.agentTools === "none" || limits.maxToolCalls === 0;
   const all = none ? NO_TOOLS : toolsOf(tools.enabled(settings.tools), { request, profile });
   const { durable } = request;
   if (call !== undefined) {
-    const passesOn = { limits, durable, tools: request.tools ?? settings.tools };
+    const passesOn = { limits, durable, tools: agent?.tools ?? settings.tools };
     const model = callModel(call, { isOffered: all.length > 0, reason: tools.get(call.tool)?.reason });
     return { ...model, limits: { ...limits, ...CALL_LIMITS }, agentTools: all, deferred: NONE, passesOn, prompt: null };
   }
-  const { provider, providerModel, model } = profile ?? modelOf(providers, request);
+  const { provider, providerModel, model } = profile ?? modelOf(providers, request, resumed?.model);
   const known = none || guidance.hasSkills ? all : all.filter(({ name }) => name !== SKILL_READ);
-  const { agentTools, deferred } = isResumed ? { agentTools: all, deferred: NONE } : chooseTools(known, {
+  const { agentTools, deferred } = resumed !== undefined ? { agentTools: all, deferred: NONE } : chooseTools(known, {
     mode: settings.toolSearch,
-    clientTools: request.clientTools,
-    toolChoice: request.toolChoice,
+    wishes,
     isFree: provider.toolsAreFree === true,
   });
   const prompt = request.agentTools === "none" ? null : promptOf(agentTools, { settings, guidance, request });
@@ -102,7 +105,7 @@ function promptOf(agentTools: readonly Tool[], { settings, guidance, request }: 
   readonly request: RunRequest;
 }): string {
   const skills = agentTools.some(({ name }) => name === SKILL_READ) ? guidance.skills : "";
-  const texts = [settings.systemPrompt, guidance.instructions, request.instructions ?? "", skills];
+  const texts = [settings.systemPrompt, guidance.instructions, request.agent?.instructions ?? "", skills];
   return systemPrompt({
     hasTools: agentTools.length > 0,
     extra: texts.filter((text) => text !== "").join("\n\n"),
@@ -117,7 +120,8 @@ function toolsOf(
   enabled: readonly Tool[],
   { request, profile }: { readonly request: RunRequest; readonly profile: AgentProfile | undefined },
 ): readonly Tool[] {
-  const { kind, tools, call } = request;
+  const { kind, agent, call } = request;
+  const tools = agent?.tools;
   if (call !== undefined) return enabled.filter((tool) => tool.name === call.tool);
   if (tools === undefined && profile === undefined && kind !== "subagent") return enabled;
   const delegates = profile === undefined && kind !== "subagent";
@@ -128,11 +132,15 @@ function toolsOf(
   );
 }
 
-function modelOf(providers: Providers, request: RunRequest): RunModel {
-  const { model: asked, messages } = request;
+function modelOf(providers: Providers, request: RunRequest, last: string | undefined): RunModel {
+  const { model: asked, messages, agent } = request;
   const isDefault = isDefaultModel(asked);
-  const resolved = (isDefault ? lastModel(providers, request) ?? providers.route?.(lastQuery(messages)) : undefined) ??
-    providers.resolve(asked);
+  // A configured agent has a model of its own; any other run that goes on and named none stays with the model it had
+  const resolved =
+    (isDefault
+      ? lastModel(providers, agent?.name === undefined ? last : undefined) ?? providers.route?.(lastQuery(messages))
+      : undefined) ??
+      providers.resolve(asked);
   const { provider, model } = resolved;
   const isNamed = !isDefault && !asked?.startsWith(HINT_PREFIX);
   const shown = resolved.shown ?? (isNamed ? asked : undefined) ?? `${provider.name}/${model}`;
@@ -140,7 +148,7 @@ function modelOf(providers: Providers, request: RunRequest): RunModel {
 }
 
 /** Returns the model that answered an interrupted run before; undefined for a new run, and when that model is gone. */
-function lastModel(providers: Providers, { lastModel: last }: RunRequest): ResolvedModel | undefined {
+function lastModel(providers: Providers, last: string | undefined): ResolvedModel | undefined {
   if (last === undefined || isDefaultModel(last)) return undefined;
   try {
     const resolved = providers.resolve(last);

@@ -15,19 +15,17 @@ import { resumedRequest } from "../recovery/run_input.ts";
 import type { RunHandle, RunRequest, RunSupervisor } from "../run_request.ts";
 import { AttachedRun, durableHandle } from "./active_run.ts";
 import type { AgentOf } from "./agent_profile.ts";
-import { type LaunchedRun, type LaunchParts, RunLauncher } from "./launch_run.ts";
+import { type LaunchedRun, type LaunchParts, type RunConfiguration, RunLauncher } from "./launch_run.ts";
 import type { RunGuidance } from "./run_settings.ts";
 
 /** Parts that a start needs, with those that are handed on to the launcher. */
-export interface RunStarterOptions
-  extends Omit<LaunchParts, "conversations" | "parked" | "parkedRecords" | "pictures"> {
+export interface RunStarterOptions extends Omit<LaunchParts, "memory" | "configured"> {
   readonly store: Store;
-  /** Returns the profile of the agent that `RunRequest.agent` names. */
+  /** Returns the profile of the agent that `AskedAgent.name` names. */
   readonly agentOf: AgentOf;
   /** Returns the texts that a new run with tools of the agent begins with. Undefined: nothing to wait for. Default: there are none. */
   readonly guidance?: (() => Promise<RunGuidance> | undefined) | undefined;
-  /** Tells whether messages of a configured channel are recorded under a conversation's id. Default: under no id. */
-  readonly isChannelConversation?: ((id: string) => boolean) | undefined;
+  readonly configured: RunConfiguration;
   /** Returns the events of a run that was accepted, from the first on. */
   readonly events: (id: string) => AsyncIterable<readonly AgentEvent[]>;
   /** Cancels a run, at whichever gateway it works. */
@@ -48,17 +46,19 @@ export class RunStarter {
   readonly #launcher: RunLauncher;
 
   constructor(options: RunStarterOptions) {
-    const { store, clock, random, isChannelConversation } = options;
+    const { store, kit: { clock, random }, configured: { isChannelConversation } } = options;
     this.#options = options;
     this.#conversations = createConversations({ store, random, isChannel: isChannelConversation });
     const parked = new ParkedClientCalls(clock);
     this.#parkedRecords = createParkedRecords({ store, clock, parked, isShared: options.cluster.isShared });
     this.#launcher = new RunLauncher({
       ...options,
-      conversations: this.#conversations,
-      parked,
-      parkedRecords: this.#parkedRecords,
-      pictures: createPictureMemory(),
+      memory: {
+        conversations: this.#conversations,
+        parked,
+        parkedRecords: this.#parkedRecords,
+        pictures: createPictureMemory(),
+      },
     });
   }
 
@@ -68,10 +68,10 @@ export class RunStarter {
     const request = asPlain(asked);
     const { agent, conversationId, messages } = request;
     if (conversationId !== undefined && !beginsConversation(request)) {
-      await this.#checkOwner(conversationId, request.caller);
+      await this.#checkOwner(conversationId, request.by.caller);
     }
-    const { agentOf, day } = this.#options;
-    const profile = agent === undefined ? undefined : await agentOf(agent, request.model);
+    const { agentOf, supervised: { day } } = this.#options;
+    const profile = agent?.name === undefined ? undefined : await agentOf(agent.name, request.model);
     if (day.isSet() && request.call === undefined) await day.check(lastBytes(messages));
     if (messages.at(-1)?.role === "tool") await this.#parkedRecords.recall(messages);
     const needsGuidance = request.agentTools !== "none" && request.call === undefined;
@@ -86,7 +86,7 @@ export class RunStarter {
     if (!request.durable || recorder === undefined) return new AttachedRun(entry, runAgent(run));
     const { isReady, leave, workspace } = launched;
     const { id, model } = entry;
-    const parentId = request.parentId ?? null;
+    const parentId = request.by.parentId ?? null;
     const isHere = cluster.beginsHere({ id, conversationId: entry.conversationId, parentId, workspace }, {
       isReady,
       isChild,
@@ -117,7 +117,8 @@ export class RunStarter {
    */
   async resume(interrupted: InterruptedRun): Promise<void> {
     const request = resumedRequest(interrupted);
-    const profile = request.agent === undefined ? undefined : await this.#options.agentOf(request.agent, request.model);
+    const name = request.agent?.name;
+    const profile = name === undefined ? undefined : await this.#options.agentOf(name, request.model);
     this.#beginDurable(this.#launcher.launch(request, { profile, interrupted }));
   }
 
@@ -136,14 +137,14 @@ export class RunStarter {
     if (hasScope(caller.scopes, "runs")) return;
     await this.#conversations.check(conversationId, caller);
     // Messages are recorded when a run ends: until then a conversation belongs to the caller whose run is at work in it
-    for (const run of this.#options.active.all()) {
+    for (const run of this.#options.supervised.active.all()) {
       if (run.conversationId !== conversationId) continue;
       checkConversation(caller, { owner: ownerFor(run.caller), isChannel: false });
     }
   }
 
-  #hasParentHere({ parentId }: RunRequest): boolean {
-    return parentId !== undefined && this.#options.active.find(parentId) !== undefined;
+  #hasParentHere({ by: { parentId } }: RunRequest): boolean {
+    return parentId !== undefined && this.#options.supervised.active.find(parentId) !== undefined;
   }
 
   /** Starts durable work, which goes on by itself. A reader ends by leaving. */

@@ -1,14 +1,12 @@
-import type { AgentApprover } from "../../agent/agent_run.ts";
 import { CancelError, type CancelReason, SHUTTING_DOWN } from "../../base/cancel.ts";
-import { type Clock, createIsoTime, type Timer, withTimeout } from "../../base/clock.ts";
+import { createIsoTime, type Timer, withTimeout } from "../../base/clock.ts";
 import { createKeyedNotifier, createSharedWait } from "../../base/keyed_queues.ts";
+import type { Kit } from "../../base/kit.ts";
 import { lazily, type Lazy } from "../../base/lazily.ts";
 import { ProviderError, refuse } from "../../base/errors.ts";
-import type { Random } from "../../base/random.ts";
 import type { AgentEvent } from "../../base/records/agent_event.ts";
 import { isAtWork, type Run, RUN_ID, type RunStatus, runStatusSchema } from "../../base/records/run.ts";
-import type { Logger } from "../../base/telemetry/log.ts";
-import type { Counter, Family, Metrics } from "../../base/telemetry/metrics.ts";
+import type { Counter, Family } from "../../base/telemetry/metrics.ts";
 import type { AuditAppend } from "../../guard/audit/audit_chain.ts";
 import { mayHaveBeenServed } from "../../providers/retry.ts";
 import type { Providers } from "../../providers/provider.ts";
@@ -32,40 +30,26 @@ import type {
 } from "../run_request.ts";
 import type { ActiveRun } from "./active_run.ts";
 import { type AgentOf, noAgents } from "./agent_profile.ts";
-import type { ApprovableRun } from "./create_approver.ts";
 import type { DayBudget } from "./day_budget.ts";
 import { type ClusterMember, MEMBER_ALONE, type RunCoordination } from "./run_coordination.ts";
-import { createActiveRuns, type RunLimits, RunQueue } from "./run_queue.ts";
-import type { AgentSettings, RunGuidance } from "./run_settings.ts";
+import { createActiveRuns, RunQueue } from "./run_queue.ts";
+import type { RunApprovals, RunConfiguration } from "./launch_run.ts";
+import type { RunGuidance } from "./run_settings.ts";
 import type { RunStarter } from "./start_run.ts";
 
 /** Services that runs need, and settings that a reload changes. */
 export interface SupervisorOptions {
+  readonly kit: Omit<Kit, "environment">;
   readonly store: Store;
-  readonly clock: Clock;
-  readonly random: Random;
-  readonly log: Logger;
-  readonly metrics: Metrics;
   readonly providers: Providers;
   readonly tools: ToolExecutor;
-  readonly agent: () => AgentSettings;
-  readonly limits: () => RunLimits;
-  /** Returns the profile of the agent that `RunRequest.agent` names. Default: no agent is known. */
+  readonly configured: RunConfiguration;
+  /** Returns the profile of the agent that `AskedAgent.name` names. Default: no agent is known. */
   readonly agentOf?: AgentOf;
   /** Returns the texts that a new run with tools of the agent begins with. Undefined: nothing to wait for. Default: there are none. */
   readonly guidance?: (() => Promise<RunGuidance> | undefined) | undefined;
-  /** Tokens of a day for all runs together; 0: no limit. Default 0. */
-  readonly tokensPerDay?: () => number;
-  /** Days that an ended run is kept; 0: for ever. Default 0. */
-  readonly retentionDays?: () => number;
-  /** Returns the approver of a run with tools. Default: each call that needs an approval is denied at once, with the way to allow it. */
-  readonly approverOf?: (run: ApprovableRun) => AgentApprover;
-  /** Returns the approvals that wait for a person. Default: none. */
-  readonly pendingApprovals?: RecoverOptions["pendingApprovals"];
-  /** Withdraws an approval that no run needs any more. Default: nothing to withdraw. */
-  readonly withdraw?: (approvalId: string) => Promise<void>;
-  /** Tells whether messages of a configured channel are recorded under a conversation's id. Default: under no id. */
-  readonly isChannelConversation?: (id: string) => boolean;
+  /** Default: nobody approves, and nothing waits for anybody */
+  readonly approvals?: RunApprovals | undefined;
   /** Told of the end of each run, one that stopped for a shutdown included. Must not throw. Default: nobody is. */
   readonly onRunEnd?: (runId: string) => void;
   /** Told of the events of each run, once: those on record, and at its end those of a run without a record. Must not throw. Default: nobody is. */
@@ -114,12 +98,13 @@ class Supervisor implements RunSupervisor {
   #idle: PromiseWithResolvers<void> | undefined = undefined;
 
   constructor(options: SupervisorOptions) {
-    const { store, clock, random, log, metrics, cluster = MEMBER_ALONE } = options;
+    const { store, configured, approvals = {}, cluster = MEMBER_ALONE, kit: { clock, random, log, metrics } } = options;
     this.#options = options;
     this.#ownership = cluster.ownership;
     this.#runs = new RunStore(store, { onRecorded: options.onEvents, ownership: cluster.ownership });
-    this.#day = cluster.toDayBudget({ store, clock, tokensPerDay: options.tokensPerDay ?? (() => 0) });
-    this.#time = createIsoTime(clock);
+    this.#day = cluster.toDayBudget({ store, clock, tokensPerDay: configured.tokensPerDay ?? (() => 0) });
+    const time = createIsoTime(clock);
+    this.#time = time;
     const statuses = runStatusSchema.options.filter((status) => !isAtWork(status));
     this.#ended = metrics.counter(
       "postern_runs_total",
@@ -128,20 +113,16 @@ class Supervisor implements RunSupervisor {
       statuses.map((status) => [status]),
     );
     metrics.gaugeOf("postern_runs_active", "Runs at work or waiting for their slot", this.#active.size);
-    const queue = new RunQueue(options.limits, () => this.#cluster.lookForWaiting());
+    const queue = new RunQueue(configured.limits, () => this.#cluster.lookForWaiting());
     // The whole agent comes with it
     this.#loadStarter = lazily(async () => {
       const { RunStarter } = await import("./start_run.ts");
       return this.#starter = new RunStarter({
         ...options,
         agentOf: options.agentOf ?? noAgents,
+        kit: { clock, random, log, time },
         cluster: this.#cluster,
-        runs: this.#runs,
-        queue,
-        active: this.#active,
-        day: this.#day,
-        news: this.#news,
-        time: this.#time,
+        supervised: { runs: this.#runs, active: this.#active, queue, day: this.#day, news: this.#news },
         events: (id) => this.#follow(id, { afterSeq: 0, signal: new AbortController().signal }),
         cancel: (id, reason) => this.cancel(id, reason),
         draining: () => this.#draining,
@@ -151,9 +132,9 @@ class Supervisor implements RunSupervisor {
     this.#recovery = {
       runs: this.#runs,
       log,
-      time: this.#time,
-      pendingApprovals: options.pendingApprovals ?? (() => Promise.resolve([])),
-      withdraw: options.withdraw ?? (() => Promise.resolve()),
+      time,
+      pendingApprovals: approvals.pendingApprovals ?? (() => Promise.resolve([])),
+      withdraw: approvals.withdraw ?? (() => Promise.resolve()),
       onEnd: (id, status) => this.#onEnd(id, status),
       resume: async (interrupted) => await (await this.#loadStarter()).resume(interrupted),
     };
@@ -161,8 +142,8 @@ class Supervisor implements RunSupervisor {
       runs: this.#runs,
       active: this.#active,
       queue,
-      limits: options.limits,
-      hasRunBudget: () => options.agent().tokensPerRun > 0,
+      limits: configured.limits,
+      hasRunBudget: () => configured.agent().tokensPerRun > 0,
       recovery: this.#recovery,
       news: this.#news,
       ends: this.#ends,
@@ -220,7 +201,7 @@ class Supervisor implements RunSupervisor {
 
   followHere(id: string, options: FollowOptions): ReturnType<RunSupervisor["followHere"]> {
     if (this.#active.find(id)?.recorder === undefined) return undefined;
-    const { clock } = this.#options;
+    const { clock } = this.#options.kit;
     return followRun(id, {
       ...options,
       clock,
@@ -246,7 +227,7 @@ class Supervisor implements RunSupervisor {
 
   /** Waits for the end of a run, for all who wait for it: a run elsewhere costs one look a second. */
   async #untilEnded(id: string, signal: AbortSignal): Promise<Run | undefined> {
-    const { clock } = this.#options;
+    const { clock } = this.#options.kit;
     let runs: Pick<PatientRuns, "get"> = this.#runs;
     for (;;) {
       // Listen before the look, so that no end falls between
@@ -299,7 +280,7 @@ class Supervisor implements RunSupervisor {
   async recover(): Promise<void> {
     await this.#cluster.start();
     await this.#prune();
-    this.#pruning = this.#options.clock.every(DAY_MS, () => void this.#prune());
+    this.#pruning = this.#options.kit.clock.every(DAY_MS, () => void this.#prune());
   }
 
   async drain(graceMs: number, reason: string = SHUTTING_DOWN): Promise<void> {
@@ -321,13 +302,13 @@ class Supervisor implements RunSupervisor {
   async #waitForIdle(ms: number): Promise<void> {
     if (this.#active.size() === 0) return;
     this.#idle ??= Promise.withResolvers();
-    await withTimeout(this.#idle.promise, { ms, clock: this.#options.clock });
+    await withTimeout(this.#idle.promise, { ms, clock: this.#options.kit.clock });
   }
 
   #follow(id: string, options: FollowOptions): AsyncIterable<readonly AgentEvent[]> {
     return followRun(id, {
       ...options,
-      clock: this.#options.clock,
+      clock: this.#options.kit.clock,
       runs: this.#runs,
       news: this.#news,
       find: this.#active.find,
@@ -352,8 +333,8 @@ class Supervisor implements RunSupervisor {
   }
 
   async #prune(): Promise<void> {
-    const { store, clock, log } = this.#options;
-    const days = this.#options.retentionDays?.() ?? 0;
+    const { store, kit: { clock, log } } = this.#options;
+    const days = this.#options.configured.retentionDays?.() ?? 0;
     if (days === 0) return;
     try {
       const pruned = await pruneRuns(store, new Date(clock.now() - days * DAY_MS).toISOString());

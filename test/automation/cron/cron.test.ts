@@ -38,20 +38,20 @@ test("a schedule fires at its time, as a durable run of its maker, via cron, out
   assert.equal(runs.started.length, 0);
   await clock.advance(1);
   const request = runs.started[0]?.request;
-  assert.deepEqual([request?.kind, request?.durable, request?.canApprove, request?.conversationId], [
+  assert.deepEqual([request?.kind, request?.durable, request?.reader, request?.conversationId], [
     "cron",
     true,
-    false,
+    undefined,
     undefined,
   ]);
-  assert.deepEqual(request?.caller, { via: "cron", tokenId: "tok_1", scopes: ["chat", "tools"] });
-  assert.deepEqual([request?.messages, request?.tools, request?.call], [
+  assert.deepEqual(request?.by.caller, { via: "cron", tokenId: "tok_1", scopes: ["chat", "tools"] });
+  assert.deepEqual([request?.messages, request?.agent?.tools, request?.call], [
     [{ role: "user", content: "Write the report" }],
     ["read_file", "cron_*"],
     undefined,
   ]);
   assert.match(
-    request?.instructions ?? "",
+    request?.agent?.instructions ?? "",
     /schedule "report" \(every day at 9:00\), due at 2026-01-01T08:00:00\.000Z/,
   );
   assert.deepEqual(await fired("report"), ["2026-01-01T08:00:00 started run_1"]);
@@ -241,7 +241,7 @@ test("a schedule whose maker's token was revoked fires no more, until somebody m
   );
   await cron.update("a", { prompt: "Mine now" }, by("tok_2", ["tools", "runs"]));
   await clock.advance(HOUR);
-  assert.equal(runs.started[0]?.request.caller.tokenId, "tok_2");
+  assert.equal(runs.started[0]?.request.by.caller.tokenId, "tok_2");
   await cron.stop();
 });
 
@@ -269,12 +269,12 @@ test("no schedule gives its maker more than it has: tools, scopes, and work that
   await cron.run("a", { via: "http", tokenId: "tok_2", scopes: ["runs", "chat"] });
   await clock.advance(HOUR);
   const [manual, regular] = runs.started.map(({ request }) => request);
-  assert.deepEqual([manual?.caller, manual?.tools], [
+  assert.deepEqual([manual?.by.caller, manual?.agent?.tools], [
     { via: "subagent", tokenId: "tok_2", scopes: ["chat"] },
     ["read_file"],
   ]);
-  assert.deepEqual([regular?.limits, manual?.limits], [limits, limits]);
-  assert.deepEqual([regular?.caller, regular?.tools], [
+  assert.deepEqual([regular?.agent?.limits, manual?.agent?.limits], [limits, limits]);
+  assert.deepEqual([regular?.by.caller, regular?.agent?.tools], [
     { via: "subagent", tokenId: "tok_1", scopes: ["chat"] },
     ["read_file"],
   ]);
@@ -291,7 +291,7 @@ test("a firing has no scope that its token has lost since", async () => {
   now = ["chat"];
   await clock.advance(HOUR);
   await cron.run("a", MAKER.caller);
-  assert.deepEqual(runs.started.map(({ request }) => request.caller.scopes), [["chat", "runs"], ["chat"], ["chat"]]);
+  assert.deepEqual(runs.started.map(({ request }) => request.by.caller.scopes), [["chat", "runs"], ["chat"], ["chat"]]);
   await cron.stop();
 });
 
@@ -503,7 +503,7 @@ test("a thousand schedules that are due together each fire once, by one timer", 
   await clock.advance(8 * HOUR);
   for (let turn = 0; turn < 50 && runs.started.length < 1000; turn++) await clock.advance(0);
   assert.equal(runs.started.length, 1000);
-  assert.equal(new Set(runs.started.map(({ request }) => request.instructions)).size, 1000);
+  assert.equal(new Set(runs.started.map(({ request }) => request.agent?.instructions)).size, 1000);
   await clock.advance(HOUR);
   assert.equal(runs.started.length, 1000);
   await cron.stop();

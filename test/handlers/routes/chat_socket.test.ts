@@ -47,7 +47,7 @@ test("plain text is answered by deltas and done, with exactly these fields", asy
   const request = runs.started[0]?.request;
   assert.deepEqual(request?.messages, [{ role: "user", content: "hi" }]);
   assert.equal(request?.durable, false);
-  assert.deepEqual(request?.caller, { via: "websocket", tokenId: "tok_1", scopes: ["chat"] });
+  assert.deepEqual(request?.by.caller, { via: "websocket", tokenId: "tok_1", scopes: ["chat"] });
 });
 
 test("a failure is an error frame with message and code, and the socket stays", async () => {
@@ -223,7 +223,7 @@ test("a run asks its reader who sees events and may approve, and nobody else", a
     if (hello !== undefined) say(hello);
     say("hi");
     await clock.advance(0);
-    return runs.started[0]?.request.canApprove;
+    return runs.started[0]?.request.reader?.canApprove;
   };
   const events = { type: "hello", events: true };
   assert.equal(await seen(["chat", "approve"], events), true);

@@ -138,10 +138,9 @@ test("the run gets the messages, the parameters and the client's tools; null equ
     response_format: { type: "json_object" },
   });
   assert.equal((await response).status, 200);
-  const { caller, requestId, controller: _, ...request } = runs.started[0]?.request ??
-    assert.fail("no run was started");
-  assert.deepEqual(caller, { via: "http", tokenId: "tok_1", scopes: ["chat"] });
-  assert.equal(requestId, "req_test");
+  const { by, reader, ...request } = runs.started[0]?.request ?? assert.fail("no run was started");
+  assert.deepEqual(by, { caller: { via: "http", tokenId: "tok_1", scopes: ["chat"] }, requestId: "req_test" });
+  assert.equal(reader?.whole, true);
   assert.deepEqual(request, {
     kind: "chat",
     model: undefined,
@@ -165,18 +164,18 @@ test("the run gets the messages, the parameters and the client's tools; null equ
     ],
     durable: false,
     claim: undefined,
-    whole: true,
-    canApprove: false,
     agentTools: "configured",
-    clientTools: [{ name: "add", description: "", parameters: { type: "object" }, strict: true }],
-    toolChoice: { name: "add" },
-    parallelToolCalls: false,
-    parameters: {
-      temperature: 0.5,
-      max_tokens: 10,
-      stop: ["x"],
-      metadata: { a: "b" },
-      response_format: { type: "json_object" },
+    wishes: {
+      clientTools: [{ name: "add", description: "", parameters: { type: "object" }, strict: true }],
+      toolChoice: { name: "add" },
+      parallelToolCalls: false,
+      parameters: {
+        temperature: 0.5,
+        max_tokens: 10,
+        stop: ["x"],
+        metadata: { a: "b" },
+        response_format: { type: "json_object" },
+      },
     },
   });
   assert.deepEqual(context.ignored, []);
@@ -260,7 +259,7 @@ test("a limit of -1 is none", async () => {
   const limits = { max_tokens: -1, max_completion_tokens: -1 };
   const { response, runs } = ask({ ...hello, ...limits, presence_penalty: -1, seed: -1 });
   assert.equal((await response).status, 200);
-  assert.deepEqual(runs.started[0]?.request.parameters, { presence_penalty: -1, seed: -1 });
+  assert.deepEqual(runs.started[0]?.request.wishes?.parameters, { presence_penalty: -1, seed: -1 });
 });
 
 test("a tool_choice without any tool is named as ignored", async () => {

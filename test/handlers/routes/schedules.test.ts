@@ -35,7 +35,7 @@ test("schedules are listed, shown, run now, and their firings listed", async () 
   assert.deepEqual([shown.state, shown.cron, shown.next_at], ["active", "0 * * * *", "2026-01-01T01:00:00.000Z"]);
   const fired = await json("POST", "/v1/schedules/a/run", { token: "token_runs" });
   assert.deepEqual([fired.status, fired.schedule_id, fired.trigger, fired.run_id], ["started", "a", "manual", "run_1"]);
-  assert.deepEqual(runs.started[0]?.request.caller, { via: "cron", tokenId: "runs", scopes: ["runs"] });
+  assert.deepEqual(runs.started[0]?.request.by.caller, { via: "cron", tokenId: "runs", scopes: ["runs"] });
   const history = await json("GET", "/v1/schedules/a/history?limit=5");
   assert.deepEqual([history.data.length, history.data[0].run_status, history.last_id], [
     1,

@@ -95,7 +95,7 @@ test("a message is accepted with the id of a durable run", async () => {
   const request = runs.started[0]?.request;
   assert.equal(request?.durable, true);
   assert.equal(request?.kind, "channel");
-  assert.equal(request?.caller.via, "channel");
+  assert.equal(request?.by.caller.via, "channel");
   assert.deepEqual(request?.messages, [{ role: "user", content: "hi" }]);
 });
 

@@ -7,13 +7,10 @@ import { supervised } from "../../support/supervised.ts";
 async function startOf(runs: RunSupervisor, tokenId: string): Promise<string> {
   const { id } = await runs.start({
     kind: "chat",
+    by: { caller: { via: "http", tokenId, scopes: ["runs"] } },
     messages: [{ role: "user", content: "Hello" }],
-    caller: { via: "http", tokenId, scopes: ["runs"] },
     durable: true,
-    canApprove: false,
     agentTools: "configured",
-    clientTools: [],
-    parameters: {},
   });
   return id;
 }
