@@ -31,7 +31,7 @@ export const contentSearch = defineTool({
       v.pipe(
         v.string(),
         v.maxLength(1000),
-        v.description("Only these files, such as *.ts or src/**. Default or empty: all"),
+        v.description("Only these files, such as *.ts or src/**"),
       ),
     ),
     case_insensitive: v.optional(
