@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { suite, test } from "node:test";
 import fc from "fast-check";
 import { readSkillDocument } from "../../../lib/extensions/skills/skill_document.ts";
+import { triesOf } from "../../support/seeded_random.ts";
 
 const front = (...lines: string[]) => ["---", ...lines, "---", "# Steps", "", "Do it."].join("\n");
 const GOOD = ["name: pdf-forms", "description: Fills PDF forms. Use it for PDFs."];
@@ -194,6 +195,6 @@ test("any text gives a document or a fatal fault, and the name and description o
       assert.doesNotMatch(document?.name ?? "", /[^\p{L}\p{N}-]/u);
       assert.doesNotMatch(document?.description ?? "", /[\r\n]/);
     }),
-    { numRuns: 300 },
+    { numRuns: triesOf(60) },
   );
 });
