@@ -5,9 +5,7 @@ process.env["TRIES"] = "30";
 const paths = [
   "../automation/cron/cron.test.ts",
   "../automation/sops/load_definitions.test.ts",
-  "../base/taint.test.ts",
   "../extensions/plugins/wasm/meter_body.test.ts",
-  "../extensions/skills/skill_document.test.ts",
   "../guard/approval_properties.test.ts",
   "../guard/elicitation.test.ts",
   "../guard/tainted_files.test.ts",

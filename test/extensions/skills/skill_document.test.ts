@@ -2,7 +2,6 @@ import assert from "node:assert/strict";
 import { suite, test } from "node:test";
 import fc from "fast-check";
 import { readSkillDocument } from "../../../lib/extensions/skills/skill_document.ts";
-import { triesOf } from "../../support/seeded_random.ts";
 
 const front = (...lines: string[]) => ["---", ...lines, "---", "# Steps", "", "Do it."].join("\n");
 const GOOD = ["name: pdf-forms", "description: Fills PDF forms. Use it for PDFs."];
@@ -195,6 +194,6 @@ test("any text gives a document or a fatal fault, and the name and description o
       assert.doesNotMatch(document?.name ?? "", /[^\p{L}\p{N}-]/u);
       assert.doesNotMatch(document?.description ?? "", /[\r\n]/);
     }),
-    { numRuns: triesOf(60) },
+    { numRuns: 300 },
   );
 });
