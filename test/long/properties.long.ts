@@ -15,7 +15,6 @@ const paths = [
   "../system/net/reply_body.test.ts",
   "../system/process/tokenize.test.ts",
   "../tools/contract.test.ts",
-  "../tools/documents/docx_read.test.ts",
   "../tools/files/apply_patch.test.ts",
   "../tools/files/search_trees.test.ts",
   "../tools/policy.test.ts",

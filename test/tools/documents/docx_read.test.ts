@@ -379,7 +379,7 @@ test("nesting, many elements and many attributes end in time", () => {
 });
 
 test("a text that grows far beyond its document is cut as it grows", () => {
-  // Longer than any string may be with the sizes of the long run
+  // docx_read.system.ts makes each longer than any string may be
   const sign = "s".repeat(100_000);
   const formula = `<m:oMath><m:d><m:dPr><m:sepChr m:val="${sign}"/></m:dPr>${
     "<m:e><m:r><m:t>x</m:t></m:r></m:e>".repeat(triesOf(200))
