@@ -6,20 +6,19 @@ const LENGTHS = [...Array.from({ length: 17 }, (_, index) => Math.round(16 * 1.2
 const SLOW_MS = 1;
 /** Growth of the time from an eighth of the longest text to the whole: 8 for a linear pattern, 64 for a square one. */
 const SQUARE_GROWTH = 20;
-/** Atoms of a pattern that are repeated together at most. */
-const MAX_REPEATED = 8;
 
 /**
  * Returns a text for which a pattern takes more than linear time, as its beginning and length. Undefined: none was found.
  *
  * The texts are made from the pattern itself: what leads to a place, then what stands there again and again, then what matches nothing.
+ * @param maxRepeated atoms of the pattern that are repeated together at most
  */
-export function slowText(pattern: RegExp): string | undefined {
+export function slowText(pattern: RegExp, maxRepeated = 8): string | undefined {
   const atoms = atomsOf(pattern);
   const tried = new Set<string>();
   for (let from = 0; from < atoms.length; from++) {
     const before = atoms.slice(0, from).join("");
-    for (let count = 1; count <= MAX_REPEATED && from + count <= atoms.length; count++) {
+    for (let count = 1; count <= maxRepeated && from + count <= atoms.length; count++) {
       const repeated = atoms.slice(from, from + count).join("");
       for (const start of new Set(["", before])) {
         if (tried.has(JSON.stringify([start, repeated]))) continue;

@@ -5,6 +5,7 @@ import type { Form, FormField } from "../../lib/base/records/elicitation.ts";
 import { formSchema } from "../../lib/base/records/elicitation.ts";
 import { checkContent, ELICITATION_LIMITS, parseElicitation } from "../../lib/guard/elicitation.ts";
 import * as v from "valibot";
+import { triesOf } from "../support/seeded_random.ts";
 
 const parse = (params: unknown) =>
   parseElicitation(params, { server: "crm", redact: (text) => text.replaceAll("s3cret", "[masked]") });
@@ -129,7 +130,7 @@ describe("parseElicitation()", () => {
         const parsed = parse(given);
         return "refused" in parsed || parsed.schema === null || v.is(formSchema, parsed.schema);
       }),
-      { numRuns: 40 },
+      { numRuns: triesOf(10) },
     );
   });
 });

@@ -11,6 +11,7 @@ import { createFakeClock } from "../support/fake_clock.ts";
 import { NO_POSTGRES } from "../support/postgres_server.ts";
 import { withPostgresStore } from "../support/postgres_stores.ts";
 import { type Driver, keysOf, testStore } from "./store_contract.ts";
+import { triesOf } from "../support/seeded_random.ts";
 
 const DRIVERS: readonly Driver[] = [
   {
@@ -84,7 +85,7 @@ test("all drivers agree after any sequence of batches", async () => {
           await sqlite.close();
         }
       }),
-      { numRuns: 60 },
+      { numRuns: triesOf(20) },
     );
   } finally {
     rmSync(folder, { recursive: true });
@@ -154,7 +155,7 @@ test("all drivers find the same texts, and in the same order where none was repl
           }
         },
       ),
-      { numRuns: 100 },
+      { numRuns: triesOf(25) },
     );
   } finally {
     rmSync(folder, { recursive: true });

@@ -12,6 +12,7 @@ import { toolBytes } from "../support/prompt_bytes.ts";
 import { createToolBench } from "../support/tool_bench.ts";
 import { schemaFaults } from "./schema_faults.ts";
 import { withWorkspace } from "../support/workspace.ts";
+import { triesOf } from "../support/seeded_random.ts";
 
 /** Tools whose calls may be made at any gateway of a cluster: they need records and other machines alone. */
 const ANYWHERE = [
@@ -295,7 +296,7 @@ for (const tool of BUILTIN_TOOLS) {
           }
         },
       ),
-      { numRuns: 100 },
+      { numRuns: triesOf(30) },
     );
   });
 

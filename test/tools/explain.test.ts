@@ -24,7 +24,7 @@ import { withWorkspace } from "../support/workspace.ts";
 import { toolInputs } from "./tool_inputs.ts";
 
 /** Calls of each tool; test/long/explain.long.ts makes 2,000 of each. */
-const RUNS = { numRuns: triesOf(20) };
+const RUNS = { numRuns: triesOf(8) };
 
 const FILES = {
   "notes.txt": "the gate\n",

@@ -117,7 +117,7 @@ export const workFields = {
       v.string(),
       v.minLength(1),
       v.maxLength(SCHEDULE_LIMITS.promptCharacters),
-      v.description("What the agent is told; it sees nothing of this conversation. Without tool and input"),
+      v.description("What the agent is told; it sees nothing of this conversation"),
     ),
   ),
   tool: v.optional(
@@ -125,7 +125,7 @@ export const workFields = {
       v.string(),
       v.minLength(1),
       v.maxLength(64),
-      v.description("Tool to call. Without prompt"),
+      v.description("Tool to call. Leave prompt out"),
     ),
   ),
   input: v.optional(v.pipe(v.looseObject({}), v.description("The tool's input, by its schema. Default {}"))),

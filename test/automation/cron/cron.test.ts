@@ -7,6 +7,7 @@ import type { Store } from "../../../lib/storage/store.ts";
 import type { NewSchedule } from "../../../lib/tools/schedule/schedules.ts";
 import { createCronFixture, MAKER } from "../../support/cron_fixture.ts";
 import { answer } from "../../support/scripted_runs.ts";
+import { triesOf } from "../../support/seeded_random.ts";
 
 const MINUTE = 60_000;
 const HOUR = 60 * MINUTE;
@@ -493,18 +494,19 @@ test("lists come in pages, the newest first", async () => {
   assert.equal(clock.pending(), 0);
 });
 
-test("a thousand schedules that are due together each fire once, by one timer", async () => {
-  const { cron, clock, runs } = createCronFixture({ settings: { maxTasks: 1000 }, script: () => answer("done") });
+test("many schedules that are due together each fire once, by one timer", async () => {
+  const count = triesOf(100);
+  const { cron, clock, runs } = createCronFixture({ settings: { maxTasks: count }, script: () => answer("done") });
   await cron.start();
-  for (let index = 0; index < 1000; index++) {
+  for (let index = 0; index < count; index++) {
     await cron.add({ id: `t${index}`, schedule: "every day at 9:00", ...PROMPT }, MAKER);
   }
   assert.equal(clock.pending(), 1);
   await clock.advance(8 * HOUR);
-  for (let turn = 0; turn < 50 && runs.started.length < 1000; turn++) await clock.advance(0);
-  assert.equal(runs.started.length, 1000);
-  assert.equal(new Set(runs.started.map(({ request }) => request.agent?.instructions)).size, 1000);
+  for (let turn = 0; turn < 50 && runs.started.length < count; turn++) await clock.advance(0);
+  assert.equal(runs.started.length, count);
+  assert.equal(new Set(runs.started.map(({ request }) => request.agent?.instructions)).size, count);
   await clock.advance(HOUR);
-  assert.equal(runs.started.length, 1000);
+  assert.equal(runs.started.length, count);
   await cron.stop();
 });

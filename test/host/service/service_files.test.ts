@@ -10,6 +10,7 @@ import { toLaunchdPlist } from "../../../lib/host/service/launchd_service.ts";
 import { toOpenrcScript } from "../../../lib/host/service/openrc_service.ts";
 import { toSystemdUnit } from "../../../lib/host/service/systemd_service.ts";
 import { withTemporaryFolder } from "../../support/temporary_folder.ts";
+import { triesOf } from "../../support/seeded_random.ts";
 
 const PLAIN: ServiceDescription = {
   command: [
@@ -110,7 +111,7 @@ test("an OpenRC script gives openrc the words as they are, after its own evaluat
       const { stdout, stderr } = spawnSync("sh", ["-c", script], { encoding: "utf8" });
       assert.deepEqual(stdout.split("\n").slice(0, -1), [each.directory, ...each.command], stderr);
     }),
-    { numRuns: 60 },
+    { numRuns: triesOf(15) },
   );
 });
 

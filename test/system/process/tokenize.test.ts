@@ -6,6 +6,7 @@ import { ToolError } from "../../../lib/base/errors.ts";
 import { defaultConfig } from "../../../lib/config/config.ts";
 import { tokenize } from "../../../lib/system/process/tokenize.ts";
 import { anyCharacter } from "../../support/any_character.ts";
+import { triesOf } from "../../support/seeded_random.ts";
 
 const { forbidden_chars: forbiddenChars, max_args: maxArgs, max_arg_length: maxArgLength } =
   defaultConfig().security.shell;
@@ -118,6 +119,6 @@ test("agrees with sh on every quoting without expansion", (t) => {
       const expected = stdout.split("\x01\0").slice(0, -1).map((words) => words.split("\0").slice(0, -1));
       assert.deepEqual(commands.map((each) => tokenize(each, { forbiddenChars })), expected);
     }),
-    { numRuns: 60 },
+    { numRuns: triesOf(15) },
   );
 });

@@ -8,6 +8,7 @@ import { documentFixture } from "../../support/document_fixtures.ts";
 import { type DocxParts, makeDocx, paragraph } from "./make_docx.ts";
 import { makeZip } from "./make_zip.ts";
 import { createToolBench } from "../../support/tool_bench.ts";
+import { triesOf } from "../../support/seeded_random.ts";
 import { withWorkspace } from "../../support/workspace.ts";
 
 const REPORT = documentFixture("report.docx");
@@ -18,9 +19,9 @@ const LIMITS = { timeMs: 60_000, maxParts: 2_000_000, maxInflatedBytes: 134_217_
 const read = (bytes: Uint8Array, limits = LIMITS) =>
   docxText(bytes, createWorkBudget(limits, { stopped: () => false }));
 const textOf = (parts: DocxParts) => read(makeDocx(parts)).text;
-const refusal = (bytes: Uint8Array): DocumentError => {
+const refusal = (bytes: Uint8Array, limits = LIMITS): DocumentError => {
   try {
-    read(bytes);
+    read(bytes, limits);
   } catch (error) {
     assert.ok(error instanceof DocumentError, String(error));
     return error;
@@ -335,13 +336,13 @@ test("a ZIP bomb is refused before it is taken out, whether its headers lie or n
 });
 
 test("all parts together are bounded", () => {
-  const big = `<!--${" ".repeat(30_000_000)}-->`;
+  const big = `<!--${" ".repeat(3_000_000)}-->`;
   const kinds = ["styles", "numbering", "footnotes", "endnotes"];
   const bytes = makeDocx({
     body: `${big}<w:p><w:r><w:footnoteReference w:id="1"/><w:endnoteReference w:id="1"/></w:r></w:p>`,
     parts: Object.fromEntries(kinds.map((kind) => [kind, big])),
   });
-  const { code, message } = refusal(bytes);
+  const { code, message } = refusal(bytes, { ...LIMITS, maxInflatedBytes: 13_000_000 });
   assert.deepEqual([code, message.includes("is larger than the")], ["document_too_large", true]);
 });
 
@@ -362,8 +363,8 @@ test("entities, a document type and outside addresses of XML are refused", () =>
 test("nesting, many elements and many attributes end in time", () => {
   assert.match(refusal(makeDocx({ body: "<w:p>".repeat(100_000) })).message, /nested deeper than 200 levels/);
   assert.match(
-    refusal(makeDocx({ body: "<w:p/>".repeat(1_000_001) })).message,
-    /more than the 2000000 parts that are read/,
+    refusal(makeDocx({ body: "<w:p/>".repeat(10_001) }), { ...LIMITS, maxParts: 20_000 }).message,
+    /more than the 20000 parts that are read/,
   );
   const started = performance.now();
   const attributes = ' a="1"'.repeat(1_000_000);
@@ -378,19 +379,19 @@ test("nesting, many elements and many attributes end in time", () => {
 });
 
 test("a text that grows far beyond its document is cut as it grows", () => {
-  // Longer than any string may be
+  // docx_read.system.ts makes each longer than any string may be
   const sign = "s".repeat(100_000);
   const formula = `<m:oMath><m:d><m:dPr><m:sepChr m:val="${sign}"/></m:dPr>${
-    "<m:e><m:r><m:t>x</m:t></m:r></m:e>".repeat(6_000)
+    "<m:e><m:r><m:t>x</m:t></m:r></m:e>".repeat(triesOf(200))
   }</m:d></m:oMath>`;
   assert.match(textOf({ body: `<w:p>${formula}</w:p>${paragraph("after")}` }), /^\(xs{1,8}x[xs]+\)\n\nafter$/);
-  const deep = `${"<m:sSup><m:e>".repeat(60)}<m:r><m:t>${"y".repeat(2_000_000)}</m:t></m:r>${
+  const deep = `${"<m:sSup><m:e>".repeat(60)}<m:r><m:t>${"y".repeat(triesOf(110_000))}</m:t></m:r>${
     "</m:e><m:sup><m:r><m:t>z</m:t></m:r></m:sup></m:sSup>".repeat(60)
   }`;
   assert.equal(textOf({ body: `<w:p><m:oMath>${deep}</m:oMath></w:p>` }).length, 100_000);
   const link = '<w:hyperlink r:id="a" w:anchor="b"><w:r><w:t>x</w:t></w:r></w:hyperlink>';
-  const links = { a: `https://example.com/${"a".repeat(10_000_000)}` };
-  const text = textOf({ body: `<w:p>${link.repeat(280_000)}</w:p>`, links });
+  const links = { a: `https://example.com/${"a".repeat(triesOf(400_000))}` };
+  const text = textOf({ body: `<w:p>${link.repeat(triesOf(10_000))}</w:p>`, links });
   assert.equal(text.length, 250_000);
 });
 

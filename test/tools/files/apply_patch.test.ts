@@ -6,6 +6,7 @@ import { createFiles } from "../../../lib/system/files/create_files.ts";
 import { systemClock } from "../../../lib/base/clock.ts";
 import { createToolBench } from "../../support/tool_bench.ts";
 import { withWorkspace } from "../../support/workspace.ts";
+import { triesOf } from "../../support/seeded_random.ts";
 
 const ON = { write_file: { enabled: true }, autonomy: { level: "full" } } as const;
 const NATIVE = createFiles({ clock: systemClock, home: "/home/nobody", ownPaths: [] }).variant;
@@ -178,6 +179,6 @@ test("applying a generated patch to files equals making its changes", async () =
         }
       });
     }),
-    { numRuns: 50 },
+    { numRuns: triesOf(15) },
   );
 });

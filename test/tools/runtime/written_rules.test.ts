@@ -15,33 +15,40 @@ const rule = (name: string, then: Written["then"], more: Partial<Written>): Writ
   ...more,
 });
 
-/** Calls under rules. The reason of a question comes back in place of the output. */
-async function calling(
-  root: string,
-  rules: readonly Written[],
-  [tool, input]: readonly [string, unknown],
-  { taint, autonomy = {}, ...more }: Partial<ToolBenchOptions> & {
-    readonly taint?: RunTaint;
-    readonly autonomy?: Partial<Config["autonomy"]>;
-  } = {},
-): Promise<readonly [what: "ran" | "asked" | "denied", said: string]> {
+type CallingOptions = Partial<ToolBenchOptions> & { readonly autonomy?: Partial<Config["autonomy"]> };
+type Said = readonly [what: "ran" | "asked" | "denied", said: string];
+
+/** Returns what calls under rules with one bench. The reason of a question comes back in place of the output. */
+function callerOf(root: string, rules: readonly Written[], { autonomy = {}, ...more }: CallingOptions) {
   const bench = createToolBench({
     root,
     config: { write_file: { enabled: true }, autonomy: { ...autonomy, rules } },
     ...more,
   });
-  const asked: ApprovalRequest[] = [];
-  const { ran, result } = await bench.call(tool, input, {
-    taint,
-    approver: (request) => {
-      asked.push(request);
-      return Promise.resolve({ decision: "deny", rule: "approval", reason: "No" });
-    },
-  });
-  const [request] = asked;
-  return request !== undefined
-    ? ["asked", `${request.rule}: ${request.reason}`]
-    : [ran ? "ran" : "denied", result.output];
+  return async ([tool, input]: readonly [string, unknown], taint?: RunTaint): Promise<Said> => {
+    const asked: ApprovalRequest[] = [];
+    const { ran, result } = await bench.call(tool, input, {
+      taint,
+      approver: (request) => {
+        asked.push(request);
+        return Promise.resolve({ decision: "deny", rule: "approval", reason: "No" });
+      },
+    });
+    const [request] = asked;
+    return request !== undefined
+      ? ["asked", `${request.rule}: ${request.reason}`]
+      : [ran ? "ran" : "denied", result.output];
+  };
+}
+
+/** Calls once under rules, as `callerOf` does. */
+function calling(
+  root: string,
+  rules: readonly Written[],
+  call: readonly [string, unknown],
+  { taint, ...options }: CallingOptions & { readonly taint?: RunTaint } = {},
+): Promise<Said> {
+  return callerOf(root, rules, options)(call, taint);
 }
 
 const write = (path: string) => ["write_file", { path, content: "x" }] as const;
@@ -296,15 +303,16 @@ test(
         },
       });
       const never = [rule("keep", "deny", { tool: "*", path: "keep/**" })];
+      const keeping = callerOf(root, [], config(never));
       for (const [command, wanted] of KEPT) {
-        const [what, said] = await calling(root, [], ["shell", { command }], config(never));
+        const [what, said] = await keeping(["shell", { command }]);
         assert.equal(what, wanted, `${command}: ${said}`);
         assert.match(said, /the rule "keep" (?:denies|may mean)/, command);
       }
       const plain = ["cat docs/a.md", "echo keep/a", "echo $HOME", "ls docs", "pwd", "cd docs"];
       const texts = [`sh -c 'ls docs; echo "a b"'`, "git log --grep 'a . b'", `python3 -c 'print("a*")'`];
       for (const command of [...plain, ...texts]) {
-        assert.equal((await calling(root, [], ["shell", { command }], config(never)))[0], "ran", command);
+        assert.equal((await keeping(["shell", { command }]))[0], "ran", command);
       }
       const files = [rule("keep", "deny", { tool: "write_file", path: "keep/**" })];
       assert.equal((await calling(root, [], ["shell", { command: "ls keep" }], config(files)))[0], "ran");

@@ -4,6 +4,7 @@ import { test } from "node:test";
 import fc from "fast-check";
 import { LEFT, METER, meterModule, TICK } from "../../../../lib/extensions/plugins/wasm/meter_module.ts";
 import { ModuleWriter } from "../../../../lib/extensions/plugins/wasm/module_bytes.ts";
+import { triesOf } from "../../../support/seeded_random.ts";
 
 /** The runtime's WASM, of which neither Node's types nor the project's speak. */
 const { WebAssembly } = globalThis as unknown as {
@@ -207,6 +208,7 @@ function run(bytes: Uint8Array, input: number, slice = 0): Outcome {
 const EXACT = /unreachable|of the host/;
 
 test("a metered program does what the plain one does, and uses what a count one by one finds, whatever the slices", () => {
+  const tries = triesOf(200);
   const ends = { exact: 0, trapped: 0 };
   fc.assert(
     fc.property(expression, expression, fc.integer({ min: -9, max: 99 }), (main, pair, input) => {
@@ -225,7 +227,9 @@ test("a metered program does what the plain one does, and uses what a count one 
           );}
       }
     }),
-    { numRuns: 1000 },
+    { numRuns: tries },
   );
-  assert.ok(ends.exact > 100 && ends.trapped > 3, JSON.stringify(ends));
+  assert.ok(ends.exact > tries / 10, JSON.stringify(ends));
+  // Two of a hundred end so
+  assert.ok(tries < 1000 || ends.trapped > 3, JSON.stringify(ends));
 });
