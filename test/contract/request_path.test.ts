@@ -43,3 +43,14 @@ test("a streamed completion with a tool call goes the way that request_path.md t
     const files = [...PAGE.matchAll(/`((?:cli|handlers|lib)\/[^`]+\.ts)`/g)].map(([, file = ""]) => file);
     assert.deepEqual(files.filter((file) => !existsSync(join(PROJECT_ROOT, file))), []);
   }));
+
+test("the places of request_path.md have what they are named for", () => {
+  const places = [...PAGE.matchAll(/^\|.*\| `([^`]+)` in `([^`]+)` \|$/gm)].map(([, name = "", file = ""]) => ({
+    name,
+    file,
+  }));
+  assert.ok(places.length >= 20, "the places are found");
+  const isThere = ({ name, file }: { readonly name: string; readonly file: string }) =>
+    new RegExp(`\\b${name}\\b`).test(readFileSync(join(PROJECT_ROOT, file), "utf8"));
+  assert.deepEqual(places.filter((place) => !isThere(place)), []);
+});
