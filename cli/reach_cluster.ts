@@ -5,10 +5,10 @@ import type { OwnedRunView } from "../lib/cluster/cluster_status.ts";
 import type { LoadedConfig } from "../lib/config/load_config.ts";
 import { readControlFile } from "../lib/host/control_file.ts";
 import { DatabaseAwayError } from "../lib/storage/postgres/database_errors.ts";
-import { createGatewayClient, type GatewayRequest } from "../lib/system/net/gateway_client.ts";
+import { createGatewayClient } from "../lib/system/net/gateway_client.ts";
 import { openClusterOverview } from "./cluster_database.ts";
 import { type CommandContext, CommandError } from "./command.ts";
-import { expectSuccess, probeGateway } from "./reach_gateway.ts";
+import { type CallRoute, callsBy, expectSuccess, probeGateway } from "./reach_gateway.ts";
 
 /** State of a cluster as a command shows it. `own` is null when no gateway of this data directory runs. */
 export type ClusterView = Omit<NonNullable<ClusterReply["cluster"]>, "own"> & {
@@ -40,31 +40,23 @@ export async function reachCluster(context: CommandContext): Promise<ReachedClus
   // Commands may use the token of a gateway on the loopback interface alone
   if (record !== undefined && record.token !== "" && await probeGateway(record) !== "silent") {
     const client = createGatewayClient({ ...record, clock: systemClock });
-    return byGateway(async (request) => expectSuccess(await client.request(request)));
+    return byGateway(callsBy(async (request) => expectSuccess(await client.request(request))));
   }
   return await byDatabase(context, loaded);
 }
 
-function byGateway(ask: (request: GatewayRequest) => Promise<unknown>): ReachedCluster {
+function byGateway(call: CallRoute): ReachedCluster {
   return {
     async status() {
-      const { cluster, reason = "" } = await ask({ method: "GET", path: "/v1/cluster" }) as ClusterReply;
+      const { cluster, reason = "" } = await call("GET /v1/cluster");
       return cluster ?? { reason };
     },
     async runs({ gateway, limit }) {
-      const only = gateway === undefined ? "" : `&gateway=${encodeURIComponent(gateway)}`;
-      const path = `/v1/cluster/runs?limit=${limit}${only}`;
-      const page = await ask({ method: "GET", path }) as { data: readonly OwnedRunView[]; has_more: boolean };
+      const page = await call("GET /v1/cluster/runs", { query: { limit, gateway } });
       return { runs: page.data, hasMore: page.has_more };
     },
-    async drain(gateway, body) {
-      const path = `/v1/cluster/gateways/${encodeURIComponent(gateway)}/drain`;
-      return await ask({ method: "POST", path, body }) as { repeated: boolean };
-    },
-    async forgetFolder(workspace) {
-      const path = `/v1/cluster/workspaces/${encodeURIComponent(workspace)}/forget-folder`;
-      return await ask({ method: "POST", path }) as { forgotten: boolean };
-    },
+    drain: (id, body) => call("POST /v1/cluster/gateways/:id/drain", { params: { id }, body }),
+    forgetFolder: (id) => call("POST /v1/cluster/workspaces/:id/forget-folder", { params: { id } }),
     close: () => Promise.resolve(),
   };
 }

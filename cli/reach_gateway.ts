@@ -1,3 +1,4 @@
+import type { Endpoint, ReplyOf, SentTo } from "../handlers/routes.ts";
 import type { StatusReply } from "../handlers/routes/health.ts";
 import { systemClock } from "../lib/base/clock.ts";
 import { ConfigError } from "../lib/base/errors.ts";
@@ -15,6 +16,8 @@ import { type CommandContext, CommandError, EXIT } from "./command.ts";
 
 /** Gateway that a command works with: the running one or, while nothing else uses the data directory, its services in this process. */
 export interface ReachedGateway {
+  /** Sends to a route. @returns the JSON that the route declares. @throws {CommandError} as `request` */
+  readonly call: CallRoute;
   /** Sends a request. @returns the JSON of a successful reply. @throws {CommandError} the gateway refuses; with its sentence */
   request(request: GatewayRequest): Promise<unknown>;
   /** Sends a request and returns the body of a successful reply as it comes, for event streams. @throws {CommandError} as `request` */
@@ -25,6 +28,9 @@ export interface ReachedGateway {
   readonly services: GatewayServices | undefined;
   close(): Promise<void>;
 }
+
+/** Sends to a route of the gateway by its name, such as `GET /v1/tokens/:id`, and returns the JSON that the route declares. */
+export type CallRoute = <Name extends Endpoint>(name: Name, ...sent: SentTo<Name>) => Promise<ReplyOf<Name>>;
 
 /** Options of `reachGateway`. */
 export interface ReachOptions {
@@ -65,6 +71,38 @@ export function expectSuccess({ status, body }: GatewayReply): unknown {
   throw new CommandError(typeof message === "string" ? message : `The gateway answered with status ${status}`);
 }
 
+/** Returns the function that calls routes by sending requests. `request`: returns the JSON of a successful reply */
+export function callsBy(request: (request: GatewayRequest) => Promise<unknown>): CallRoute {
+  return async <Name extends Endpoint>(name: Name, ...[sent]: SentTo<Name>) =>
+    // Tests hold each route to the schema of its reply
+    await request(toRequest(name, sent ?? {})) as ReplyOf<Name>;
+}
+
+/** Asks a route. @returns the JSON that it declares; undefined for a reply of another status than 200. @throws as GatewayClient.request */
+export async function askRoute<Name extends Endpoint>(
+  client: GatewayClient,
+  name: Name,
+  ...[sent]: SentTo<Name>
+): Promise<ReplyOf<Name> | undefined> {
+  const { status, body } = await client.request(toRequest(name, sent ?? {}));
+  // See callsBy
+  return status === 200 ? body as ReplyOf<Name> : undefined;
+}
+
+function toRequest(name: Endpoint, { params = {}, query = {}, ...rest }: AnySent): GatewayRequest {
+  const [method, path] = name.split(" ") as [GatewayRequest["method"], string]; // a route's name is its method and its path
+  const fields = Object.entries(query).flatMap(([field, value]) =>
+    value === undefined ? [] : [`${field}=${encodeURIComponent(value)}`]
+  );
+  const filled = path.replace(/:(\w+)/g, (_, param: string) => encodeURIComponent(params[param] ?? ""));
+  return { ...rest, method, path: fields.length === 0 ? filled : `${filled}?${fields.join("&")}` };
+}
+
+interface AnySent extends Omit<GatewayRequest, "method" | "path"> {
+  readonly params?: Readonly<Record<string, string>> | undefined;
+  readonly query?: Readonly<Record<string, string | number | boolean | undefined>>;
+}
+
 function reachRunning(
   record: ControlRecord,
   { context, loaded }: { readonly context: CommandContext; readonly loaded: LoadedConfig },
@@ -77,8 +115,10 @@ function reachRunning(
     );
   }
   const client = createGatewayClient({ ...record, clock: systemClock });
+  const request = async (request: GatewayRequest) => expectSuccess(await client.request(request));
   return {
-    request: async (request) => expectSuccess(await client.request(request)),
+    request,
+    call: callsBy(request),
     async stream(request) {
       const { status, body } = await client.stream(request);
       if (status >= 400) expectSuccess({ status, body: parseBody(await textOf(body)) });
@@ -122,11 +162,13 @@ async function startHere(
     });
     return await router.fetch(request, { remoteAddress: "127.0.0.1" });
   };
+  const request = async (request: GatewayRequest) => {
+    const reply = await send(request);
+    return expectSuccess({ status: reply.status, body: parseBody(await reply.text()) });
+  };
   return {
-    async request(request) {
-      const reply = await send(request);
-      return expectSuccess({ status: reply.status, body: parseBody(await reply.text()) });
-    },
+    request,
+    call: callsBy(request),
     async stream(request) {
       const reply = await send(request);
       if (!reply.ok) expectSuccess({ status: reply.status, body: parseBody(await reply.text()) });
@@ -190,7 +232,5 @@ export async function readGatewayStatus(
 ): Promise<StatusReply | undefined> {
   if (token === "") return undefined;
   const client = createGatewayClient({ address, token, clock: systemClock, timeoutMs: PROBE_TIMEOUT_MS });
-  const reply = await client.request({ method: "GET", path: "/v1/status" }).catch(() => undefined);
-  // A test holds the route to its schema
-  return reply?.status === 200 ? reply.body as StatusReply : undefined;
+  return await askRoute(client, "GET /v1/status").catch(() => undefined);
 }

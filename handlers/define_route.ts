@@ -4,14 +4,15 @@ import type { Identity } from "../lib/access/identity.ts";
 import type { Caller } from "../lib/base/records/caller.ts";
 import type { Services } from "../lib/services.ts";
 import { callerOf, confirmCaller, type Door } from "./door.ts";
-import type { QueryField, RequestContext, Route, RunClaim } from "./route.ts";
+import type { QueryField, RequestContext, Route, RouteReply, RunClaim } from "./route.ts";
 import { readJson, readJsonValue, readRaw } from "./wire/read_json.ts";
 import { type Reply, sendReply } from "./wire/reply.ts";
 
 type QueryFields = Readonly<Record<string, QueryField<unknown>>>;
 type QueryValues<Query extends QueryFields> = { readonly [Name in keyof Query]: ReturnType<Query[Name]["read"]> };
 
-type ParamName<Path extends string> = Path extends `${string}:${infer Rest}`
+/** Names of the parameters of a path; never without one. */
+export type ParamName<Path extends string> = Path extends `${string}:${infer Rest}`
   ? Rest extends `${infer Name}/${infer Tail}` ? Name | ParamName<`/${Tail}`>
   : Rest extends `${infer Name}+` ? Name
   : Rest
@@ -62,7 +63,9 @@ type EarlyInput<Input = RouteInput> = Omit<Input, "body" | "ignored">;
 /** A route as its module declares it. */
 interface RouteForm<
   Need extends keyof Services,
+  Method extends Route["method"],
   Path extends string,
+  Success extends RouteReply,
   Query extends QueryFields,
   Body extends GenericSchema | undefined,
   Optional extends boolean,
@@ -70,10 +73,25 @@ interface RouteForm<
   Read,
   Input = RouteInput<PathParams<Path>, QueryValues<Query>, BodyOf<Body, Optional, Raw, Read>>,
 > extends
-  Omit<Route, "path" | "query" | "body" | "bodyOptional" | "rawBody" | "websocket" | "handler" | "repeat" | "needs"> {
+  Omit<
+    Route,
+    | "method"
+    | "path"
+    | "reply"
+    | "query"
+    | "body"
+    | "bodyOptional"
+    | "rawBody"
+    | "websocket"
+    | "handler"
+    | "repeat"
+    | "needs"
+  > {
   /** Names of the services that the handler uses */
   readonly needs: readonly Need[];
+  readonly method: Method;
   readonly path: Path;
+  readonly reply: Success;
   readonly query?: Query;
   readonly body?: Body;
   readonly bodyOptional?: Optional;
@@ -88,8 +106,11 @@ interface RouteForm<
   repeat?(parts: Pick<Services, Need>, input: Input, runId: string | null): Answer;
 }
 
-/** A route whose handler can be called with its parts and its input alone. */
-type DefinedRoute<Parts, Input> = Route & { handle(parts: Parts, input: Input): Answer };
+/** A route whose handler can be called with its parts and its input alone. The types of `Facts` say what its clients send and get. */
+type DefinedRoute<Facts, Parts, Input> =
+  & Omit<Route, keyof Facts>
+  & Facts
+  & { handle(parts: Parts, input: Input): Answer };
 
 /**
  * Makes the route of a handler that takes its parts and its input as plain values, and returns a plain reply. Here the one is read from the
@@ -99,7 +120,9 @@ type DefinedRoute<Parts, Input> = Route & { handle(parts: Parts, input: Input): 
  */
 export function defineRoute<
   const Need extends keyof Services,
+  const Method extends Route["method"],
   const Path extends string,
+  const Success extends RouteReply,
   // A route without one of these has none of its values
   Query extends QueryFields = Readonly<Record<never, never>>,
   Body extends GenericSchema | undefined = undefined,
@@ -107,8 +130,9 @@ export function defineRoute<
   Raw extends Route["rawBody"] = undefined,
   Read = BySchema,
 >(
-  form: RouteForm<Need, Path, Query, Body, Optional, Raw, Read>,
+  form: RouteForm<Need, Method, Path, Success, Query, Body, Optional, Raw, Read>,
 ): DefinedRoute<
+  { readonly method: Method; readonly path: Path; readonly reply: Success; readonly query?: Query },
   Pick<Services, Need>,
   RouteInput<PathParams<Path>, QueryValues<Query>, BodyOf<Body, Optional, Raw, Read>>
 > {

@@ -1,3 +1,4 @@
+import type { GenericSchema, InferOutput } from "valibot";
 import { auditRoute, verifyAuditRoute } from "./routes/audit.ts";
 import {
   answerApprovalRoute,
@@ -91,6 +92,8 @@ import {
   wsTicketRoute,
 } from "./routes/tokens.ts";
 import { checkRecordsRoute, rekeyRoute } from "./routes/storage.ts";
+import type { GatewayRequest } from "../lib/system/net/gateway_client.ts";
+import type { ParamName } from "./define_route.ts";
 import type { Route } from "./route.ts";
 import { clusterRunEventsRoute, runEventsRoute } from "./routes/run_events.ts";
 import { cancelRunRoute, resolveRunRoute, runBrowserRoute, runRoute, runsRoute, startRunRoute } from "./routes/runs.ts";
@@ -98,8 +101,7 @@ import { runScheduleRoute, scheduleHistoryRoute, scheduleRoute, schedulesRoute }
 import { callToolRoute, enableToolRoute, toolRoute, toolsRoute } from "./routes/tools.ts";
 import { webhookRoute } from "./routes/webhook.ts";
 
-/** Every route of the gateway (docs/design/http.md "Middleware"). */
-export const ROUTES: readonly Route[] = [
+const TABLE = [
   dashboardRoute,
   ...HEALTH_ROUTES,
   pairRoute,
@@ -208,4 +210,31 @@ export const ROUTES: readonly Route[] = [
   verifyAuditRoute,
   logsRoute,
   openApiRoute(() => ROUTES),
-];
+] as const;
+
+/** Every route of the gateway (docs/design/http.md "Middleware"). */
+export const ROUTES: readonly Route[] = TABLE;
+
+/** Routes of the table by method and path, where their declarations say the types of what is sent and replied. */
+type Endpoints = {
+  [Each in typeof TABLE[number] as string extends Each["path"] ? never : `${Each["method"]} ${Each["path"]}`]: Each;
+};
+
+/** Method and path of a route, as `GET /v1/tokens/:id`. */
+export type Endpoint = keyof Endpoints;
+
+/** JSON that a route replies with when all goes well, by the schema that it declares; undefined where it has no body. */
+export type ReplyOf<Name extends Endpoint> = Endpoints[Name]["reply"] extends
+  { readonly schema: infer Schema extends GenericSchema } ? InferOutput<Schema> : undefined;
+
+/** What a client sends to a route; nothing where the route takes nothing. */
+export type SentTo<Name extends Endpoint> = [ParamName<Endpoints[Name]["path"]>] extends [never]
+  ? [sent?: Sent<Endpoints[Name]>]
+  : [sent: Sent<Endpoints[Name]> & { readonly params: Readonly<Record<ParamName<Endpoints[Name]["path"]>, string>> }];
+
+/** Values of the query are written as text. */
+interface Sent<Of> extends Omit<GatewayRequest, "method" | "path"> {
+  readonly query?: Of extends { readonly query?: infer Query }
+    ? { readonly [Field in keyof Query]?: string | number | boolean | undefined }
+    : never;
+}

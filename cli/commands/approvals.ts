@@ -1,12 +1,6 @@
 import { cutText, exactLine, exactText } from "../../lib/base/text.ts";
-import {
-  type Approval,
-  APPROVAL_STATUSES,
-  type ApprovalRule,
-  REMEMBER,
-  RULE_MATCHES,
-} from "../../lib/base/records/approval.ts";
-import { isEnded, type RunStatus } from "../../lib/base/records/run.ts";
+import { type Approval, APPROVAL_STATUSES, REMEMBER, RULE_MATCHES } from "../../lib/base/records/approval.ts";
+import { isEnded } from "../../lib/base/records/run.ts";
 import { type CommandContext, CommandError, defineCliCommand, UsageError } from "../command.ts";
 import { type ReachedGateway, withGateway } from "../reach_gateway.ts";
 import { askForm, describeElicitation } from "../terminal/ask_form.ts";
@@ -42,12 +36,8 @@ export const approvalsListCommand = defineCliCommand({
   example: "postern approval list",
   run: (context, { status = "pending" }) =>
     withGateway(context, async (gateway) => {
-      const only = status === "any" ? "" : `&status=${status}`;
-      const path = `/v1/approvals?limit=${MAX_SHOWN}${only}`;
-      const { data, has_more } = await gateway.request({ method: "GET", path }) as {
-        data: readonly Approval[];
-        has_more: boolean;
-      };
+      const query = { limit: MAX_SHOWN, status: status === "any" ? undefined : status };
+      const { data, has_more } = await gateway.call("GET /v1/approvals", { query });
       const rows = data.map((approval) => [
         approval.id,
         approval.status,
@@ -82,7 +72,7 @@ export const approvalsShowCommand = defineCliCommand({
   example: "postern approval show apr_0123456789",
   run: (context, { id }) =>
     withGateway(context, async (gateway) => {
-      const approval = await gateway.request({ method: "GET", path: pathOf(id) }) as Approval;
+      const approval = await gateway.call("GET /v1/approvals/:id", { params: { id } });
       const { status, created_at, expires_at, answered_at, answered_by, note } = approval;
       const answered = answered_at === null
         ? ""
@@ -160,10 +150,7 @@ function answer(context: CommandContext, id: string, given: Answer): Promise<num
     if (!await agrees(context, gateway, { id, body })) {
       throw new CommandError("The rule is not stored, and the call not approved");
     }
-    const reply = await gateway.request({ method: "POST", path: pathOf(id), body }) as Approval & {
-      readonly stored_rule: ApprovalRule | null;
-      readonly run_status: RunStatus | null;
-    };
+    const reply = await gateway.call("POST /v1/approvals/:id", { params: { id }, body });
     const { status, stored_rule: rule, run_status: run } = reply;
     const stored = rule === null ? "" : `\nStored ${rule.id}: ${rule.text}`;
     context.print(reply, exactText(`${id}: ${status}${stored}`));
@@ -183,7 +170,7 @@ async function filledIn(
   { id, body }: { readonly id: string; readonly body: Answer },
 ): Promise<Answer> {
   if (body.decision === "deny" || body.content !== undefined || !io.canAsk || flags.json) return body;
-  const approval = await gateway.request({ method: "GET", path: pathOf(id) }) as Approval;
+  const approval = await gateway.call("GET /v1/approvals/:id", { params: { id } });
   if (approval.kind !== "elicitation" || approval.status !== "pending") return body;
   say(describeElicitation(approval, { columns: messageColumns(io) }));
   const answered = await askForm({ io, say }, approval);
@@ -198,7 +185,7 @@ async function agrees(
   { id, body: { remember = "once", match = "call" } }: { readonly id: string; readonly body: Answer },
 ): Promise<boolean> {
   if (remember === "once") return true;
-  const approval = await gateway.request({ method: "GET", path: pathOf(id) }) as Approval;
+  const approval = await gateway.call("GET /v1/approvals/:id", { params: { id } });
   const offer = shownOffers(approval).find((each) => each.remember === remember && each.match === match);
   // The gateway refuses with the reason
   if (offer === undefined || approval.status !== "pending") return true;
@@ -208,19 +195,13 @@ async function agrees(
   return /^\s*(y|yes)\s*$/i.test(line ?? "");
 }
 
-function pathOf(id: string): string {
-  return `/v1/approvals/${encodeURIComponent(id)}`;
-}
-
 /** Command `postern approval rules`: lists remembered answers. */
 export const approvalsRulesCommand = defineCliCommand({
   args: {},
   example: "postern approval rules",
   run: (context) =>
     withGateway(context, async (gateway) => {
-      const { data } = await gateway.request({ method: "GET", path: "/v1/approval-rules" }) as {
-        data: readonly ApprovalRule[];
-      };
+      const { data } = await gateway.call("GET /v1/approval-rules");
       const rows = data.map(({ id, scope, created_at, text }) => [id, scope, created_at, text]);
       context.print(
         data,
@@ -237,7 +218,7 @@ export const approvalsRevokeCommand = defineCliCommand({
   example: "postern approval revoke rule_0123456789",
   run: (context, { rule }) =>
     withGateway(context, async (gateway) => {
-      const reply = await gateway.request({ method: "DELETE", path: `/v1/approval-rules/${encodeURIComponent(rule)}` });
+      const reply = await gateway.call("DELETE /v1/approval-rules/:id", { params: { id: rule } });
       context.print(reply, `Revoked ${rule}`);
     }),
 });

@@ -8,14 +8,8 @@ import {
 } from "../../lib/guard/audit/audit_event.ts";
 import type { AuditReport } from "../../lib/guard/audit/verify_audit.ts";
 import { type CommandContext, defineCliCommand, EXIT, UsageError } from "../command.ts";
-import { reachGateway } from "../reach_gateway.ts";
+import { type ReachedGateway, reachGateway } from "../reach_gateway.ts";
 import { toTable } from "../terminal/terminal_text.ts";
-
-interface AuditList {
-  readonly data: readonly AuditRecord[];
-  readonly has_more: boolean;
-  readonly last_id: string | null;
-}
 
 /** Command `postern audit show`: the newest records, in the order of a log: the oldest of them first. */
 export const auditShowCommand = defineCliCommand({
@@ -28,9 +22,10 @@ export const auditShowCommand = defineCliCommand({
   },
   example: "postern audit show --type decision --limit 20",
   async run(context, { limit, before, type, tool, run }) {
-    const query = toQuery({ limit, after: before, type, tool, run_id: run });
-    const list = await ask(context, `/v1/audit${query}`) as AuditList;
-    const records = list.data.toReversed();
+    const query = { limit, after: before, type, tool, run_id: run };
+    const list = await ask(context, ({ call }) => call("GET /v1/audit", { query }));
+    // The schema of the reply says which fields all records have, and no more
+    const records: readonly AuditRecord[] = (list.data as unknown as readonly AuditRecord[]).toReversed();
     const none = "No audit record fits";
     const isCluster = records.some(({ chain }) => chain !== undefined);
     const titles = [...(isCluster ? ["CHAIN"] : []), "SEQ", "TIME", "TYPE", "BY", "WHAT"];
@@ -60,7 +55,7 @@ export const auditVerifyCommand = defineCliCommand({
         'Cannot use "--head": it must be a position, a colon and 64 hexadecimal digits, in a cluster behind the chain and a colon',
       );
     }
-    const report = await ask(context, `/v1/audit/verify${toQuery({ head })}`) as AuditReport;
+    const report = await ask(context, ({ call }) => call("GET /v1/audit/verify", { query: { head } }));
     context.print(report, toText(report));
     return report.ok ? EXIT.ok : EXIT.failed;
   },
@@ -72,20 +67,15 @@ function placeOf(last: string | null) {
   return seq === null || Number.isInteger(seq) ? { last_seq: seq } : { last_seq: null, last_id: last };
 }
 
-async function ask(context: CommandContext, path: string): Promise<unknown> {
+async function ask<T>(context: CommandContext, question: (gateway: ReachedGateway) => Promise<T>): Promise<T> {
   const { config } = await context.loadConfig();
   if (!config.security.audit.enabled) context.say("Nothing new is recorded: [security.audit] enabled is false");
   const gateway = await reachGateway(context, { agent: false });
   try {
-    return await gateway.request({ method: "GET", path });
+    return await question(gateway);
   } finally {
     await gateway.close();
   }
-}
-
-function toQuery(values: Readonly<Record<string, string | undefined>>): string {
-  const given = Object.entries(values).filter((entry): entry is [string, string] => entry[1] !== undefined);
-  return given.length === 0 ? "" : `?${new URLSearchParams(given)}`;
 }
 
 function toText({ ok, records, first_seq, last_seq, head, problems, problem_count, chains }: AuditReport): string {

@@ -58,7 +58,7 @@ export const browserLoginCommand = defineCliCommand({
     }
     return await withGateway(context, async (gateway) => {
       const body = { site: site.site, hosts: site.hosts, cookies, storage };
-      const login = await gateway.request({ method: "POST", path: LOGINS, body }) as BrowserLogin;
+      const login = await gateway.call("POST /v1/browser-logins", { body });
       context.print(login, await describeKept(context, login, state));
     });
   },
@@ -117,7 +117,7 @@ function readSite(named: string, further: string | undefined): NamedSite {
 }
 
 async function listLogins(gateway: ReachedGateway): Promise<readonly BrowserLogin[]> {
-  return (await gateway.request({ method: "GET", path: LOGINS }) as { readonly data: readonly BrowserLogin[] }).data;
+  return (await gateway.call("GET /v1/browser-logins")).data;
 }
 
 async function unknownSites(context: CommandContext, logins: readonly BrowserLogin[]): Promise<readonly string[]> {

@@ -9,7 +9,7 @@ import { type Client, CLIENTS, type GatewayFacts } from "../clients/client_table
 import { enterBlock } from "../clients/enter_block.ts";
 import { type CommandContext, CommandError, defineCliCommand, UsageError } from "../command.ts";
 import { unlessChanged, whileNobodyWrites } from "../edit_configuration.ts";
-import { expectSuccess, type ReachedGateway, withGateway } from "../reach_gateway.ts";
+import { callsBy, expectSuccess, type ReachedGateway, withGateway } from "../reach_gateway.ts";
 import { requireYes } from "../terminal/require_yes.ts";
 import { printable } from "../terminal/terminal_text.ts";
 
@@ -110,24 +110,20 @@ async function makeToken(gateway: ReachedGateway, { title, scopes }: Client) {
   // A client with tools of its own calls them itself
   const plain = scopes.includes("chat") && scopes.includes("tools");
   const body = { label: title, scopes, plain };
-  return await gateway.request({ method: "POST", path: "/v1/tokens", body }) as {
-    readonly id: string;
-    readonly token: string;
-  };
+  return await gateway.call("POST /v1/tokens", { body });
 }
 
 /** Tries one call for each thing that the client uses, with its own token. @returns what worked @throws {CommandError} a call was refused */
 async function tryCalls({ scopes }: Client, { address, token, models }: GatewayFacts): Promise<readonly string[]> {
   const client = createGatewayClient({ address, token, clock: systemClock, timeoutMs: 10_000 });
+  const call = callsBy(async (request) => expectSuccess(await client.request(request)));
   const worked: string[] = [];
   if (scopes.includes("chat")) {
-    expectSuccess(await client.request({ method: "GET", path: "/v1/models" }));
+    await call("GET /v1/models");
     worked.push(models.length === 1 ? "1 model" : `${models.length} models`);
   }
   if (scopes.includes("tools")) {
-    const { data } = expectSuccess(await client.request({ method: "GET", path: "/v1/tools" })) as {
-      readonly data: readonly { readonly enabled: boolean }[];
-    };
+    const { data } = await call("GET /v1/tools");
     const params = {
       protocolVersion: "2025-06-18",
       capabilities: {},
@@ -191,8 +187,7 @@ function tell(context: CommandContext, { client, text, target, isSame, path, id,
 }
 
 async function modelsOf(gateway: ReachedGateway): Promise<GatewayFacts["models"]> {
-  return (await gateway.request({ method: "GET", path: "/v1/models" }) as { readonly data: GatewayFacts["models"] })
-    .data;
+  return (await gateway.call("GET /v1/models")).data;
 }
 
 async function readOrEmpty(path: string): Promise<string> {

@@ -1,6 +1,7 @@
+import type { ReplyOf } from "../../handlers/routes.ts";
 import { defineCliCommand } from "../command.ts";
 import { type ReachedGateway, withGateway } from "../reach_gateway.ts";
-import { printPage } from "../terminal/print_page.ts";
+import { MAX_PRINTED, printPage } from "../terminal/print_page.ts";
 import { printable } from "../terminal/terminal_text.ts";
 
 const ID = {
@@ -11,35 +12,24 @@ const ID = {
 const MAX_SHOWN = 100;
 const PAGE = 1000;
 
-/** Conversation as the gateway lists it. */
-interface Conversation {
-  readonly id: string;
-  readonly title: string | null;
-  readonly created_at: string;
-  readonly updated_at: string;
-  readonly message_count: number;
-}
-
-/** Message of a conversation, as far as it is shown. */
-interface Message {
-  readonly seq: number;
-  readonly role: string;
-  readonly content: string | readonly { readonly type: string; readonly text?: string }[] | null;
-  readonly tool_calls?: readonly { readonly function: { readonly name: string; readonly arguments: string } }[];
-}
+type Message = ReplyOf<"GET /v1/conversations/:id">["messages"]["data"][number];
 
 /** Command `postern conversation list`: the newest conversations. */
 export const conversationListCommand = defineCliCommand({
   args: {},
   example: "postern conversation list",
   run: (context) =>
-    withGateway(context, (gateway) =>
-      printPage<Conversation>(context, gateway, {
-        path: "/v1/conversations",
-        heads: ["ID", "CHANGED", "MESSAGES", "TITLE"],
-        toRow: ({ id, updated_at: changed, message_count: count, title }) => [id, changed, String(count), title ?? ""],
-        none: "There is no conversation yet",
-      })),
+    withGateway(
+      context,
+      (gateway) =>
+        printPage(context, gateway.call("GET /v1/conversations", { query: { limit: MAX_PRINTED } }), {
+          heads: ["ID", "CHANGED", "MESSAGES", "TITLE"],
+          toRow: (
+            { id, updated_at: changed, message_count: count, title },
+          ) => [id, changed, String(count), title ?? ""],
+          none: "There is no conversation yet",
+        }),
+    ),
 });
 
 /** Command `postern conversation show <id>`: the last messages of a conversation. */
@@ -85,20 +75,12 @@ export const conversationRemoveCommand = defineCliCommand({
   example: "postern conversation remove my-notes",
   run: (context, { id }) =>
     withGateway(context, async (gateway) => {
-      context.print(await gateway.request({ method: "DELETE", path: pathOf(id) }), `Deleted ${id}`);
+      context.print(await gateway.call("DELETE /v1/conversations/:id", { params: { id } }), `Deleted ${id}`);
     }),
 });
 
 async function page(gateway: ReachedGateway, id: string, after: number, limit: number) {
-  return await gateway.request({ method: "GET", path: `${pathOf(id)}?after=${after}&limit=${limit}` }) as
-    & Conversation
-    & {
-      readonly messages: { readonly data: readonly Message[]; readonly has_more: boolean };
-    };
-}
-
-function pathOf(id: string): string {
-  return `/v1/conversations/${encodeURIComponent(id)}`;
+  return await gateway.call("GET /v1/conversations/:id", { params: { id }, query: { after, limit } });
 }
 
 function toMarkdown({ role, content, tool_calls: calls = [] }: Message): string {

@@ -1,4 +1,3 @@
-import type { ClusterReply } from "../../handlers/routes/cluster.ts";
 import { systemClock } from "../../lib/base/clock.ts";
 import { findDataDir } from "../../lib/config/load_config.ts";
 import { type ControlRecord, readControlFile } from "../../lib/host/control_file.ts";
@@ -6,7 +5,7 @@ import { readDaemonState } from "../../lib/host/daemon/daemon_state.ts";
 import { createGatewayClient } from "../../lib/system/net/gateway_client.ts";
 import { CommandError, defineCliCommand, EXIT } from "../command.ts";
 import { daemonStatusText, toDaemonStatus } from "../daemon/daemon_status.ts";
-import { expectSuccess, probeGateway, readGatewayStatus, requireControl } from "../reach_gateway.ts";
+import { callsBy, expectSuccess, probeGateway, readGatewayStatus, requireControl } from "../reach_gateway.ts";
 import { type FirstPairing, PAIRED, pairingText } from "../serve/banner.ts";
 import { bindFlags, bindKeys, checkBind } from "../serve/listen_address.ts";
 
@@ -108,11 +107,10 @@ async function firstPairingOf(record: ControlRecord): Promise<FirstPairing> {
   requireControl(record);
   const { address, token } = record;
   const client = createGatewayClient({ address, token, clock: systemClock });
-  const tokens = expectSuccess(await client.request({ method: "GET", path: "/v1/tokens" })) as {
-    data: unknown[];
-  };
+  const call = callsBy(async (request) => expectSuccess(await client.request(request)));
+  const tokens = await call("GET /v1/tokens");
   if (tokens.data.length > 0) return PAIRED;
-  const { cluster } = expectSuccess(await client.request({ method: "GET", path: "/v1/cluster" })) as ClusterReply;
+  const { cluster } = await call("GET /v1/cluster");
   if (cluster !== null && cluster.gateways.length > 1) {
     return {
       code: null,
@@ -120,5 +118,5 @@ async function firstPairingOf(record: ControlRecord): Promise<FirstPairing> {
         "Nobody is paired yet. Another gateway of the cluster may have shown a pairing code, which counts here too",
     };
   }
-  return expectSuccess(await client.request({ method: "POST", path: "/v1/pairing-code" })) as { code: string };
+  return await call("POST /v1/pairing-code");
 }

@@ -1,13 +1,7 @@
-import {
-  DELIVERY_STATUSES,
-  type DeliveryAction,
-  type DeliveryRecord,
-} from "../../lib/automation/channels/delivery_record.ts";
+import { DELIVERY_STATUSES, type DeliveryAction } from "../../lib/automation/channels/delivery_record.ts";
 import { type CommandContext, defineCliCommand } from "../command.ts";
 import { withGateway } from "../reach_gateway.ts";
 import { toTable } from "../terminal/terminal_text.ts";
-
-type Delivery = Omit<DeliveryRecord, "v" | "run_id"> & { readonly id: string };
 
 const ID = { type: "positional", required: true, description: "Id of the run, from postern deliveries list" } as const;
 const MAX_SHOWN = 100;
@@ -25,12 +19,7 @@ export const deliveriesListCommand = defineCliCommand({
   example: "postern deliveries list --status held",
   run: (context, { status }) =>
     withGateway(context, async (gateway) => {
-      const only = status === undefined ? "" : `&status=${status}`;
-      const path = `/v1/deliveries?limit=${MAX_SHOWN}${only}`;
-      const { data, has_more } = await gateway.request({ method: "GET", path }) as {
-        data: readonly Delivery[];
-        has_more: boolean;
-      };
+      const { data, has_more } = await gateway.call("GET /v1/deliveries", { query: { limit: MAX_SHOWN, status } });
       const rows = data.map(({ id, status, channel, sender, accepted_at, attempts, last_error }) => [
         id,
         status,
@@ -63,8 +52,7 @@ export const deliveriesDropCommand = defineCliCommand({
 
 function resolve(context: CommandContext, id: string, action: DeliveryAction): Promise<number> {
   return withGateway(context, async (gateway) => {
-    const path = `/v1/deliveries/${encodeURIComponent(id)}/resolve`;
-    const delivery = await gateway.request({ method: "POST", path, body: { action } }) as Delivery;
+    const delivery = await gateway.call("POST /v1/deliveries/:id/resolve", { params: { id }, body: { action } });
     context.print(delivery, `${delivery.id}: ${delivery.status}`);
     if (action === "release" && gateway.running === undefined) {
       context.say("No gateway runs: the next one sends it.");

@@ -4,8 +4,6 @@ import { type CommandContext, CommandError, defineCliCommand } from "../command.
 import { type ReachedGateway, withGateway } from "../reach_gateway.ts";
 import { isYes } from "../terminal/require_yes.ts";
 
-const PATH = "/v1/workspace-instructions";
-
 /** Command `postern instructions show`: the instructions of the workspace, and what changed since they were trusted. */
 export const instructionsShowCommand = defineCliCommand({
   args: {},
@@ -37,7 +35,7 @@ export const instructionsTrustCommand = defineCliCommand({
       }
       if (yes !== true && digest === undefined) await askToTrust(context, info);
       const body = { digest: info.digest, before: info.trusted_digest };
-      const trusted = await gateway.request({ method: "POST", path: `${PATH}/trust`, body }) as InstructionsInfo;
+      const trusted = await gateway.call("POST /v1/workspace-instructions/trust", { body });
       const still = trusted.reason === null ? "" : `, and ${exactLine(trusted.reason)}`;
       context.print(trusted, `Trusted ${trusted.file} as it is now${still}`);
     }),
@@ -49,13 +47,13 @@ export const instructionsUntrustCommand = defineCliCommand({
   example: "postern instructions untrust",
   run: (context) =>
     withGateway(context, async (gateway) => {
-      const info = await gateway.request({ method: "POST", path: `${PATH}/untrust` }) as InstructionsInfo;
+      const info = await gateway.call("POST /v1/workspace-instructions/untrust");
       context.print(info, "The instructions of the workspace are not trusted any more");
     }),
 });
 
 async function readInstructions(gateway: ReachedGateway): Promise<InstructionsInfo> {
-  return await gateway.request({ method: "GET", path: PATH }) as InstructionsInfo;
+  return await gateway.call("GET /v1/workspace-instructions");
 }
 
 async function askToTrust({ io, say }: CommandContext, info: InstructionsInfo): Promise<void> {

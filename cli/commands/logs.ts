@@ -75,9 +75,6 @@ interface Wanted {
 
 /** Returns the newer lines, oldest first. */
 async function linesSince(gateway: ReachedGateway, { since, level, signal }: Wanted): Promise<readonly Line[]> {
-  const query = new URLSearchParams({ limit: String(RECENT_LINES), since: String(since), ...(level && { level }) });
-  const { data } = await gateway.request({ method: "GET", path: `/v1/logs?${query}`, signal }) as {
-    readonly data: readonly Line[];
-  };
+  const { data } = await gateway.call("GET /v1/logs", { query: { limit: RECENT_LINES, since, level }, signal });
   return data.toReversed();
 }

@@ -1,7 +1,7 @@
 import { type CommandContext, CommandError, defineCliCommand, UsageError } from "../command.ts";
 import type { MemoryRecord } from "../../lib/memory/memory.ts";
 import { withGateway } from "../reach_gateway.ts";
-import { printPage } from "../terminal/print_page.ts";
+import { MAX_PRINTED, printPage } from "../terminal/print_page.ts";
 import { useTool } from "./tools.ts";
 
 const NAMESPACE = {
@@ -82,21 +82,22 @@ export const memoryRemoveCommand = defineCliCommand({
   example: "postern memory remove coffee",
   run: (context, { key, namespace }) =>
     withGateway(context, async (gateway) => {
-      const path = `/v1/memory?${new URLSearchParams(given({ key, namespace }))}`;
-      context.print(await gateway.request({ method: "DELETE", path }), `Forgot ${key}`);
+      context.print(await gateway.call("DELETE /v1/memory", { query: { key, namespace } }), `Forgot ${key}`);
     }),
 });
 
 function listMemories(context: CommandContext, wanted: Given): Promise<number> {
-  return withGateway(context, (gateway) =>
-    printPage<MemoryRecord>(context, gateway, {
-      path: `/v1/memory?${new URLSearchParams(given(wanted))}`,
-      heads: ["KEY", "NAMESPACE", "TAGS", "CHANGED", "TEXT"],
-      toRow: (
-        { key, namespace, tags, updated_at: changed, value },
-      ) => [key, namespace, tags.join(","), changed, value.slice(0, MAX_TEXT)],
-      none: wanted.query === undefined ? "Nothing is remembered" : "No memory matches",
-    }));
+  return withGateway(
+    context,
+    (gateway) =>
+      printPage(context, gateway.call("GET /v1/memory", { query: { ...given(wanted), limit: MAX_PRINTED } }), {
+        heads: ["KEY", "NAMESPACE", "TAGS", "CHANGED", "TEXT"],
+        toRow: (
+          { key, namespace, tags, updated_at: changed, value },
+        ) => [key, namespace, tags.join(","), changed, value.slice(0, MAX_TEXT)],
+        none: wanted.query === undefined ? "Nothing is remembered" : "No memory matches",
+      }),
+  );
 }
 
 /** Fields of a query, or of a tool's input. */

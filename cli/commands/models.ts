@@ -1,4 +1,3 @@
-import type { StatusReply } from "../../handlers/routes/health.ts";
 import type { ModelEntry } from "../../lib/base/records/provider_event.ts";
 import { defineCliCommand, EXIT } from "../command.ts";
 import { reachGateway, withGateway } from "../reach_gateway.ts";
@@ -11,8 +10,8 @@ export const modelsCommand = defineCliCommand({
   async run(context) {
     const gateway = await reachGateway(context, { agent: true });
     try {
-      const { data } = await gateway.request({ method: "GET", path: "/v1/models" }) as { data: readonly ModelEntry[] };
-      const { provider } = await gateway.request({ method: "GET", path: "/v1/status" }) as StatusReply;
+      const { data } = await gateway.call("GET /v1/models");
+      const { provider } = await gateway.call("GET /v1/status");
       const inUse = provider === null
         ? ""
         : `\nIn use: ${printableLine(`${provider.name}/${provider.model}, since ${provider.reason}`)}`;
@@ -37,8 +36,7 @@ export const modelsTrustCommand = defineCliCommand({
   example: "postern models trust 127.0.0.1:11434",
   run: (context, { address }) =>
     withGateway(context, async (gateway) => {
-      const request = { method: "POST", path: "/v1/model-servers", body: { address } } as const;
-      const trusted = await gateway.request(request) as { readonly origin: string; readonly uid: number | null };
+      const trusted = await gateway.call("POST /v1/model-servers", { body: { address } });
       const owner = trusted.uid === null ? "" : ` as long as the user with uid ${trusted.uid} runs it`;
       context.print(trusted, printable(`Trusted ${trusted.origin}${owner}`));
     }),

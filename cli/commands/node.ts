@@ -5,7 +5,7 @@ import { withoutEnd } from "../../lib/base/text.ts";
 import { isNodeId } from "../../lib/config/schema/gateway.ts";
 import { VERSION } from "../../lib/base/version.ts";
 import type { LoadedConfig } from "../../lib/config/load_config.ts";
-import type { NodeInfo, NodeToolInfo } from "../../lib/extensions/nodes/known_node.ts";
+import type { NodeInfo } from "../../lib/extensions/nodes/known_node.ts";
 import { isLoopbackName } from "../../lib/system/net/address.ts";
 import { type CommandContext, CommandError, defineCliCommand, EXIT, UsageError } from "../command.ts";
 import { withGateway } from "../reach_gateway.ts";
@@ -172,7 +172,7 @@ export const nodesListCommand = defineCliCommand({
   example: "postern nodes list",
   run: (context) =>
     withGateway(context, async (gateway) => {
-      const { data } = await gateway.request({ method: "GET", path: "/v1/nodes" }) as { data: readonly NodeInfo[] };
+      const { data } = await gateway.call("GET /v1/nodes");
       const rows = data.map((node) => [node.id, stateOf(node), String(node.tool_count), node.version ?? ""]);
       const none = "No node may connect: [gateway.node_control] allowed_node_ids is empty";
       context.print(
@@ -188,11 +188,8 @@ export const nodesShowCommand = defineCliCommand({
   example: "postern nodes show pi",
   run: (context, { id }) =>
     withGateway(context, async (gateway) => {
-      const path = `/v1/nodes/${encodeURIComponent(id)}`;
-      const last = await gateway.request({ method: "GET", path }) as NodeInfo & { tools: readonly NodeToolInfo[] };
-      const node = last.connected
-        ? await gateway.request({ method: "POST", path: `${path}/describe` }) as typeof last
-        : last;
+      const last = await gateway.call("GET /v1/nodes/:id", { params: { id } });
+      const node = last.connected ? await gateway.call("POST /v1/nodes/:id/describe", { params: { id } }) : last;
       const rows = node.tools.map((tool) => [tool.registered_as, tool.node_access, tool.description]);
       context.print(
         node,

@@ -18,7 +18,7 @@ export const openCommand = defineCliCommand({
         throw new CommandError("Cannot open the dashboard: no gateway is running; start one with postern gateway");
       }
       const { address } = gateway.running.record;
-      const { code } = await gateway.request({ method: "POST", path: "/v1/pairing-code" }) as { readonly code: string };
+      const { code } = await gateway.call("POST /v1/pairing-code");
       const signedIn = `${address}#open=${code}`;
       const loaded = await context.loadConfig();
       // Everybody on the machine can read the arguments of a program, and so the browser gets the code from a file of this user

@@ -7,7 +7,7 @@ import { type ControlRecord, readControlFile } from "../../lib/host/control_file
 import { createGatewayClient } from "../../lib/system/net/gateway_client.ts";
 import { type CommandContext, EXIT } from "../command.ts";
 import { presetOf } from "../presets.ts";
-import { readGatewayStatus } from "../reach_gateway.ts";
+import { askRoute, readGatewayStatus } from "../reach_gateway.ts";
 import { printableLine, toDefinitions } from "../terminal/terminal_text.ts";
 
 type Rows = readonly (readonly [name: string, value: string])[];
@@ -94,8 +94,7 @@ function shownModel(kind: string, model: string): string {
 /** Counts the tool calls that wait for a person. 0 where the gateway does not say */
 async function countWaiting({ address, token }: ControlRecord): Promise<number> {
   const client = createGatewayClient({ address, token, clock: systemClock });
-  const path = `/v1/approvals?limit=${MAX_COUNTED}&status=pending`;
-  const reply = await client.request({ method: "GET", path }).catch(() => undefined);
-  const { data } = (reply?.body ?? {}) as { readonly data?: unknown };
-  return Array.isArray(data) ? data.length : 0;
+  const query = { limit: MAX_COUNTED, status: "pending" };
+  const list = await askRoute(client, "GET /v1/approvals", { query }).catch(() => undefined);
+  return list?.data.length ?? 0;
 }

@@ -1,7 +1,7 @@
 import { readFile } from "node:fs/promises";
 import { resolve } from "node:path";
 import { exactLine } from "../../lib/base/text.ts";
-import type { PluginInfo, RegistryEntry, RegistryInstall } from "../../lib/extensions/extension_views.ts";
+import type { PluginInfo, RegistryInstall } from "../../lib/extensions/extension_views.ts";
 import { type CommandContext, CommandError, defineCliCommand, UsageError } from "../command.ts";
 import { type ReachedGateway, withGateway } from "../reach_gateway.ts";
 import { requireYes } from "../terminal/require_yes.ts";
@@ -54,8 +54,8 @@ export const pluginAddCommand = defineCliCommand({
     return await withGateway(context, async (gateway) => {
       if (file !== undefined) {
         const bytes = await readPackageFile(context, file);
-        const request = { method: "POST", path: "/v1/plugins", raw: { type: TAR_TYPE, bytes } } as const;
-        return tellInstalled(context, await gateway.request(request) as PluginInfo);
+        const raw = { type: TAR_TYPE, bytes };
+        return tellInstalled(context, await gateway.call("POST /v1/plugins", { raw }));
       }
       const installed = await installFromRegistry(gateway, id ?? "");
       tellInstalled(context, installed.plugin, installed);
@@ -105,8 +105,8 @@ export const pluginEnableCommand = defineCliCommand({
       }
       // A plugin that is enabled has been shown with this content
       if (yes !== true && plugin.state !== "enabled") await askToEnable(context, plugin);
-      const path = `/v1/plugins/${encodeURIComponent(id)}/enable`;
-      const enabled = await gateway.request({ method: "POST", path, body: { digest: plugin.digest } }) as PluginInfo;
+      const body = { digest: plugin.digest };
+      const enabled = await gateway.call("POST /v1/plugins/:id/enable", { params: { id }, body });
       context.print(enabled, enabledText(enabled));
     }),
 });
@@ -125,8 +125,7 @@ export const pluginDisableCommand = defineCliCommand({
   example: "postern plugin disable words",
   run: (context, { id }) =>
     withGateway(context, async (gateway) => {
-      const path = `/v1/plugins/${encodeURIComponent(id)}/disable`;
-      const plugin = await gateway.request({ method: "POST", path }) as PluginInfo;
+      const plugin = await gateway.call("POST /v1/plugins/:id/disable", { params: { id } });
       context.print(plugin, `Disabled ${id} ${plugin.version ?? ""}`.trim());
     }),
 });
@@ -156,8 +155,7 @@ export const pluginSearchCommand = defineCliCommand({
   example: "postern plugin search words",
   run: (context, { query = "" }) =>
     withGateway(context, async (gateway) => {
-      const path = `/v1/plugin-registry?${new URLSearchParams({ query })}`;
-      const { data } = await gateway.request({ method: "GET", path }) as { readonly data: readonly RegistryEntry[] };
+      const { data } = await gateway.call("GET /v1/plugin-registry", { query: { query } });
       const rows = data.map((
         { id, version, kind, key, description },
       ) => [id, version, kind, key === null ? "no" : "yes", exactLine(description)]);
@@ -183,17 +181,17 @@ export const pluginTrustKeyCommand = defineCliCommand({
 });
 
 async function listPlugins(gateway: ReachedGateway): Promise<readonly PluginInfo[]> {
-  return (await gateway.request({ method: "GET", path: "/v1/plugins" }) as { data: readonly PluginInfo[] }).data;
+  return (await gateway.call("GET /v1/plugins")).data;
 }
 
 async function readPlugin(gateway: ReachedGateway, id: string): Promise<PluginInfo> {
-  return await gateway.request({ method: "GET", path: `/v1/plugins/${encodeURIComponent(id)}` }) as PluginInfo;
+  return await gateway.call("GET /v1/plugins/:id", { params: { id } });
 }
 
 async function installFromRegistry(gateway: ReachedGateway, named: string): Promise<RegistryInstall> {
   const [id = "", version] = named.split("@", 2);
   const body = version === undefined ? { id } : { id, version };
-  return await gateway.request({ method: "POST", path: "/v1/plugin-registry/install", body }) as RegistryInstall;
+  return await gateway.call("POST /v1/plugin-registry/install", { body });
 }
 
 async function readPackageFile({ io }: CommandContext, file: string): Promise<Uint8Array> {

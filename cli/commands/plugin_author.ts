@@ -5,7 +5,6 @@ import { CancelError } from "../../lib/base/cancel.ts";
 import { systemClock } from "../../lib/base/clock.ts";
 import { exactLine, exactText } from "../../lib/base/text.ts";
 import type { JsonObject } from "../../lib/base/json.ts";
-import type { PluginInfo } from "../../lib/extensions/extension_views.ts";
 import type { PluginPackage } from "../../lib/extensions/plugins/plugin_package.ts";
 import { type CommandContext, CommandError, defineCliCommand, EXIT, UsageError } from "../command.ts";
 import { reachGateway } from "../reach_gateway.ts";
@@ -150,11 +149,7 @@ async function serve(context: CommandContext, gateway: Gateway, folder: string):
     const { writePackage } = await import("../../lib/extensions/plugins/plugin_package.ts");
     const bytes = writePackage(await readPlugin(context, { manifest: join(folder, "plugin.json"), wasm: undefined }));
     const raw = { type: TAR_TYPE, bytes };
-    const { id, version, on, reason } = await gateway.request({
-      method: "POST",
-      path: "/v1/plugins?serve=true",
-      raw,
-    }) as PluginInfo;
+    const { id, version, on, reason } = await gateway.call("POST /v1/plugins", { query: { serve: true }, raw });
     context.print(
       { event: "served", id, version, on, reason },
       `Serving ${id} ${version}${on ? "" : `, but ${exactLine(reason ?? "")}`}`,

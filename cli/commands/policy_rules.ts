@@ -1,6 +1,5 @@
 import { join, resolve } from "node:path";
 import * as v from "valibot";
-import type { ApprovalRule } from "../../lib/base/records/approval.ts";
 import { exactLine } from "../../lib/base/text.ts";
 import { readText } from "../../lib/config/find_config.ts";
 import { locateKeys } from "../../lib/config/locate_keys.ts";
@@ -23,9 +22,7 @@ export const policyListCommand = defineCliCommand({
   run: (context) =>
     withGateway(context, async (gateway) => {
       const { loaded: { config: { autonomy, tools }, file, sources, workspace } } = await loadRunning(context);
-      const { data } = await gateway.request({ method: "GET", path: "/v1/approval-rules" }) as {
-        data: readonly ApprovalRule[];
-      };
+      const { data } = await gateway.call("GET /v1/approval-rules");
       const lines = new Map([
         ...await linesOf(join(workspace, "postern.toml"), WORKSPACE_RULE),
         ...file === undefined ? [] : await linesOf(file.path, ""),

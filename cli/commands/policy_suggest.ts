@@ -64,12 +64,11 @@ export const policySuggestCommand = defineCliCommand({
 /** Reads every approval that is kept, newest first. */
 async function approvalsOf(gateway: ReachedGateway): Promise<readonly Approval[]> {
   const approvals: Approval[] = [];
-  for (let after = "", isMore = true; isMore;) {
-    const path = `/v1/approvals?limit=1000${after}`;
-    const page = await gateway.request({ method: "GET", path }) as { data: readonly Approval[]; has_more: boolean };
+  for (let after: string | undefined, isMore = true; isMore;) {
+    const page = await gateway.call("GET /v1/approvals", { query: { limit: 1000, after } });
     approvals.push(...page.data);
     isMore = page.has_more && page.data.length > 0;
-    after = `&after=${page.data.at(-1)?.id}`;
+    after = page.data.at(-1)?.id;
   }
   return approvals;
 }

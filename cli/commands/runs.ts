@@ -3,8 +3,8 @@ import { type Run, runStatusSchema } from "../../lib/base/records/run.ts";
 import { type CommandContext, CommandError, defineCliCommand, EXIT, UsageError } from "../command.ts";
 import { type ReachedGateway, reachGateway, withGateway } from "../reach_gateway.ts";
 import { answerQuestion } from "../terminal/ask_person.ts";
-import { runEvents, runPath, showRunEvents, untilInterrupt } from "../terminal/show_run_events.ts";
-import { printPage } from "../terminal/print_page.ts";
+import { runEvents, showRunEvents, untilInterrupt } from "../terminal/show_run_events.ts";
+import { MAX_PRINTED, printPage } from "../terminal/print_page.ts";
 import { printable, toDefinitions } from "../terminal/terminal_text.ts";
 
 const RUN_ID = {
@@ -29,8 +29,7 @@ export const runsListCommand = defineCliCommand({
   example: "postern run list --status needs_review",
   run: (context, { status }) =>
     withGateway(context, async (gateway) => {
-      await printPage<Run>(context, gateway, {
-        path: `/v1/runs${status === undefined ? "" : `?status=${status}`}`,
+      await printPage(context, gateway.call("GET /v1/runs", { query: { status, limit: MAX_PRINTED } }), {
         heads: ["ID", "STATUS", "KIND", "ACCEPTED", "MODEL", "MESSAGE", "OUTCOME"],
         toRow: (run) => [run.id, statusOf(run), run.kind, run.created_at, run.model, shownMessage(run), outcomeOf(run)],
         none: status === undefined ? "There is no run yet" : "There is no such run",
@@ -44,7 +43,7 @@ export const runsShowCommand = defineCliCommand({
   example: "postern run show run_0123456789",
   run: (context, { id }) =>
     withGateway(context, async (gateway) => {
-      const run = await gateway.request({ method: "GET", path: runPath(id) }) as Run;
+      const run = await gateway.call("GET /v1/runs/:id", { params: { id } });
       context.print(run, printable(describeRun(run, context)));
     }),
 });
@@ -112,7 +111,7 @@ export const runsCancelCommand = defineCliCommand({
   example: "postern run cancel run_0123456789",
   run: (context, { id }) =>
     withAgent(context, async (gateway) => {
-      const run = await gateway.request({ method: "POST", path: runPath(id, "/cancel") }) as Run;
+      const run = await gateway.call("POST /v1/runs/:id/cancel", { params: { id } });
       context.print(run, `${run.id}: ${run.status}`);
     }),
 });
@@ -142,7 +141,7 @@ export const runsResolveCommand = defineCliCommand({
     }
     return withAgent(context, async (gateway) => {
       const body = { action, outcome, note };
-      const run = await gateway.request({ method: "POST", path: runPath(id, "/resolve"), body }) as Run;
+      const run = await gateway.call("POST /v1/runs/:id/resolve", { params: { id }, body });
       context.print(run, `${run.id}: ${run.status}`);
       if (action === "resume") await stay(context, gateway, run.id);
     });
@@ -171,7 +170,7 @@ export const runsStartCommand = defineCliCommand({
     const { model, agent, conversation: conversation_id } = args;
     return await withAgent(context, async (gateway) => {
       const body = { message, model, agent, conversation_id };
-      const run = await gateway.request({ method: "POST", path: "/v1/runs", body }) as Run;
+      const run = await gateway.call("POST /v1/runs", { body });
       if (args.follow) {
         context.say(`Started ${run.id}`);
         return await showRunEvents(run.id, { context, gateway, after: 0, follow: true });

@@ -3,7 +3,7 @@ import { zonedTime } from "../../lib/base/zoned_time.ts";
 import { describeSchedule } from "../../lib/tools/schedule/schedules.ts";
 import { type CommandContext, CommandError, defineCliCommand, UsageError } from "../command.ts";
 import { type ReachedGateway, withGateway } from "../reach_gateway.ts";
-import { printPage } from "../terminal/print_page.ts";
+import { MAX_PRINTED, printPage } from "../terminal/print_page.ts";
 import { printable } from "../terminal/terminal_text.ts";
 import { INPUT_ARG, readInput, toInput, useTool } from "./tools.ts";
 
@@ -30,8 +30,7 @@ export const scheduleListCommand = defineCliCommand({
   example: "postern schedule list",
   run: (context, { state }) =>
     withSchedules(context, async (gateway) => {
-      await printPage<Schedule>(context, gateway, {
-        path: `/v1/schedules${state === undefined ? "" : `?state=${state}`}`,
+      await printPage(context, gateway.call("GET /v1/schedules", { query: { state, limit: MAX_PRINTED } }), {
         heads: ["ID", "STATE", "SCHEDULE", "ZONE", "NEXT", "LAST", "WHAT"],
         toRow,
         none: state === undefined ? "No schedule is active or paused" : "There is no such schedule",
@@ -45,7 +44,7 @@ export const scheduleShowCommand = defineCliCommand({
   example: "postern schedule show report",
   run: (context, { id }) =>
     withSchedules(context, async (gateway) => {
-      const schedule = await gateway.request({ method: "GET", path: pathOf(id) }) as Schedule;
+      const schedule = await gateway.call("GET /v1/schedules/:id", { params: { id } });
       const { prompt, tool, input } = schedule;
       const work = tool === null ? prompt ?? "" : `${tool} ${JSON.stringify(input)}`;
       context.print(schedule, printable(`${describeSchedule(schedule)}\n\n${work}`));
@@ -117,9 +116,9 @@ export const scheduleHistoryCommand = defineCliCommand({
   example: "postern schedule history report",
   run: (context, { id }) =>
     withSchedules(context, async (gateway) => {
-      const { timezone } = await gateway.request({ method: "GET", path: pathOf(id) }) as Schedule;
-      await printPage<Firing>(context, gateway, {
-        path: `${pathOf(id)}/history`,
+      const { timezone } = await gateway.call("GET /v1/schedules/:id", { params: { id } });
+      const history = gateway.call("GET /v1/schedules/:id/history", { params: { id }, query: { limit: MAX_PRINTED } });
+      await printPage(context, history, {
         heads: ["DUE", "BY", "FIRING", "RUN", "STATUS", "WHY"],
         toRow: (firing) => [
           shownIn(timezone, firing.time),
@@ -145,7 +144,7 @@ export const scheduleRunCommand = defineCliCommand({
           `Cannot run "${id}": no gateway is running on this data directory; start one with postern gateway`,
         );
       }
-      const firing = await gateway.request({ method: "POST", path: `${pathOf(id)}/run` }) as Firing;
+      const firing = await gateway.call("POST /v1/schedules/:id/run", { params: { id } });
       context.print(firing, `${firing.run_id}: started`);
     }),
 });
@@ -157,10 +156,6 @@ async function withSchedules(
   const { config } = await context.loadConfig();
   if (!config.cron.enabled) context.say("No schedule fires: [cron] enabled is false");
   return await withGateway(context, work);
-}
-
-function pathOf(id: string): string {
-  return `/v1/schedules/${encodeURIComponent(id)}`;
 }
 
 function toRow({ id, state, schedule, timezone, next_at, last, prompt, tool, input }: Schedule): readonly string[] {

@@ -3,7 +3,7 @@ import { readFile, realpath, stat } from "node:fs/promises";
 import { resolve } from "node:path";
 import { messageOf } from "../../lib/base/errors.ts";
 import { exactLine, exactText } from "../../lib/base/text.ts";
-import type { SkillDetail, SkillInfo, SkillProblem, SkillTest } from "../../lib/extensions/extension_views.ts";
+import type { SkillDetail, SkillInfo, SkillProblem } from "../../lib/extensions/extension_views.ts";
 import { type CommandContext, CommandError, defineCliCommand } from "../command.ts";
 import { type ReachedGateway, withGateway } from "../reach_gateway.ts";
 import { requireYes } from "../terminal/require_yes.ts";
@@ -17,10 +17,7 @@ export const skillListCommand = defineCliCommand({
   example: "postern skill list",
   run: (context) =>
     withGateway(context, async (gateway) => {
-      const { data, problems } = await gateway.request({ method: "GET", path: "/v1/skills" }) as {
-        readonly data: readonly SkillInfo[];
-        readonly problems: readonly string[];
-      };
+      const { data, problems } = await gateway.call("GET /v1/skills");
       const rows = data.map(({ name, source, state, description, reason }) => [
         exactLine(name),
         source,
@@ -41,7 +38,7 @@ export const skillShowCommand = defineCliCommand({
   example: "postern skill show pdf-forms",
   run: (context, { name }) =>
     withGateway(context, async (gateway) => {
-      const skill = await gateway.request({ method: "GET", path: pathOf(name) }) as SkillDetail;
+      const skill = await gateway.call("GET /v1/skills/:name", { params: { name } });
       const { state, source, folder, reason, text } = skill;
       const head = `${exactLine(skill.name)} (${source}), ${exactLine(folder)}: ${exactLine(reason ?? state)}`;
       context.print(skill, [head, ...notesOf(skill), "", exactText(text)].join("\n"));
@@ -75,7 +72,7 @@ export const skillTestCommand = defineCliCommand({
   example: "postern skill test pdf-forms",
   async run(context, { name }) {
     return await withGateway(context, async (gateway) => {
-      const tested = await gateway.request({ method: "GET", path: `${pathOf(name)}/test` }) as SkillTest;
+      const tested = await gateway.call("GET /v1/skills/:name/test", { params: { name } });
       const lines = tested.errors.map(problemLine);
       const count = `${lines.length} ${lines.length === 1 ? "error" : "errors"}`;
       context.print(tested, tested.ok ? `${exactLine(name)} is in order` : [...lines, count].join("\n"));
@@ -96,14 +93,14 @@ export const skillEnableCommand = defineCliCommand({
   async run(context, { name, digest, yes, revoke }) {
     return await withGateway(context, async (gateway) => {
       if (revoke === true) return await stopTrusting(context, gateway, name);
-      const skill = await gateway.request({ method: "GET", path: pathOf(name) }) as SkillDetail;
+      const skill = await gateway.call("GET /v1/skills/:name", { params: { name } });
       if (digest !== undefined && digest !== skill.digest) {
         const reason = `its digest is ${skill.digest}, and not the one that was given`;
         throw new CommandError(`Cannot trust "${exactLine(name)}": ${reason}`);
       }
       if (yes !== true) await askToTrust(context, skill);
       const body = { digest: skill.digest, before: skill.trusted_digest };
-      const trusted = await gateway.request({ method: "POST", path: `${pathOf(name)}/trust`, body }) as SkillInfo;
+      const trusted = await gateway.call("POST /v1/skills/:name/trust", { params: { name }, body });
       const state = trusted.on ? "it is on" : exactLine(trusted.reason ?? "it is off");
       context.print(trusted, `Trusted ${exactLine(name)}: ${state}`);
     });
@@ -118,7 +115,7 @@ export const skillDisableCommand = defineCliCommand({
 });
 
 async function stopTrusting(context: CommandContext, gateway: ReachedGateway, name: string): Promise<void> {
-  const skill = await gateway.request({ method: "DELETE", path: `${pathOf(name)}/trust` }) as SkillInfo;
+  const skill = await gateway.call("DELETE /v1/skills/:name/trust", { params: { name } });
   context.print(skill, `${exactLine(name)} is no longer trusted`);
 }
 

@@ -1,4 +1,3 @@
-import type { StatusReply } from "../../handlers/routes/health.ts";
 import { readControlFile } from "../../lib/host/control_file.ts";
 import { type CommandContext, defineCliCommand, EXIT } from "../command.ts";
 import { probeGateway, type ReachedGateway, reachGateway } from "../reach_gateway.ts";
@@ -7,9 +6,9 @@ import { printableLine, toDefinitions } from "../terminal/terminal_text.ts";
 const MAX_COUNTED = 100;
 /** Things that a person may have to look at, with the command that shows them. */
 const WAITING = [
-  ["Questions", "/v1/approvals?status=pending", "postern approval list --status pending"],
-  ["To decide", "/v1/runs?status=needs_review", "postern run list --status needs_review"],
-  ["At work", "/v1/runs?status=running", "postern run list --status running"],
+  ["Questions", "GET /v1/approvals", "pending", "postern approval list --status pending"],
+  ["To decide", "GET /v1/runs", "needs_review", "postern run list --status needs_review"],
+  ["At work", "GET /v1/runs", "running", "postern run list --status running"],
 ] as const;
 
 /** Command `postern status`: exit code 0 whether a gateway runs or not. */
@@ -33,8 +32,8 @@ export const statusCommand = defineCliCommand({
     }
     const gateway = await reachGateway(context, { agent: false });
     try {
-      const status = await gateway.request({ method: "GET", path: "/v1/status" }) as StatusReply;
-      const counts = await Promise.all(WAITING.map(([, path]) => count(gateway, path)));
+      const status = await gateway.call("GET /v1/status");
+      const counts = await Promise.all(WAITING.map(([, name, status]) => count(gateway, name, status)));
       const { provider, containment, config, unreadable_records: damaged } = status;
       const rows = [
         ["Address", record.address],
@@ -66,14 +65,8 @@ export const statusCommand = defineCliCommand({
 });
 
 /** Counts the records of a list, up to a page of them. */
-async function count(gateway: ReachedGateway, path: string): Promise<string> {
-  const { data, has_more: hasMore } = await gateway.request({
-    method: "GET",
-    path: `${path}&limit=${MAX_COUNTED}`,
-  }) as {
-    readonly data: readonly unknown[];
-    readonly has_more: boolean;
-  };
+async function count(gateway: ReachedGateway, name: typeof WAITING[number][1], status: string): Promise<string> {
+  const { data, has_more: hasMore } = await gateway.call(name, { query: { status, limit: MAX_COUNTED } });
   return `${data.length}${hasMore ? "+" : ""}`;
 }
 

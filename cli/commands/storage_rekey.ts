@@ -15,7 +15,7 @@ export const storageRekeyCommand = defineCliCommand({
       let rewritten = 0;
       for (let idle = 0;;) {
         // A test holds the route to its schema
-        const progress = await gateway.request({ method: "POST", path: "/v1/storage/rekey" }) as RekeyProgress;
+        const progress = await gateway.call("POST /v1/storage/rekey");
         rewritten += progress.rewritten;
         idle = progress.rewritten === 0 ? idle + 1 : 0;
         if (!progress.complete && idle < MAX_IDLE) continue;

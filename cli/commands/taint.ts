@@ -11,13 +11,7 @@ export const taintListCommand = defineCliCommand({
   example: "postern taint list",
   run: (context) =>
     withGateway(context, async (gateway) => {
-      const { data, has_more } = await gateway.request({
-        method: "GET",
-        path: `/v1/tainted-files?limit=${MAX_SHOWN}`,
-      }) as {
-        has_more: boolean;
-        data: readonly { readonly path: string; readonly taint: readonly string[]; readonly marked_at: string }[];
-      };
+      const { data, has_more } = await gateway.call("GET /v1/tainted-files", { query: { limit: MAX_SHOWN } });
       const rows = data.map(({ path, taint, marked_at }) => [path, marked_at, taint.join(", ")]);
       const none = "No file is known to be made from content from outside";
       context.print(
@@ -40,10 +34,7 @@ export const taintClearCommand = defineCliCommand({
   example: "postern taint clear docs/page.md",
   run: (context, { path }) =>
     withGateway(context, async (gateway) => {
-      const query = new URLSearchParams({ path });
-      const reply = await gateway.request({ method: "DELETE", path: `/v1/tainted-files?${query}` }) as {
-        readonly cleared: number;
-      };
+      const reply = await gateway.call("DELETE /v1/tainted-files", { query: { path } });
       const count = reply.cleared === 1 ? "1 file" : `${reply.cleared} files`;
       context.print(reply, `Cleared ${exactLine(path)}: ${count}`);
     }),

@@ -1,4 +1,3 @@
-import type { TokenRecord } from "../../lib/access/identity.ts";
 import { SCOPES } from "../../lib/base/records/caller.ts";
 import { CommandError, defineCliCommand, EXIT, UsageError } from "../command.ts";
 import { reachGateway, withGateway } from "../reach_gateway.ts";
@@ -16,10 +15,7 @@ export const pairCommand = defineCliCommand({
           "Cannot pair: no gateway is running on this data directory; start it with postern gateway, or give the --data-dir that it has",
         );
       }
-      const { code, expires_in: seconds } = await gateway.request({ method: "POST", path: "/v1/pairing-code" }) as {
-        code: string;
-        expires_in: number;
-      };
+      const { code, expires_in: seconds } = await gateway.call("POST /v1/pairing-code");
       context.print({ code, expires_in: seconds, address: gateway.running.record.address }, `Pairing code: ${code}`);
       if (!context.flags.json) {
         context.say(
@@ -39,7 +35,7 @@ export const tokenListCommand = defineCliCommand({
   example: "postern token list",
   run: (context) =>
     withGateway(context, async (gateway) => {
-      const { data } = await gateway.request({ method: "GET", path: "/v1/tokens" }) as { data: readonly TokenRecord[] };
+      const { data } = await gateway.call("GET /v1/tokens");
       const rows = data.map((
         token,
       ) => [
@@ -70,8 +66,7 @@ export const tokenShowCommand = defineCliCommand({
   example: "postern token show tok_0123456789",
   run: (context, { id }) =>
     withGateway(context, async (gateway) => {
-      const path = `/v1/tokens/${encodeURIComponent(id)}`;
-      const token = await gateway.request({ method: "GET", path }) as TokenRecord;
+      const token = await gateway.call("GET /v1/tokens/:id", { params: { id } });
       const rows = Object.entries(token).map(([name, value]) => [name, shownValue(value)] as const);
       context.print(token, printable(toDefinitions(rows, context.io.columns)));
     }),
@@ -124,9 +119,7 @@ export const tokenAddCommand = defineCliCommand({
         ...(tools === undefined ? {} : { tools: tools.split(",").map((pattern) => pattern.trim()) }),
         ...(label === undefined ? {} : { label }),
       };
-      const token = await gateway.request({ method: "POST", path: "/v1/tokens", body }) as TokenRecord & {
-        token: string;
-      };
+      const token = await gateway.call("POST /v1/tokens", { body });
       context.print(token, token.token);
       if (!context.flags.json) {
         context.say(
@@ -148,10 +141,11 @@ export const tokenRemoveCommand = defineCliCommand({
   run(context, { id, all }) {
     if ((id === undefined) === (all !== true)) throw new UsageError('Cannot run "token remove": give one id, or --all');
     return withGateway(context, async (gateway) => {
-      const path = all === true ? "/v1/tokens" : `/v1/tokens/${encodeURIComponent(String(id))}`;
-      const reply = await gateway.request({ method: "DELETE", path });
-      const count = (reply as { deleted: number | boolean }).deleted;
-      context.print(reply, all === true ? `Revoked ${count} tokens` : `Revoked ${id}`);
+      if (id !== undefined) {
+        return context.print(await gateway.call("DELETE /v1/tokens/:id", { params: { id } }), `Revoked ${id}`);
+      }
+      const reply = await gateway.call("DELETE /v1/tokens");
+      context.print(reply, `Revoked ${reply.deleted} tokens`);
     });
   },
 });

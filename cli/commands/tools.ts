@@ -1,6 +1,6 @@
+import type { ReplyOf } from "../../handlers/routes.ts";
 import { readFile } from "node:fs/promises";
 import { resolve } from "node:path";
-import type { Approval } from "../../lib/base/records/approval.ts";
 import { nearest } from "../../lib/config/nearest.ts";
 import type { McpServerInfo } from "../../lib/extensions/extension_views.ts";
 import type { ToolInfo } from "../../lib/tools/runtime/tool_executor.ts";
@@ -132,7 +132,8 @@ export function findTool<T extends { readonly name: string }>(tools: readonly T[
 /** Asks the gateway for all tools it knows. One that just started here first learns those of MCP servers that it never asked. */
 async function listTools(gateway: ReachedGateway, context: CommandContext): Promise<readonly ToolInfo[]> {
   await learnTools(gateway, context);
-  return (await gateway.request({ method: "GET", path: "/v1/tools" }) as { data: readonly ToolInfo[] }).data;
+  // The gateway offers no tool whose input is no object
+  return (await gateway.call("GET /v1/tools")).data as readonly ToolInfo[];
 }
 
 /** Reaches the gateway for one question. */
@@ -153,7 +154,7 @@ function readTool(context: CommandContext, name: string): Promise<ToolInfo> {
 async function requireTool(gateway: ReachedGateway, context: CommandContext, name: string): Promise<ToolInfo> {
   const tools = await listTools(gateway, context);
   if (name.startsWith("mcp__") && !tools.some((tool) => tool.name === name)) {
-    const { data } = await gateway.request({ method: "GET", path: "/v1/mcp-servers" }) as { data: McpServerInfo[] };
+    const { data } = await gateway.call("GET /v1/mcp-servers");
     const server = data.find((one) => name.startsWith(`mcp__${one.name}__`));
     if (server !== undefined && server.tools.length === 0) throw new UsageError(noTools(name, server));
   }
@@ -176,12 +177,7 @@ function firstSentence(text: string): string {
   return /^.*?[.](?=\s|$)/s.exec(text)?.[0].replace(/\s+/g, " ").slice(0, -1) ?? text;
 }
 
-interface CallReply {
-  readonly output: string;
-  readonly is_error: boolean;
-  readonly data?: unknown;
-  readonly approval_id?: string;
-}
+type CallReply = ReplyOf<"POST /v1/tools/:name/call">;
 
 /**
  * Command `postern tool call`: exit code 0, 1 when the tool fails or the call is denied, 2 for a wrong command line.
@@ -284,19 +280,17 @@ async function call(
   { name, input, approved, approvalId, requestId }: Call,
 ): Promise<CallReply> {
   const body = { input, approved, ...(approvalId === undefined ? {} : { approval_id: approvalId }) };
-  return await gateway.request({
-    method: "POST",
-    path: `/v1/tools/${encodeURIComponent(name)}/call`,
+  return await gateway.call("POST /v1/tools/:name/call", {
+    params: { name },
     headers: { "x-request-id": requestId },
     body,
-  }) as CallReply;
+  });
 }
 
 /** Returns the reply to a call whose approval stays open, with the ways to answer it. */
 async function unanswered(gateway: ReachedGateway, reply: CallReply & { readonly id: string }): Promise<CallReply> {
   const { id, ...denied } = reply;
-  const path = `/v1/approvals/${encodeURIComponent(id)}`;
-  const { reason, expires_at: until } = await gateway.request({ method: "GET", path }) as Approval;
+  const { reason, expires_at: until } = await gateway.call("GET /v1/approvals/:id", { params: { id } });
   return {
     ...denied,
     output: `${reason}. --yes approves it at once. A person may approve it as "${id}" until ${until}, with ` +

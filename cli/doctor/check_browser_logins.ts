@@ -1,4 +1,4 @@
-import type { BrowserLogin } from "../../lib/base/records/browser_login.ts";
+import { askRoute } from "../reach_gateway.ts";
 import { clientOf } from "./ask_gateway.ts";
 import { type Check, fine, warning } from "./finding.ts";
 
@@ -12,12 +12,11 @@ export const browserLoginsCheck: Check = {
     if (!browser.enabled || browser.logins.length === 0) return [];
     const client = clientOf(installation);
     if (client === undefined) return fine(NAME, "Not looked at: no gateway runs");
-    const { status, body } = await client.request({ method: "GET", path: "/v1/browser-logins" });
-    if (status !== 200) return warning(NAME, "The gateway does not tell of its logins", "postern browser logins");
-    const { data } = body as { readonly data: readonly BrowserLogin[] };
+    const list = await askRoute(client, "GET /v1/browser-logins");
+    if (list === undefined) return warning(NAME, "The gateway does not tell of its logins", "postern browser logins");
     const sites = [...new Set(browser.logins)];
     const unusable = sites.flatMap((site) => {
-      const login = data.find((one) => one.site === site);
+      const login = list.data.find((one) => one.site === site);
       if (login !== undefined && login.state === "kept") return [];
       const reason = login === undefined ? "nobody signed in there" : login.reason ?? login.state;
       return [

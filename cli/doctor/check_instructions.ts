@@ -1,4 +1,4 @@
-import type { InstructionsInfo } from "../../lib/extensions/instructions/workspace_instructions.ts";
+import { askRoute } from "../reach_gateway.ts";
 import { clientOf } from "./ask_gateway.ts";
 import { type Check, fine, warning } from "./finding.ts";
 
@@ -12,9 +12,9 @@ export const instructionsCheck: Check = {
     if (!config.agent.workspace_instructions) return fine(NAME, "Off: [agent] workspace_instructions is false");
     const client = clientOf(installation);
     if (client === undefined) return fine(NAME, "Not looked at: no gateway runs");
-    const { status, body } = await client.request({ method: "GET", path: "/v1/workspace-instructions" });
-    if (status !== 200) return warning(NAME, "The gateway does not tell of them", "postern instructions show");
-    const { state, file, reason, used_bytes: used } = body as InstructionsInfo;
+    const told = await askRoute(client, "GET /v1/workspace-instructions");
+    if (told === undefined) return warning(NAME, "The gateway does not tell of them", "postern instructions show");
+    const { state, file, reason, used_bytes: used } = told;
     if (state === "trusted") return fine(NAME, `Runs are told of ${file} (${used} bytes)`);
     if (state === "none") return fine(NAME, `On, and ${reason}`);
     return warning(NAME, `Runs are not told of ${file}: it is ${state}`, `${reason ?? "postern instructions show"}`);

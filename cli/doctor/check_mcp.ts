@@ -3,8 +3,9 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { systemClock } from "../../lib/base/clock.ts";
 import { exactLine } from "../../lib/base/text.ts";
-import type { KeptMcpRecord, McpServerInfo } from "../../lib/extensions/extension_views.ts";
+import type { McpServerInfo } from "../../lib/extensions/extension_views.ts";
 import type { GatewayClient } from "../../lib/system/net/gateway_client.ts";
+import { askRoute } from "../reach_gateway.ts";
 import { clientOf } from "./ask_gateway.ts";
 import { type Check, type Finding, fine, type Installation, warning } from "./finding.ts";
 
@@ -36,12 +37,9 @@ export const mcpCheck: Check = {
 
 /** Asks the running gateway for servers that left the configuration, and of which something is kept. */
 async function checkLeft(installation: Installation): Promise<readonly Finding[]> {
-  const reply = await clientOf(installation)?.request({ method: "GET", path: "/v1/mcp-records" }).catch(() =>
-    undefined
-  );
-  if (reply?.status !== 200) return [];
-  const { data } = reply.body as { readonly data: readonly KeptMcpRecord[] };
-  return data.map(({ name, accepted_tools: count, sign_in: isSignedIn }) =>
+  const client = clientOf(installation);
+  const list = client && await askRoute(client, "GET /v1/mcp-records").catch(() => undefined);
+  return (list?.data ?? []).map(({ name, accepted_tools: count, sign_in: isSignedIn }) =>
     warning(
       NAME,
       `"${exactLine(name)}" left the configuration, and ${count} accepted tools${
@@ -54,15 +52,14 @@ async function checkLeft(installation: Installation): Promise<readonly Finding[]
 
 /** Asks the running gateway, which starts the servers that have no session. */
 async function askGateway(client: GatewayClient, names: readonly string[]): Promise<readonly Finding[]> {
-  const ask = async (method: "GET" | "POST", path: string) => {
-    const { status, body } = await client.request({ method, path: `/v1/mcp-servers/${path}` });
-    return status === 200 ? body as McpServerInfo : undefined;
-  };
   return await Promise.all(names.map(async (name) => {
     try {
-      const now = await ask("GET", name);
+      const now = await askRoute(client, "GET /v1/mcp-servers/:name", { params: { name } });
       const isOpen = now === undefined || now.state === "ready" || now.state === "disabled";
-      return toFinding(name, isOpen ? now : await ask("POST", `${name}/restart`));
+      return toFinding(
+        name,
+        isOpen ? now : await askRoute(client, "POST /v1/mcp-servers/:name/restart", { params: { name } }),
+      );
     } catch {
       return tooSlow(name);
     }

@@ -1,5 +1,6 @@
 import type { PluginInfo } from "../../lib/extensions/extension_views.ts";
 import { createCommandLookup } from "../../lib/system/process/command_lookup.ts";
+import { askRoute } from "../reach_gateway.ts";
 import { clientOf } from "./ask_gateway.ts";
 import { type Check, type Finding, fine, type Installation, warning } from "./finding.ts";
 
@@ -41,9 +42,11 @@ function checkKoffi({ loaded: { config } }: Installation): readonly Finding[] {
 async function checkEnabled(installation: Installation): Promise<readonly Finding[]> {
   const client = clientOf(installation);
   if (client === undefined) return [fine("plugins", "Not looked at: no gateway runs")];
-  const { status, body } = await client.request({ method: "GET", path: "/v1/plugins" });
-  if (status !== 200) return [warning("plugins", "The gateway does not tell of its plugins", "postern plugin list")];
-  const { data } = body as { readonly data: readonly PluginInfo[] };
+  const list = await askRoute(client, "GET /v1/plugins");
+  if (list === undefined) {
+    return [warning("plugins", "The gateway does not tell of its plugins", "postern plugin list")];
+  }
+  const { data } = list;
   const stuck = data.filter((plugin) => isStuck(plugin)).map(({ id, reason }) =>
     warning("plugins", `The plugin "${id}" cannot be called: ${reason}`, `postern plugin show ${id}`)
   );

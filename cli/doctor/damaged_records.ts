@@ -1,6 +1,7 @@
 import { COLLECTIONS, STREAMS } from "../../handlers/stored_records.ts";
 import { systemClock } from "../../lib/base/clock.ts";
 import type { UnreadableRecord } from "../../lib/storage/store.ts";
+import { askRoute } from "../reach_gateway.ts";
 import { clientOf } from "./ask_gateway.ts";
 import { failure, type Finding, type RunningFacts } from "./finding.ts";
 
@@ -29,12 +30,9 @@ export function lookIsOver(): () => boolean {
 
 /** Has the running gateway look at its records. One of an older version names those that it came across. */
 export async function askForDamage(running: RunningFacts | undefined): Promise<CheckedRecords> {
-  const reply = await clientOf({ running })?.request({ method: "POST", path: "/v1/storage/check" }).catch(() =>
-    undefined
-  );
-  // A test holds the route to its schema
-  if (reply?.status === 200) return reply.body as CheckedRecords;
-  return { unreadable: running?.status?.unreadable_records ?? [], complete: false };
+  const client = clientOf({ running });
+  const checked = client && await askRoute(client, "POST /v1/storage/check").catch(() => undefined);
+  return checked ?? { unreadable: running?.status?.unreadable_records ?? [], complete: false };
 }
 
 /** Names the first damaged records with their reasons, and the collections of all. */

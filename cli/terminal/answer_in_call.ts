@@ -8,7 +8,7 @@ import { askPerson } from "./ask_person.ts";
 
 /** Milliseconds between looks at the questions of a call. */
 const LOOK_MS = 500;
-const WAITING = "/v1/approvals?status=pending&limit=100";
+const MAX_WAITING = 100;
 
 /** Options of `answerInCall`. */
 export interface CallQuestions<T> {
@@ -48,7 +48,7 @@ export async function answerInCall<T>(
 }
 
 async function questionsOf(gateway: ReachedGateway, requestId: string): Promise<readonly Approval[]> {
-  const { data } = await gateway.request({ method: "GET", path: WAITING }) as { readonly data: readonly Approval[] };
+  const { data } = await gateway.call("GET /v1/approvals", { query: { status: "pending", limit: MAX_WAITING } });
   return data.filter(({ kind, request_id: id }) => kind === "elicitation" && id === requestId).reverse();
 }
 

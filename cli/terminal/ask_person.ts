@@ -59,15 +59,14 @@ export async function askPerson(
   gateway: ReachedGateway,
   { id, inRun }: { readonly id: string; readonly inRun: boolean },
 ): Promise<"approve" | "deny" | undefined> {
-  const path = `/v1/approvals/${encodeURIComponent(id)}`;
-  const approval = await gateway.request({ method: "GET", path }) as Approval;
+  const approval = await gateway.call("GET /v1/approvals/:id", { params: { id } });
   say(shownApproval(approval, { columns: messageColumns(io) }));
   const answer = approval.kind === "elicitation"
     ? await askForm({ io, say }, approval)
     : await askAboutCall({ io, say }, { approval, inRun });
   if (answer === undefined) return undefined;
   try {
-    await gateway.request({ method: "POST", path, body: answer });
+    await gateway.call("POST /v1/approvals/:id", { params: { id }, body: answer });
     return answer.decision;
   } catch (error) {
     // The approval expired, or was answered elsewhere
@@ -135,8 +134,7 @@ function isYes(word: string): boolean {
  * @returns true when the approval is answered. Otherwise it stays open, and stderr tells what to do
  */
 export async function answerQuestion(context: CommandContext, gateway: ReachedGateway, id: string): Promise<boolean> {
-  const path = `/v1/approvals/${encodeURIComponent(id)}`;
-  const { status } = await gateway.request({ method: "GET", path }) as Approval;
+  const { status } = await gateway.call("GET /v1/approvals/:id", { params: { id } });
   if (status !== "pending") return true;
   const answer = context.flags.json ? undefined : await askPerson(context, gateway, { id, inRun: false });
   if (answer !== undefined) return true;

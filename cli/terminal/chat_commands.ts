@@ -106,7 +106,7 @@ export class ChatCommands {
   }
 
   async #listConversations(): Promise<void> {
-    const reply = await this.#get(`/v1/conversations?limit=${MAX_LISTED}`) as { data: readonly Conversation[] };
+    const reply = await this.#gateway.call("GET /v1/conversations", { query: { limit: MAX_LISTED } });
     this.#listed = reply.data;
     if (this.#listed.length === 0) return this.#say("There is no conversation yet");
     const rows = this.#listed.map(({ id, title, updated_at, message_count }, index) => [
@@ -136,7 +136,7 @@ export class ChatCommands {
       this.#topic.model = undefined;
       return this.#say("The configured model answers from now on");
     }
-    const { data } = await this.#get("/v1/models") as { data: readonly { readonly id: string }[] };
+    const { data } = await this.#gateway.call("GET /v1/models");
     const ids = data.map(({ id }) => id);
     if (name === "") {
       const now = this.#topic.model ?? "default";
@@ -163,11 +163,7 @@ export class ChatCommands {
   }
 
   async #knownTools(): Promise<readonly ToolLine[]> {
-    return this.#tools ??= (await this.#get("/v1/tools") as { data: readonly ToolLine[] }).data;
-  }
-
-  #get(path: string): Promise<unknown> {
-    return this.#gateway.request({ method: "GET", path });
+    return this.#tools ??= (await this.#gateway.call("GET /v1/tools")).data;
   }
 
   get #columns(): number | undefined {
@@ -181,8 +177,7 @@ export class ChatCommands {
 
 /** Finds a stored conversation, so that no new one begins under a mistyped id. @throws {CommandError} there is no such conversation */
 export async function findConversation(gateway: ReachedGateway, id: string): Promise<Conversation> {
-  const path = `/v1/conversations/${encodeURIComponent(id)}?limit=1`;
-  return await gateway.request({ method: "GET", path }) as Conversation;
+  return await gateway.call("GET /v1/conversations/:id", { params: { id }, query: { limit: 1 } });
 }
 
 function shorten(text: string, limit: number): string {

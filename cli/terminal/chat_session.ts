@@ -34,7 +34,7 @@ export interface ChatSession {
 /** Opens a session with the running gateway over its WebSocket, else with the services in this process. @throws {CommandError} */
 export async function openChatSession(gateway: ReachedGateway, options: ChatOptions): Promise<ChatSession> {
   if (gateway.running === undefined) return localSession(gateway, options);
-  const { ticket } = await gateway.request({ method: "POST", path: "/v1/ws-ticket" }) as { ticket: string };
+  const { ticket } = await gateway.call("POST /v1/ws-ticket");
   const socket = await gateway.running.client.openSocket(`/ws/chat?ticket=${encodeURIComponent(ticket)}`);
   socket.send(JSON.stringify({ type: "hello", events: true, approvals: options.canApprove }));
   const frames = socket.frames()[Symbol.asyncIterator]();

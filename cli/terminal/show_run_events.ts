@@ -1,5 +1,4 @@
 import { type AgentEvent, isTerminal } from "../../lib/base/records/agent_event.ts";
-import type { Approval } from "../../lib/base/records/approval.ts";
 import { EventStreamDecoder } from "../../lib/system/net/event_stream_decoder.ts";
 import { type CommandContext, CommandError } from "../command.ts";
 import type { ReachedGateway } from "../reach_gateway.ts";
@@ -56,12 +55,11 @@ async function meetQuestion(context: CommandContext, gateway: ReachedGateway, id
 /** Shows the call that a run waits for, and how to answer. Shows nothing with --json, and for an approval that was answered meanwhile. */
 async function showQuestion(context: CommandContext, gateway: ReachedGateway, id: string): Promise<void> {
   if (context.flags.json) return;
-  const path = `/v1/approvals/${encodeURIComponent(id)}`;
-  const approval = await gateway.request({ method: "GET", path }).catch((error: unknown) => {
+  const approval = await gateway.call("GET /v1/approvals/:id", { params: { id } }).catch((error: unknown) => {
     // The approval was deleted meanwhile
     if (error instanceof CommandError) return undefined;
     throw error;
-  }) as Approval | undefined;
+  });
   if (approval?.status !== "pending") return;
   context.say(shownApproval(approval, { columns: messageColumns(context.io) }));
   context.say(
@@ -93,7 +91,7 @@ export async function* runEvents(
   id: string,
   { after, follow, signal }: RunEventsOptions,
 ): AsyncGenerator<AgentEvent, void, undefined> {
-  const path = runPath(id, `/events?after=${after}${follow ? "" : "&follow=0"}`);
+  const path = `/v1/runs/${encodeURIComponent(id)}/events?after=${after}${follow ? "" : "&follow=0"}`;
   const body = await gateway.stream({ method: "GET", path, signal });
   const decoder = new EventStreamDecoder({ maxBytes: MAX_EVENT_BYTES });
   for await (const bytes of body) {

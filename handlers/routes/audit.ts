@@ -33,13 +33,13 @@ const reportSchema = v.object({
   problems: v.array(
     v.object({
       seq: v.number(),
-      chain: v.optional(v.string()),
+      chain: v.exactOptional(v.string()),
       code: v.picklist(["altered", "missing", "inserted", "moved", "broken", "head"]),
       message: v.string(),
     }),
   ),
   problem_count: v.number(),
-  chains: v.optional(
+  chains: v.exactOptional(
     v.array(
       v.object({
         chain: v.string(),

@@ -95,7 +95,7 @@ const statusSchema = v.object({
 export type StatusReply = v.InferOutput<typeof statusSchema>;
 
 /** GET /v1/status: the state of the gateway, for an administrator. */
-export const statusRoute: Route = {
+export const statusRoute = {
   method: "GET",
   path: "/v1/status",
   access: "admin",
@@ -119,7 +119,7 @@ export const statusRoute: Route = {
       config: services.configStatus(),
     });
   },
-};
+} as const satisfies Route;
 
 function inCluster({ stateReason }: Services, { id, gatewaysFound }: ClusterShown) {
   return { gateway: id, gateways: gatewaysFound() ?? null, reason: stateReason() ?? null };
@@ -137,7 +137,7 @@ export const metricsRoute = defineFacts({
 });
 
 /** Routes by which others see that the gateway works. They answer before the other routes are loaded. */
-export const HEALTH_ROUTES: readonly Route[] = [healthRoute, liveRoute, metricsRoute, statusRoute];
+export const HEALTH_ROUTES = [healthRoute, liveRoute, metricsRoute, statusRoute] as const satisfies readonly Route[];
 
 /** Makes the route of a handler that asks nothing of its request, such as a probe: nothing is read, and nothing made, for it. */
 function defineFacts<const Need extends keyof Services>(

@@ -22,7 +22,7 @@ const nodeFields = {
   object: v.literal("node"),
   connected: v.boolean(),
   /** In a cluster: gateway that holds its link */
-  gateway: v.optional(v.nullable(v.string())),
+  gateway: v.exactOptional(v.nullable(v.string())),
   connected_at: v.nullable(v.string()),
   disconnected_at: v.nullable(v.string()),
   address: v.nullable(v.string()),

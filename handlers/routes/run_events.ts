@@ -3,13 +3,12 @@ import { type AgentEvent, isTerminal } from "../../lib/base/records/agent_event.
 import { RUN_ID_SCHEMA } from "../../lib/base/records/run.ts";
 import { type HttpError, refuse } from "../../lib/base/errors.ts";
 import type { RunPace } from "../../lib/runs/run_request.ts";
-import type { RequestContext, Route } from "../route.ts";
-import { callerOf } from "../door.ts";
+import { defineRoute } from "../define_route.ts";
 import { toHttpError } from "../wire/http_errors.ts";
-import { type EventEncoder, eventStream, paceComment } from "../wire/event_stream.ts";
+import { type EventEncoder, eventStream, type EventStreamOptions, paceComment } from "../wire/event_stream.ts";
 import { openRunEvents, requireAgent, runsToRead } from "../wire/agent_runs.ts";
 import { choiceQuery, positionOf, positionQuery } from "../wire/lists.ts";
-import { sendReply, sendText, streamReply } from "../wire/reply.ts";
+import { type Reply, streamReply } from "../wire/reply.ts";
 
 const FOLLOW = choiceQuery("0: only what is recorded by now, without waiting for more. Default 1", ["0", "1"]);
 
@@ -22,53 +21,46 @@ const FOLLOW = choiceQuery("0: only what is recorded by now, without waiting for
  * Source: https://html.spec.whatwg.org/multipage/server-sent-events.html
  * Source: docs/design/http.md "Runs over HTTP"
  */
-export const runEventsRoute: Route = {
+export const runEventsRoute = defineRoute({
   method: "GET",
   path: "/v1/runs/:id/events",
   access: "runs",
+  needs: ["agent", "storedRuns", "clock", "log"],
   summary:
     "Events of a run as server-sent events, live to the terminal one; 204 when the run is over and nothing comes after the position",
   query: {
-    after: positionQuery("Only events after this seq; the header Last-Event-ID wins. Default: from the first"),
+    after: {
+      ...positionQuery("Only events after this seq; the header Last-Event-ID wins. Default: from the first"),
+      // Where the header wins, the parameter is not looked at
+      read: (text: string | null) => text ?? "0",
+    },
     follow: FOLLOW,
   },
   headers: { "Last-Event-ID": positionQuery("Only events after this seq") },
   params: { id: RUN_ID_SCHEMA },
   reply: { status: 200, type: "text/event-stream", description: "Each event as JSON, with its seq as the event's id" },
   otherReplies: [{ status: 204, description: "The run is over, and nothing comes after the position" }],
-  async handler(request, context) {
-    const { services, identity, connections } = context;
-    const id = context.params["id"] ?? "";
-    const after = afterOf(request, context);
-    const follows = FOLLOW.read(context.query.get("follow"), "follow") !== "0";
+  async handle({ agent, storedRuns, clock, log }, { params, query, head, caller, requestId }) {
+    const after = afterOf(head.headers, query.after);
+    const follows = query.follow !== "0";
     const reading = new AbortController();
-    const leave = () => reading.abort(new CancelError("client_gone"));
-    const caller = callerOf(context, "http");
-    const encoder = createEventLines({ follows, now: () => services.clock.now(), after: after.seq });
-    const { events, recorded, eventsFollow } = await openRunEvents(runsToRead(services), id, {
+    const encoder = createEventLines({ follows, now: () => clock.now(), after: after.seq });
+    const { events, recorded, eventsFollow } = await openRunEvents(runsToRead({ agent, storedRuns }), params.id, {
       after,
       signal: reading.signal,
       caller,
       onPace: encoder.onPace,
     });
-    if (!eventsFollow && after.seq >= recorded) return sendText(context, 204, null, "text/event-stream");
-    const remove = connections.followers.add({ tokenId: identity?.tokenId ?? null, close: leave });
-    const shown = follows ? events : upTo(recorded, { after: after.seq, events });
-    const stream = eventStream({
-      opening: { iterator: endsWith(shown, remove), held: [], pending: undefined },
+    if (!eventsFollow && after.seq >= recorded) return { status: 204, body: null, type: "text/event-stream" };
+    return followReply({
+      events: follows ? events : upTo(recorded, { after: after.seq, events }),
+      reading,
       encoder,
-      clock: services.clock,
-      toError: (error) =>
-        error === undefined ? cutShort() : toHttpError(error, { log: services.log, requestId: context.requestId }),
-      // A reader that left before its first read never started the iteration, whose end would remove the follower
-      onLeave() {
-        leave();
-        remove();
-      },
+      clock,
+      toError: (error) => error === undefined ? cutShort() : toHttpError(error, { log, requestId }),
     });
-    return sendReply(context, streamReply(stream));
   },
-};
+});
 
 /**
  * GET /v1/cluster/runs/:id/events: the events of a run that this gateway works on, for another gateway of the cluster.
@@ -77,46 +69,50 @@ export const runEventsRoute: Route = {
  * gateway, and has signs of life.
  * Source: docs/design/cluster.md "Links"
  */
-export const clusterRunEventsRoute: Route = {
+export const clusterRunEventsRoute = defineRoute({
   method: "GET",
   path: "/v1/cluster/runs/:id/events",
   access: "cluster",
+  needs: ["agent", "cluster", "clock", "log"],
   steady: "link",
   summary: "For other gateways of the cluster: events of a run that is at work at this gateway; any other run is 409",
   query: { after: positionQuery("Only events after this seq. Default: from the first") },
   params: { id: RUN_ID_SCHEMA },
   errors: ["agent_unavailable", "conflict", "overloaded"],
   reply: { status: 200, type: "text/event-stream", description: "Each event as JSON, with its seq as the event's id" },
-  handler(_request, context) {
-    const { services, connections } = context;
+  handle({ agent, cluster, clock, log }, { params, query: { after }, requestId }) {
     const reading = new AbortController();
-    const leave = () => reading.abort(new CancelError("client_gone"));
-    const afterSeq = positionOf("after", context.query.get("after") ?? "0");
-    const events = requireAgent(services).runs.followHere(context.params["id"] ?? "", {
-      afterSeq,
-      signal: reading.signal,
-    });
+    const events = requireAgent({ agent }).runs.followHere(params.id, { afterSeq: after, signal: reading.signal });
     if (events === undefined) throw refuse("conflict", "Cannot stream this run: it is not at work at this gateway");
-    const remove = connections.followers.add({ tokenId: context.identity?.tokenId ?? null, close: leave });
-    const stream = eventStream({
-      opening: { iterator: endsWith(events, remove), held: [], pending: undefined },
-      encoder: createEventLines({ follows: true, now: () => services.clock.now(), after: afterSeq }),
-      clock: services.clock,
-      keepAliveMs: services.cluster.links.beatMs,
-      toError: (error) => toHttpError(error ?? cutShort(), { log: services.log, requestId: context.requestId }),
-      onLeave() {
-        leave();
-        remove();
-      },
+    return followReply({
+      events,
+      reading,
+      encoder: createEventLines({ follows: true, now: () => clock.now(), after }),
+      clock,
+      keepAliveMs: cluster.links.beatMs,
+      toError: (error) => toHttpError(error ?? cutShort(), { log, requestId }),
     });
-    return sendReply(context, streamReply(stream));
   },
-};
+});
 
-function afterOf(request: Request, { query }: RequestContext): { readonly name: string; readonly seq: number } {
-  const header = request.headers.get("last-event-id");
+interface Followed extends Omit<EventStreamOptions, "opening" | "onLeave"> {
+  readonly events: AsyncIterable<readonly AgentEvent[]>;
+  /** Ends the reading */
+  readonly reading: AbortController;
+}
+
+/** Returns the stream of a reader who stays until the events end, leaves, or is sent away. */
+function followReply({ events, reading, ...options }: Followed): Reply {
+  const leave = () => reading.abort(new CancelError("client_gone"));
+  // A reader that leaves before its first read never starts the iteration
+  const opening = { iterator: endsWith(events, leave), held: [], pending: undefined };
+  return { ...streamReply(eventStream({ ...options, opening, onLeave: leave })), reading };
+}
+
+function afterOf(headers: Headers, after: string): { readonly name: string; readonly seq: number } {
+  const header = headers.get("last-event-id");
   if (header !== null) return { name: "Last-Event-ID", seq: positionOf("Last-Event-ID", header) };
-  return { name: "after", seq: positionOf("after", query.get("after") ?? "0") };
+  return { name: "after", seq: positionOf("after", after) };
 }
 
 async function* upTo(last: number, { after, events }: { after: number; events: AsyncIterable<readonly AgentEvent[]> }) {

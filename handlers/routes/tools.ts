@@ -72,7 +72,7 @@ export const enableToolRoute = defineRoute({
 });
 
 /** POST /v1/tools/:name/call: one call through the same executor and policy as the agent's own. */
-export const callToolRoute: Route = {
+export const callToolRoute = {
   method: "POST",
   path: "/v1/tools/:name/call",
   access: "tools",
@@ -84,7 +84,7 @@ export const callToolRoute: Route = {
   idempotency: "honoured",
   repeat: callAgain,
   handler: call,
-};
+} as const satisfies Route;
 
 async function call(request: Request, context: RequestContext): Promise<Response> {
   const { name, input_schema: schema } = findTool(context.services.tools, context.params["name"]);

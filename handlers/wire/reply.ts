@@ -17,6 +17,8 @@ interface PlainReply {
   /** Media type; null where there is no body */
   readonly type: string | null;
   readonly headers?: ExtraHeaders | undefined;
+  /** Ends the stream of a reader who follows a run, for a shutdown and the end of its token. Aborted once the stream is over. Default: none */
+  readonly reading?: AbortController | undefined;
   /** Names of fields of the request that were not honoured, beside those that no schema knows. Default: none */
   readonly ignored?: readonly string[] | undefined;
 }
@@ -44,7 +46,20 @@ export function emptyReply(): PlainReply {
 export function sendReply(context: RequestContext, reply: Reply): Response {
   if (reply.ignored !== undefined) context.ignored.push(...reply.ignored);
   if ("error" in reply) return errorReply(context, reply.error, reply);
+  if (reply.reading !== undefined) listFollower(context, reply.reading);
   return build(context, reply.status, reply.body, reply.type, reply.headers);
+}
+
+/** Lists the reader of a stream among the followers of runs. @throws {HttpError} 503 `overloaded`, and the stream is ended */
+function listFollower({ connections, identity }: RequestContext, reading: AbortController): void {
+  const close = () => reading.abort(new CancelError("client_gone"));
+  try {
+    const remove = connections.followers.add({ tokenId: identity?.tokenId ?? null, close });
+    reading.signal.addEventListener("abort", remove, { once: true });
+  } catch (error) {
+    close();
+    throw error;
+  }
 }
 
 /** Returns a JSON reply with the request's reply headers. */

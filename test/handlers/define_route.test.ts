@@ -35,8 +35,6 @@ test("the routes whose handler takes the whole context are these", () => {
     "DELETE /mcp",
     "GET /health",
     "GET /mcp",
-    "GET /v1/cluster/runs/:id/events",
-    "GET /v1/runs/:id/events",
     "GET /v1/status",
     "GET /ws/chat",
     "GET /ws/node",

@@ -3,7 +3,7 @@ import type { McpServerInfo } from "../../../lib/extensions/extension_views.ts";
 import { type CommandContext, CommandError, defineCliCommand } from "../../command.ts";
 import { learnTools, type ReachedGateway, withGateway } from "../../reach_gateway.ts";
 import { requireYes } from "../../terminal/require_yes.ts";
-import { sayWithoutGateway, serverPath } from "./list.ts";
+import { sayWithoutGateway } from "./list.ts";
 
 const NAME = {
   type: "positional",
@@ -63,7 +63,7 @@ export const mcpAcceptCommand = defineCliCommand({
       }
       if (yes !== true) await askToAccept(context, waiting, name);
       const body = { digests: waiting.map(({ digest }) => digest) };
-      const reply = await gateway.request({ method: "POST", path: `${serverPath(name)}/accept`, body });
+      const reply = await gateway.call("POST /v1/mcp-servers/:name/accept", { params: { name }, body });
       const names = waiting.map((change) => exactLine(change.tool)).join(", ");
       context.print(reply, `Offered from now on: ${names}`);
     }),
@@ -93,5 +93,5 @@ function sayNone({ name, reason, listed_at: listedAt, last_error: failed }: List
 }
 
 async function serverOf(gateway: ReachedGateway, name: string): Promise<ListedServer> {
-  return await gateway.request({ method: "GET", path: serverPath(name) }) as ListedServer;
+  return await gateway.call("GET /v1/mcp-servers/:name", { params: { name } });
 }

@@ -11,7 +11,6 @@ import { commandsToEnable } from "../../../lib/tools/idle_settings.ts";
 import type { CommandContext } from "../../command.ts";
 import { editConfiguration } from "../../edit_configuration.ts";
 import { withGateway } from "../../reach_gateway.ts";
-import { serverPath } from "./list.ts";
 
 /** Change of the configuration that the audit is told of. */
 export type ServerChange = Pick<McpServerEvent, "server" | "action" | "source" | "integrity">;
@@ -54,7 +53,7 @@ export async function editWithAudit(
   await withGateway(context, async (gateway) => {
     file = await editConfiguration(context, edit);
     for (const { server, ...body } of changes) {
-      await gateway.request({ method: "POST", path: `${serverPath(server)}/changes`, body });
+      await gateway.call("POST /v1/mcp-servers/:name/changes", { params: { name: server }, body });
     }
   });
   return file;

@@ -13,9 +13,7 @@ export const mcpListCommand = defineCliCommand({
   run: (context) =>
     withGateway(context, async (gateway) => {
       await learnTools(gateway, context);
-      const { data } = await gateway.request({ method: "GET", path: "/v1/mcp-servers" }) as {
-        readonly data: readonly McpServerInfo[];
-      };
+      const { data } = await gateway.call("GET /v1/mcp-servers");
       const rows = data.map((server) => [
         ...[server.name, server.transport, server.state, String(server.tools.length)],
         exactLine(server.reason ?? server.last_error?.message ?? nameOf(server)),
@@ -36,7 +34,7 @@ export const mcpShowCommand = defineCliCommand({
   run: (context, { name }) =>
     withGateway(context, async (gateway) => {
       await learnTools(gateway, context);
-      const server = await gateway.request({ method: "GET", path: serverPath(name) }) as McpServerInfo;
+      const server = await gateway.call("GET /v1/mcp-servers/:name", { params: { name } });
       context.print(server, describe(server, context.named));
       sayWithoutGateway(context, gateway);
     }),
@@ -54,7 +52,7 @@ export const mcpLogsCommand = defineCliCommand({
   example: "postern mcp logs files",
   run: (context, { name }) =>
     withGateway(context, async (gateway) => {
-      const { log_tail: log } = await gateway.request({ method: "GET", path: serverPath(name) }) as McpServerInfo;
+      const { log_tail: log } = await gateway.call("GET /v1/mcp-servers/:name", { params: { name } });
       context.print({ name, log }, log === "" ? `${exactLine(name)} wrote nothing` : exactText(log).trimEnd());
     }),
 });
@@ -82,22 +80,21 @@ export const mcpRestartCommand = defineCliCommand({
 
 async function change(
   context: CommandContext,
-  { name, verb, done }: { readonly name: string; readonly verb: string; readonly done: string },
+  { name, verb, done }: {
+    readonly name: string;
+    readonly verb: "enable" | "disable" | "restart";
+    readonly done: string;
+  },
 ): Promise<number> {
   let server: McpServerInfo | undefined;
   await withGateway(context, async (gateway) => {
-    server = await gateway.request({ method: "POST", path: `${serverPath(name)}/${verb}` }) as McpServerInfo;
+    server = await gateway.call(`POST /v1/mcp-servers/:name/${verb}`, { params: { name } });
     if (verb === "restart" && server.state === "failed") {
       throw new CommandError(exactLine(server.last_error?.message ?? `Cannot restart ${name}`));
     }
     context.print(server, `${done} ${name}: ${server.state}`);
   });
   return EXIT.ok;
-}
-
-/** Returns the path of a server in the API. */
-export function serverPath(name: string): string {
-  return `/v1/mcp-servers/${encodeURIComponent(name)}`;
 }
 
 function nameOf({ server }: McpServerInfo): string {

@@ -1,3 +1,4 @@
+import type { ReplyOf } from "../../../handlers/routes.ts";
 import { CancelError, unlessAborted } from "../../../lib/base/cancel.ts";
 import { systemClock } from "../../../lib/base/clock.ts";
 import { exactLine } from "../../../lib/base/text.ts";
@@ -6,7 +7,6 @@ import { type LoopbackRedirect, openLoopbackRedirect } from "../../../lib/system
 import { type CommandContext, CommandError, defineCliCommand, UsageError } from "../../command.ts";
 import { withGateway } from "../../reach_gateway.ts";
 import { openPage } from "../../terminal/open_page.ts";
-import { serverPath } from "./list.ts";
 
 /** Time that a person has to sign in. */
 const WAIT_MS = 600_000;
@@ -48,17 +48,16 @@ export const mcpLoginCommand = defineCliCommand({
       const settings = Object.hasOwn(servers, server) ? servers[server] : undefined;
       const redirect = await openRedirect(settings?.oauth.redirect_port ?? 0);
       try {
-        const path = `${serverPath(server)}/login`;
+        const params = { name: server };
         const body = { redirect_uri: redirect.uri, scope, client_id: clientId };
-        const begun = await gateway.request({ method: "POST", path, body }) as Begun;
+        const begun = await gateway.call("POST /v1/mcp-servers/:name/login", { params, body });
         const answer = browser
           ? await signInByBrowser(context, loaded, { begun, redirect, server })
           : await signInByHand(context, { begun, redirect, server });
-        const login = await gateway.request({
-          method: "POST",
-          path: `${path}/complete`,
+        const login = await gateway.call("POST /v1/mcp-servers/:name/login/complete", {
+          params,
           body: answerOf(answer),
-        }) as Login;
+        });
         const renewed = login.is_renewed ? "it is renewed by itself" : "sign in again when it ends";
         const end = login.expires_at === null ? "" : `, until ${login.expires_at}`;
         context.print(login, `Signed in to ${exactLine(server)} with ${exactLine(login.issuer)}${end}: ${renewed}`);
@@ -74,25 +73,13 @@ export const mcpLogoutCommand = defineCliCommand({
   example: "postern mcp logout acme",
   run: (context, { server }) =>
     withGateway(context, async (gateway) => {
-      await gateway.request({ method: "DELETE", path: `${serverPath(server)}/login` });
+      await gateway.call("DELETE /v1/mcp-servers/:name/login", { params: { name: server } });
       context.print({ server, removed: true }, `Signed out of ${exactLine(server)}`);
     }),
 });
 
-interface Begun {
-  readonly authorization_url: string;
-  readonly state: string;
-  readonly issuer: string;
-}
-
-interface Login {
-  readonly issuer: string;
-  readonly expires_at: string | null;
-  readonly is_renewed: boolean;
-}
-
 interface SignInStep {
-  readonly begun: Begun;
+  readonly begun: ReplyOf<"POST /v1/mcp-servers/:name/login">;
   readonly redirect: LoopbackRedirect;
   readonly server: string;
 }

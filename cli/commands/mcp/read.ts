@@ -45,10 +45,7 @@ function toValue(word: string): [name: string, value: string] {
 function read(context: CommandContext, tool: string, input: Readonly<Record<string, unknown>>): Promise<number> {
   return withGateway(context, async (gateway) => {
     const body = { input, approved: true };
-    const reply = await gateway.request({ method: "POST", path: `/v1/tools/${tool}/call`, body }) as {
-      readonly output: string;
-      readonly is_error: boolean;
-    };
+    const reply = await gateway.call("POST /v1/tools/:name/call", { params: { name: tool }, body });
     if (reply.is_error) throw new CommandError(printable(reply.output));
     context.print(reply, context.io.isTerminal.stdout ? printable(reply.output) : reply.output);
   });
