@@ -53,8 +53,8 @@ export function createConnections(services: Services, loadMcp: () => Promise<Mcp
  * @param action what is refused, as the middle of a sentence: "serve MCP"
  * @throws {HttpError} 503 shutting_down
  */
-export function refuseWhileDraining(services: Pick<Services, "state" | "stateReason">, action: string): void {
-  if (services.state() !== "draining") return;
+export function refuseWhileDraining(services: Pick<Services, "isDraining" | "stateReason">, action: string): void {
+  if (!services.isDraining()) return;
   throw refuse("shutting_down", `Cannot ${action}: ${services.stateReason() ?? SHUTTING_DOWN}`);
 }
 

@@ -125,6 +125,8 @@ export interface Services
   /** Trusts a model server of this machine. The gateway then looks for it and uses it like a server of its own user. @throws {HttpError} */
   readonly trustModelServer: (address: string, by: Actor) => Promise<TrustedServer>;
   state(): GatewayState;
+  /** Tells whether `state()` is `draining`, without a look at the rest. */
+  isDraining(): boolean;
   /**
    * Returns why the gateway is draining, degraded by its cluster, or claims no run that needs its workspace, as the end of a sentence.
    * Undefined for anything else.

@@ -266,7 +266,7 @@ export class McpEndpoint implements McpDoor {
   /** Guards the stream of a reply. A stream of notifications ends at once when a shutdown has begun meanwhile. */
   #guard(reply: Response, stream: McpStream): Response {
     const guarded = this.#streams.guard(reply, stream);
-    if (this.#services.state() === "draining") this.#streams.closeStanding();
+    if (this.#services.isDraining()) this.#streams.closeStanding();
     return guarded;
   }
 

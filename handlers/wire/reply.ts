@@ -160,7 +160,7 @@ function build(
   }
   if (contentType !== null) headers["content-type"] = contentType;
   if (context.ignored.length > 0) headers["x-postern-ignored"] = ignoredNames(context.ignored);
-  if (context.services.state() === "draining") headers["connection"] = "close";
+  if (context.services.isDraining()) headers["connection"] = "close";
   if (extra !== undefined) { for (const name in extra) headers[name.toLowerCase()] = extra[name] as string; } // the name is a key of `extra`
   return (context.built = new context.Response(body, { status, headers }));
 }

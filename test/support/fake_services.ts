@@ -182,6 +182,7 @@ export function createFakeServices(options: FakeServicesOptions = {}): FakeServi
     rekey: () => Promise.resolve({ rewritten: 0, left: 0, unreadable: [], complete: true, old_key: null }),
     trustModelServer: (address) => Promise.resolve({ origin: `http://${address}`, uid: 1000 }),
     state: () => state,
+    isDraining: () => state === "draining",
     stateReason: () => undefined,
     onDrain: () => {},
     cluster: { ...alone, links: options.links ?? alone.links },

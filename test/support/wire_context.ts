@@ -64,6 +64,7 @@ export function createWireContext(request: Request, options: WireContextOptions)
     ...(options.store === undefined ? {} : { store: options.store }),
     environment: (name) => options.environment?.[name],
     state: () => options.state ?? "ok",
+    isDraining: () => options.state === "draining",
     stateReason: () => undefined,
   };
   const controller = options.controller ?? new AbortController();
