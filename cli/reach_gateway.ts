@@ -1,4 +1,4 @@
-import type { Endpoint, ReplyOf, SentTo } from "../handlers/routes.ts";
+import type { Endpoint, ParamsOf, QueryOf, ReplyOf } from "../handlers/routes.ts";
 import type { StatusReply } from "../handlers/routes/health.ts";
 import { systemClock } from "../lib/base/clock.ts";
 import { ConfigError } from "../lib/base/errors.ts";
@@ -31,6 +31,13 @@ export interface ReachedGateway {
 
 /** Sends to a route of the gateway by its name, such as `GET /v1/tokens/:id`, and returns the JSON that the route declares. */
 export type CallRoute = <Name extends Endpoint>(name: Name, ...sent: SentTo<Name>) => Promise<ReplyOf<Name>>;
+
+type SentTo<Name extends Endpoint> = [ParamsOf<Name>] extends [never] ? [sent?: Sent<Name>]
+  : [sent: Sent<Name> & { readonly params: Readonly<Record<ParamsOf<Name>, string>> }];
+
+interface Sent<Name extends Endpoint> extends Omit<GatewayRequest, "method" | "path"> {
+  readonly query?: QueryOf<Name>;
+}
 
 /** Options of `reachGateway`. */
 export interface ReachOptions {

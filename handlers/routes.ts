@@ -92,7 +92,6 @@ import {
   wsTicketRoute,
 } from "./routes/tokens.ts";
 import { checkRecordsRoute, rekeyRoute } from "./routes/storage.ts";
-import type { GatewayRequest } from "../lib/system/net/gateway_client.ts";
 import type { ParamName } from "./define_route.ts";
 import type { Route } from "./route.ts";
 import { clusterRunEventsRoute, runEventsRoute } from "./routes/run_events.ts";
@@ -227,14 +226,10 @@ export type Endpoint = keyof Endpoints;
 export type ReplyOf<Name extends Endpoint> = Endpoints[Name]["reply"] extends
   { readonly schema: infer Schema extends GenericSchema } ? InferOutput<Schema> : undefined;
 
-/** What a client sends to a route; nothing where the route takes nothing. */
-export type SentTo<Name extends Endpoint> = [ParamName<Endpoints[Name]["path"]>] extends [never]
-  ? [sent?: Sent<Endpoints[Name]>]
-  : [sent: Sent<Endpoints[Name]> & { readonly params: Readonly<Record<ParamName<Endpoints[Name]["path"]>, string>> }];
+/** Names of the parameters in the path of a route; never where it has none. */
+export type ParamsOf<Name extends Endpoint> = ParamName<Endpoints[Name]["path"]>;
 
-/** Values of the query are written as text. */
-interface Sent<Of> extends Omit<GatewayRequest, "method" | "path"> {
-  readonly query?: Of extends { readonly query?: infer Query }
-    ? { readonly [Field in keyof Query]?: string | number | boolean | undefined }
-    : never;
-}
+/** Query that a client sends to a route. Its values are written as text. */
+export type QueryOf<Name extends Endpoint> = Endpoints[Name] extends { readonly query?: infer Query }
+  ? { readonly [Field in keyof Query]?: string | number | boolean | undefined }
+  : never;

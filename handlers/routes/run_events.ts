@@ -40,6 +40,7 @@ export const runEventsRoute = defineRoute({
   params: { id: RUN_ID_SCHEMA },
   reply: { status: 200, type: "text/event-stream", description: "Each event as JSON, with its seq as the event's id" },
   otherReplies: [{ status: 204, description: "The run is over, and nothing comes after the position" }],
+  errors: ["overloaded"],
   async handle({ agent, storedRuns, clock, log }, { params, query, head, caller, requestId }) {
     const after = afterOf(head.headers, query.after);
     const follows = query.follow !== "0";

@@ -250,6 +250,24 @@ test("a reader that never reads leaves nothing behind: HEAD, and a client gone b
   assert.equal(connections.followers.count(), 0);
 });
 
+test("a reader is refused while there is no room, and one that is sent away makes room", async () => {
+  const { start, events, send, connections } = setUp([{ text: ["one "], hang: "after" }]);
+  const path = `/v1/runs/${await start()}/events`;
+  const full = Array.from(
+    { length: 4096 },
+    (_, index) => connections.followers.add({ tokenId: index % 2 === 0 ? "even" : "odd", close() {} }),
+  );
+  const refused = await events(path);
+  assert.equal(refused.status, 503);
+  assert.match(refused.text, /4096 streams of events are open already/);
+  full.pop()?.();
+  const reply = await send("GET", path, { token: "token_runs" });
+  assert.equal(connections.followers.count(), 4096);
+  connections.followers.closeAll();
+  assert.match(await reply.text(), /no more now/);
+  assert.equal(connections.followers.count(), 4095);
+});
+
 test("a run that keeps nothing has no events to follow, a conversation's run has", async () => {
   const { runs, events } = setUp(["one", "two"]);
   const plain = await runs.start(ask("Hi", { agentTools: "none" }));
