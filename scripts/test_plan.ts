@@ -27,9 +27,9 @@ export type TestTimes = ReadonlyMap<string, number>;
 
 /** Processes at the same time: many wait for other processes. */
 export const WIDTH = 4;
-/** Hooks around each test of a process, changes of its environment, and looks at its memory */
+/** Hooks around each test of a process, changes of its environment, and looks at its memory and at what it has run */
 const WHOLE_PROCESS =
-  /^(?:before|beforeEach|afterEach)\(|assign\(process\.env, |process\.env\[[^\]]*\] = |memoryUsage|memoryOf|browser_bench/m;
+  /^(?:before|beforeEach|afterEach)\(|assign\(process\.env, |process\.env\[[^\]]*\] = |startPreciseCoverage|memoryUsage|memoryOf|browser_bench/m;
 /**
  * Bounds of a process that files share, in seconds: each start costs a second of a processor, in which everything is loaded and compiled again,
  * and the memory of a process grows with its files.

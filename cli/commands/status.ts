@@ -48,7 +48,7 @@ export const statusCommand = defineCliCommand({
         ...(config.last_reload?.problem ? [["Configuration", config.last_reload.problem]] : []),
         ...(damaged.length === 0 ? [] : [["Damaged", `${damaged.length} records; see postern doctor`]]),
         ...WAITING.flatMap((
-          [name, , command],
+          [name, , , command],
           index,
         ) => (counts[index] === "0" ? [] : [[name, `${counts[index]}; see ${command}`]])),
       ];
