@@ -1,11 +1,10 @@
 import { systemClock } from "../lib/base/clock.ts";
 import { lineDifference } from "../lib/base/line_difference.ts";
 import { editConfigInUse } from "../lib/config/edit_config.ts";
-import { prepareDataDir } from "../lib/config/folders.ts";
-import { type LoadOptions, trustDirectory } from "../lib/config/load_config.ts";
-import { readControlFile } from "../lib/host/control_file.ts";
-import { takeGatewayLock } from "../lib/storage/gateway_lock.ts";
+import { type ControlRecord, readControlFile } from "../lib/host/control_file.ts";
 import { type CommandContext, CommandError } from "./command.ts";
+import { whileNobodyWrites } from "./configuration_lock.ts";
+import { readGatewayStatus } from "./reach_gateway.ts";
 import { requireYes } from "./terminal/require_yes.ts";
 import { paint, printable, takesColour, type TextColour } from "./terminal/terminal_text.ts";
 
@@ -28,39 +27,33 @@ export async function editConfiguration(
   return path;
 }
 
-const TRY_MS = 20;
-const TRIES = 500;
-
 /**
- * Does work on configuration files while no other command or gateway of this data directory changes one, so that no change is lost. Waits
- * for its turn up to 10 s.
- * @throws {CommandError} another one does not end; {ConfigError} the data directory cannot be used
+ * Says when a change that was just written counts for a gateway that runs, once that gateway has looked at it. The value is set, even where
+ * something else keeps the configuration from being loaded.
  */
-export async function whileNobodyWrites<T>(loadOptions: LoadOptions, work: () => Promise<T>): Promise<T> {
-  const dataDir = trustDirectory(loadOptions);
-  await prepareDataDir(dataDir);
-  for (let tries = 1;; tries++) {
-    const lock = takeGatewayLock(dataDir, "configuration.lock");
-    if (lock !== undefined) return await work().finally(lock.release);
-    if (tries === TRIES) {
-      throw new CommandError(
-        "Nothing was written: another command is changing a configuration; try again once it is done",
-      );
-    }
-    await systemClock.sleep(TRY_MS);
-  }
-}
-
-/** Says when a change counts for a gateway that runs. The value is set, even where something else keeps the configuration from being loaded. */
 export async function sayWhereItCounts(context: CommandContext, isNew: boolean): Promise<void> {
+  const writtenAt = new Date(systemClock.now()).toISOString();
   const loaded = await context.loadConfig().catch(() => undefined);
   const running = loaded === undefined ? undefined : await readControlFile(loaded.dataDir);
   if (running === undefined) return;
+  if (!isNew) await untilLooked(running, writtenAt);
   context.say(
     isNew
       ? "A gateway is running without this file: it uses the file from its next start"
       : "A gateway is running: it takes the change over where it can; postern doctor says what waits for a restart",
   );
+}
+
+const LOOK_MS = 50;
+const LOOKS = 40;
+
+/** Waits until a gateway has looked at its configuration, 2 s at most: the next command then finds the change there. */
+async function untilLooked(running: ControlRecord, writtenAt: string): Promise<void> {
+  for (let looks = 0; looks < LOOKS; looks++) {
+    const status = await readGatewayStatus(running);
+    if (status === undefined || (status.config.last_reload?.at ?? "") >= writtenAt) return;
+    await systemClock.sleep(LOOK_MS);
+  }
 }
 
 /** Change of a file's text that a person sees before it is made. */

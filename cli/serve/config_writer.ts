@@ -31,7 +31,7 @@ export async function configWriterOf(
     if (found?.path !== path) throw new ConfigError("config_moved", "it uses another configuration file; restart it");
     const [{ editConfigInUse, setConfigValue }, { whileNobodyWrites }] = await Promise.all([
       import("../../lib/config/edit_config.ts"),
-      import("../edit_configuration.ts"),
+      import("../configuration_lock.ts"),
     ]);
     const edit = (text: string) => setConfigValue(text, parseKeyText(key) ?? [key], value);
     ({ path } = await whileNobodyWrites(
