@@ -1,7 +1,8 @@
 import { Buffer } from "node:buffer";
 import * as v from "valibot";
 import { refuse } from "../../lib/base/errors.ts";
-import { HINT_PREFIX, routeOf } from "../../lib/providers/models/routing.ts";
+import { isPlainModel, plainModelOf } from "../../lib/providers/models/model_names.ts";
+import { HINT_PREFIX, resolveHint } from "../../lib/providers/models/routing.ts";
 import type { Embeddings, EmbedRequest, ResolvedModel } from "../../lib/providers/provider.ts";
 import type { Services } from "../../lib/services.ts";
 import { defineRoute } from "../define_route.ts";
@@ -83,9 +84,10 @@ export const embeddingsRoute = defineRoute({
 
 function embeddingModel(parts: Pick<Services, "agent" | "config">, name: string): ResolvedModel {
   const { providers } = requireAgent(parts);
-  const routes = parts.config().embedding_routes;
-  const route = name.startsWith(HINT_PREFIX) ? routeOf(routes, name.slice(HINT_PREFIX.length)) : undefined;
-  return route === undefined ? providers.resolve(name) : providers.resolve(`${route.provider}/${route.model}`);
+  if (name.startsWith(HINT_PREFIX)) {
+    return resolveHint(providers, parts.config().embedding_routes, name.slice(HINT_PREFIX.length));
+  }
+  return providers.resolve(isPlainModel(name) ? plainModelOf(name) : name);
 }
 
 function withoutEmbeddings(provider: string) {

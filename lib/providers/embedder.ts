@@ -1,7 +1,7 @@
 import { ProviderError } from "../base/errors.ts";
 import type { Logger } from "../base/telemetry/log.ts";
 import type { Config } from "../config/config.ts";
-import { routeOf } from "./models/routing.ts";
+import { resolveHint, routeOf } from "./models/routing.ts";
 import type { Embeddings, Providers, ResolvedModel } from "./provider.ts";
 
 /** The embedding model of a configuration. */
@@ -30,8 +30,8 @@ export function createEmbedder({ config, providers, log }: EmbedderOptions): () 
     const route = hint === "" ? undefined : routeOf(routes, hint);
     if (route === undefined) return undefined;
     const model = `${route.provider}/${route.model}`;
-    const found = resolveIfThere(providers, model);
-    const embed = found?.provider.name === route.provider ? found.provider.embed : undefined;
+    const found = resolveIfThere(() => resolveHint(providers, routes, hint));
+    const embed = found?.provider.embed;
     if (found !== undefined && embed !== undefined) {
       return {
         model,
@@ -56,12 +56,9 @@ function toDirection(vector: Embeddings["vectors"][number], { provider: { name }
   });
 }
 
-function resolveIfThere(
-  providers: Pick<Providers, "resolve">,
-  model: string,
-): ResolvedModel | undefined {
+function resolveIfThere(resolve: () => ResolvedModel): ResolvedModel | undefined {
   try {
-    return providers.resolve(model);
+    return resolve();
   } catch {
     // The provider is not in use
     return undefined;

@@ -128,6 +128,30 @@ test("a model without embeddings, and input that none takes, are refused by name
     assert.equal(upstream.requests.length, 0);
   }));
 
+test("texts for a hint go to the provider of its route alone, and a plain name is the model without its prefix", () =>
+  withWorld(async (world) => {
+    const upstream = await startUpstream(world);
+    const { baseUrl } = upstream;
+    const embedding_routes = [{ hint: "elsewhere", provider: "openai", model: "embedder" }];
+    const gateway = await world.gateway({
+      config: { provider: { kind: "openai_compatible", base_url: baseUrl }, embedding_routes },
+    });
+    for (
+      const [hint, reason] of [["elsewhere", /provider "openai" is not in use/], [
+        "none",
+        /the hints are elsewhere$/,
+      ]] as const
+    ) {
+      const { status, body } = await embed(gateway, { model: `hint:${hint}`, input: "a car" });
+      assert.deepEqual([status, body.error.code, body.error.param], [404, "model_not_found", "model"]);
+      assert.match(body.error.message, reason);
+    }
+    assert.equal(upstream.requests.filter(({ path }) => path === "/v1/embeddings").length, 0);
+    const { status, body } = await embed(gateway, { model: "plain/embedder", input: "a car" });
+    assert.deepEqual([status, body.model], [200, "plain/embedder"]);
+    assert.equal((upstream.requests.at(-1)?.json as { model: string }).model, "embedder");
+  }));
+
 test("a refusal of the server keeps its status, and a limit says when to come again", () =>
   withWorld(async (world) => {
     const upstream = await startUpstream(world);

@@ -68,29 +68,41 @@ export function classifyQuery(
 export function withRouting(providers: Providers, config: RoutingConfig): Providers {
   const { model_routes: routes, query_classification: classification } = config;
   if (routes.length === 0) return providers;
-  const resolveHint = (hint: string): ResolvedModel => {
-    const route = routeOf(routes, hint);
-    if (route === undefined) {
-      throw notFound(hint, `there is no such route; the hints are ${routes.map((known) => known.hint).join(", ")}`);
-    }
-    const resolved = resolveIfThere(providers, `${route.provider}/${route.model}`);
-    if (resolved?.provider.name === route.provider) return resolved;
-    throw notFound(hint, `its provider "${route.provider}" is not in use; configure [providers.${route.provider}]`);
-  };
   const resolve = (model?: string) =>
-    model?.startsWith(HINT_PREFIX) ? resolveHint(model.slice(HINT_PREFIX.length)) : providers.resolve(model);
+    model?.startsWith(HINT_PREFIX)
+      ? resolveHint(providers, routes, model.slice(HINT_PREFIX.length))
+      : providers.resolve(model);
   if (!classification.enabled) return { ...providers, resolve };
   return {
     ...providers,
     resolve,
     route(query) {
       const hint = classifyQuery(classification, query)?.hint;
-      return hint === undefined ? undefined : resolveHint(hint);
+      return hint === undefined ? undefined : resolveHint(providers, routes, hint);
     },
   };
 }
 
-function resolveIfThere(providers: Providers, model: string): ResolvedModel | undefined {
+/**
+ * Returns the model that a hint names among routes. A provider that is not in use has no other one in its place.
+ * @throws {ProviderError} `model_not_found`
+ */
+export function resolveHint(
+  providers: Pick<Providers, "resolve">,
+  routes: readonly ModelRoute[],
+  hint: string,
+): ResolvedModel {
+  const route = routeOf(routes, hint);
+  if (route === undefined) {
+    const known = routes.map((one) => one.hint).join(", ");
+    throw notFound(hint, `there is no such route; ${known === "" ? "there are none" : `the hints are ${known}`}`);
+  }
+  const resolved = resolveIfThere(providers, `${route.provider}/${route.model}`);
+  if (resolved?.provider.name === route.provider) return resolved;
+  throw notFound(hint, `its provider "${route.provider}" is not in use; configure [providers.${route.provider}]`);
+}
+
+function resolveIfThere(providers: Pick<Providers, "resolve">, model: string): ResolvedModel | undefined {
   try {
     return providers.resolve(model);
   } catch (error) {
