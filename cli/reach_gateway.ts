@@ -101,7 +101,7 @@ function toRequest(name: Endpoint, { params = {}, query = {}, ...rest }: AnySent
   const fields = Object.entries(query).flatMap(([field, value]) =>
     value === undefined ? [] : [`${field}=${encodeURIComponent(value)}`]
   );
-  const filled = path.replace(/:(\w+)/g, (_, param: string) => encodeURIComponent(params[param] ?? ""));
+  const filled = path.replace(/:(\w+)\+?/g, (_, param: string) => encodeURIComponent(params[param] ?? ""));
   return { ...rest, method, path: fields.length === 0 ? filled : `${filled}?${fields.join("&")}` };
 }
 

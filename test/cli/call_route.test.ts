@@ -14,11 +14,13 @@ test("a route is called by its name, with the parameters, the query and the repl
   assert.equal(count, 2);
   await call("GET /v1/conversations/:id", { params: { id: "a/../b" }, query: { limit: 1 } });
   await call("POST /v1/mcp-servers/:name/login/complete", { params: { name: "a" }, body: { code: "x" } });
+  await call("GET /v1/models/:id+", { params: { id: "local/small" } });
   await call("GET /v1/tokens");
   assert.deepEqual(sent, [
     { method: "DELETE", path: "/v1/memory?key=a%26b%20%3Dc" },
     { method: "GET", path: "/v1/conversations/a%2F..%2Fb?limit=1" },
     { method: "POST", path: "/v1/mcp-servers/a/login/complete", body: { code: "x" } },
+    { method: "GET", path: "/v1/models/local%2Fsmall" },
     { method: "GET", path: "/v1/tokens" },
   ]);
 });
