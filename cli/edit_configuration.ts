@@ -44,15 +44,15 @@ export async function sayWhereItCounts(context: CommandContext, isNew: boolean):
   );
 }
 
-const LOOK_MS = 50;
-const LOOKS = 40;
+/** Pauses between two questions to a gateway, in ms. They double, for each question is a line in its log */
+const PAUSES = { firstMs: 50, mostMs: 800 } as const;
 
-/** Waits until a gateway has looked at its configuration, 2 s at most: the next command then finds the change there. */
+/** Waits until a gateway has looked at its configuration, through pauses of 1.6 s in all: the next command then finds the change there. */
 async function untilLooked(running: ControlRecord, writtenAt: string): Promise<void> {
-  for (let looks = 0; looks < LOOKS; looks++) {
+  for (let pauseMs: number = PAUSES.firstMs; pauseMs <= PAUSES.mostMs; pauseMs *= 2) {
     const status = await readGatewayStatus(running);
     if (status === undefined || (status.config.last_reload?.at ?? "") >= writtenAt) return;
-    await systemClock.sleep(LOOK_MS);
+    await systemClock.sleep(pauseMs);
   }
 }
 
