@@ -182,7 +182,7 @@ async function loadMarker({ storage: { store }, kit: { random }, folders: { data
   }
 }
 
-/** Encrypts records anew with the key of the configuration, some with each call. @param by whoever asked for it */
+/** Encrypts records again with the key of the configuration, some with each call. @param by whoever asked for it */
 export async function rekey(
   { storage: { store, keys }, cluster, guard }: {
     readonly storage: Pick<GatewayStorage, "store" | "keys">;

@@ -171,7 +171,7 @@ test("a mark whose write has not come yet stays for an hour, and makes room then
 test("with more files than are kept the whole folder is marked", () =>
   withTemporaryFolder(async (root) => {
     const store = createMemoryStore();
-    // Of another workspace, where nobody looks here: each of them counts
+    // Marks of another workspace, where nobody looks here: each of them counts
     const body = {
       ...{ v: 1 as const, taint: [...TAINT], identity: "1:2:3", workspace: "ws_2" },
       marked_at: "2026-01-01T00:00:00.000Z",

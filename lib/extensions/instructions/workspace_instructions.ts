@@ -67,7 +67,7 @@ export class WorkspaceInstructions {
     this.#options = options;
   }
 
-  /** Returns the part of the system prompt for a run that begins now, read anew; empty: none. Never throws. */
+  /** Returns the part of the system prompt for a run that begins now, read again; empty: none. Never throws. */
   async offer(): Promise<string> {
     const { config, log, trustedDocuments } = this.#options;
     if (!config().agent.workspace_instructions) return "";

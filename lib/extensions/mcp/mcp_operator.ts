@@ -95,7 +95,7 @@ export class McpOperator {
     });
   }
 
-  /** Starts a server anew. A start that fails is in the answer. @throws {HttpError} `not_found`, `conflict` for a server that is off */
+  /** Starts a server again. A start that fails is in the answer. @throws {HttpError} `not_found`, `conflict` for a server that is off */
   restart(
     name: string,
     { by, signal }: { readonly by: Actor; readonly signal: AbortSignal },

@@ -273,7 +273,7 @@ export class Skills implements ReadableSkills {
     return known;
   }
 
-  /** Reads a known skill anew. @throws {ExtensionError} `skill_not_found`, `skill_invalid` */
+  /** Reads a known skill again. @throws {ExtensionError} `skill_not_found`, `skill_invalid` */
   async #readWhole({ found }: Pick<KnownSkill, "found">): Promise<WholeSkill> {
     const { name, folder, layer, shownAs } = found;
     try {

@@ -119,7 +119,7 @@ function toCallContext(
 ): Omit<ToolContext, keyof ScreenContext | "signal" | "elicit" | "client" | "sample"> {
   const { scope, model, client } = request;
   const onTold = client?.onTold;
-  // What the doors and the executor alone need stays out of a tool's sight
+  // A tool does not see what the doors and the executor alone need
   return {
     runId: scope.runId,
     callId: request.callId,
