@@ -60,7 +60,8 @@ export class ModelRequests implements CallNaming {
   readonly #run: AgentRun;
   /** The agent's tools that the model may call, deferred ones among them */
   readonly #own: readonly Tool[];
-  readonly #tools: DeclaredTools;
+  /** Undefined without tools of the agent: the requests declare those of the client alone */
+  readonly #tools: DeclaredTools | undefined;
 
   constructor(run: AgentRun) {
     const { tools: { agentTools, deferred = NONE }, model: { wishes: { clientTools } } } = run;
@@ -70,8 +71,9 @@ export class ModelRequests implements CallNaming {
       contextWindowTokens: run.limits.contextWindowTokens,
       signal: run.scope.signal,
     });
-    this.#own = agentTools.length === 0 ? agentTools : besideClientTools(agentTools, clientTools);
-    this.#tools = new DeclaredTools(this.#own, { deferred, clientTools });
+    const isOffered = agentTools.length > 0;
+    this.#own = isOffered ? besideClientTools(agentTools, clientTools) : agentTools;
+    this.#tools = isOffered ? new DeclaredTools(this.#own, { deferred, clientTools }) : undefined;
   }
 
   /** True when the model is offered tools of the agent. Without them a run has one turn */
@@ -106,18 +108,19 @@ export class ModelRequests implements CallNaming {
   ): FittedRequest | Promise<FittedRequest> {
     const { account } = this;
     const { model, limits, opening } = this.#run;
-    const { id, wishes: { toolChoice, parallelToolCalls, parameters }, findWindow, findListedWindow } = model;
+    const { id, wishes: { clientTools, toolChoice, parallelToolCalls, parameters } } = model;
+    const { findWindow, findListedWindow } = model;
     // A forced tool is forced once, or the loop could not end; "none" holds throughout
     const choice = first || toolChoice === "none" ? toolChoice : undefined;
     const plain: ProviderRequest = {
       model: id,
       messages,
-      tools: last ? [] : this.#tools.declared,
+      tools: last ? [] : this.#tools?.declared ?? clientTools,
       toolChoice: last ? undefined : choice,
       parallelToolCalls: last ? undefined : parallelToolCalls,
       parameters,
     };
-    const stableTools = last ? 0 : this.#tools.stable;
+    const stableTools = last ? 0 : this.#tools?.stable ?? 0;
     const request = stableTools === 0 ? plain : { ...plain, stableTools };
     const { contextWindowTokens } = limits;
     if (contextWindowTokens === 0 && findWindow !== undefined && isLong(messages)) {
@@ -132,7 +135,7 @@ export class ModelRequests implements CallNaming {
 
   /** Takes the results of a turn's calls: the next request declares the deferred tools that they found or named. */
   takeResults(results: readonly CallResult[]): void {
-    this.#tools.takeResults(results);
+    this.#tools?.takeResults(results);
   }
 
   /** Returns the usage of a finished turn and settles the budget. Returns a promise of an estimate, marked as such, only where the provider did not report usage */

@@ -13,8 +13,7 @@ import { afterTools, createLoopGuard, type LoopGuard } from "./loop_guard.ts";
 import { askTurn, type LoopState, ModelRequests, type OpenTurn, replayTurn } from "./model_request.ts";
 import { type ModelTurn, separatorAfter, type TurnFinish } from "./model_turn.ts";
 import { hasMoreThanClient, turnKeys } from "./parked_client_calls.ts";
-import { ReadSkills } from "./read_skills.ts";
-import type { CallResult } from "./tool_calls.ts";
+import { type CallResult, ReadSkills } from "./tool_calls.ts";
 import { toolWork, type ToolWorkOptions } from "./tool_work.ts";
 import { noteOpening, noteResults, noteTurn } from "./untrusted_text.ts";
 
@@ -83,8 +82,6 @@ interface EndedCalls {
 class AgentLoop implements LoopState {
   readonly run: AgentRun;
   readonly events: EventRecorder;
-  /** Skills that the run has read */
-  readonly skills = new ReadSkills();
   /** Messages that the run adds to the history */
   readonly added: Message[] = [];
   /** Events that wait for the turn's first array, to be yielded together with it */
@@ -107,6 +104,8 @@ class AgentLoop implements LoopState {
   #recorded: RecordedRun | undefined = undefined;
   #requests: ModelRequests | undefined = undefined;
   #guard: LoopGuard | undefined = undefined;
+  /** Skills that the run has read. Made with the first tool work */
+  #skills: ReadSkills | undefined = undefined;
 
   constructor(run: AgentRun) {
     this.run = run;
@@ -145,10 +144,10 @@ class AgentLoop implements LoopState {
     for (const { results } of recorded?.turns ?? []) {
       for (const { taint, skill } of results.values()) {
         run.scope.taint.add(taint);
-        if (skill !== undefined) this.skills.add(skill);
+        if (skill !== undefined) (this.#skills ??= new ReadSkills()).add(skill);
       }
     }
-    noteOpening(run, messages);
+    if (run.tools.agentTools.length > 0) noteOpening(run, messages);
     if (recorded?.started === true) this.#restartSeq = recorded.fromSeq;
     else {
       const start = {
@@ -267,7 +266,7 @@ class AgentLoop implements LoopState {
       calls: own,
       left: this.callsLeft,
       allowed: this.requests.agentTools,
-      skills: this.skills,
+      skills: this.#skills ??= new ReadSkills(),
       known: known?.results,
       note: (bodies) => this.events.note(bodies),
     };

@@ -4,10 +4,10 @@ import type { AgentEventBody } from "../base/records/agent_event.ts";
 import type { Picture, ToolMessage } from "../base/records/message.ts";
 import { type Taint, taintField, UNTAINTED } from "../base/taint.ts";
 import type { CallingModel, ToolCallOutcome, ToolExecutor } from "../tools/runtime/tool_executor.ts";
-import type { Approver } from "../tools/runtime/tool_call.ts";
+import { matchesPatterns } from "../tools/runtime/registry.ts";
+import type { Approver, ReadSkill } from "../tools/runtime/tool_call.ts";
 import type { PreparedCall } from "../tools/runtime/tool.ts";
 import type { AgentRun, RecordedResult, TurnCall } from "./agent_run.ts";
-import type { ReadSkills } from "./read_skills.ts";
 import { envelopeLines, wrapUntrusted } from "./untrusted_text.ts";
 
 /** The calls of one turn, and everything they run with. */
@@ -36,6 +36,30 @@ export interface CallResult {
   readonly pictures?: readonly Picture[] | undefined;
   /** Lines of the envelope for the pictures, where the result came from outside */
   readonly frame?: ToolMessage["frame"];
+}
+
+/**
+ * Skills that a run has read, and the tools that they take from it. What was taken stays taken to the end of the run.
+ * Source: docs/design/skills.md "Narrowing"
+ */
+export class ReadSkills {
+  readonly #read: ReadSkill[] = [];
+
+  add(skill: ReadSkill): void {
+    if (skill.disallowedTools.length > 0) this.#read.push(skill);
+  }
+
+  /** Returns why a tool cannot be called any more. Undefined for one that can. */
+  refusalOf(tool: string): string | undefined {
+    const by = this.#read.find(({ disallowedTools }) => matchesPatterns(tool, disallowedTools));
+    if (by === undefined) return undefined;
+    return `Cannot call "${tool}": the skill "${by.name}", which this run has read, turns it off for the rest of the run`;
+  }
+
+  /** Returns the tools that can still be called. */
+  narrow(tools: readonly string[]): readonly string[] {
+    return this.#read.length === 0 ? tools : tools.filter((tool) => this.refusalOf(tool) === undefined);
+  }
 }
 
 /** At most this many read calls run at once. */

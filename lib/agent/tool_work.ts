@@ -1,8 +1,7 @@
 import { CancelError } from "../base/cancel.ts";
 import type { AgentEvent, AgentEventBody } from "../base/records/agent_event.ts";
 import type { AgentRun, RecordedResult, TurnCall } from "./agent_run.ts";
-import type { ReadSkills } from "./read_skills.ts";
-import { type CallResult, callTools } from "./tool_calls.ts";
+import { type CallResult, callTools, type ReadSkills } from "./tool_calls.ts";
 
 /** The calls of one turn, and the bounds they run under. */
 export interface ToolWorkOptions {

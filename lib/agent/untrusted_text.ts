@@ -72,12 +72,11 @@ type Result = Pick<RecordedResult, "output" | "isError"> & { readonly call: Pick
 type Reader = Pick<AgentRun, "scope" | "facts" | "model" | "tools">;
 
 /**
- * Notes the addresses that a run begins with. All of them count before the run has read anything from outside. Afterwards the model may
+ * Notes the addresses that a run with tools of the agent begins with. All of them count before the run has read anything from outside. Afterwards the model may
  * have been told what to write, so only the words of people and what tools read count.
  */
 export function noteOpening(run: Reader, messages: readonly Message[]): void {
   const { scope: { taint, conversationId }, facts: { kind } } = run;
-  if (run.tools.agentTools.length === 0) return;
   if (!taint.isTainted) return noteAll(taint, messages);
   // Their messages are written by a model
   const isPerson = kind !== "subagent" && kind !== "sop" && kind !== "cron";

@@ -197,13 +197,15 @@ export class RunLauncher {
     const keeps = request.durable || conversationId !== null;
     const agentTools = resumed?.agentTools ?? settings.agentTools;
     const id = interrupted?.run.id ?? kit.random.id("run_");
-    const workspace = interrupted === undefined
-      ? cluster.workspaceFor({ tools: agentTools, durable: request.durable, wanted: by.workspace })
-      : interrupted.input.workspace ?? null;
+    const workspace = interrupted !== undefined
+      ? interrupted.input.workspace ?? null
+      : agentTools.length === 0
+      ? null
+      : cluster.workspaceFor({ tools: agentTools, durable: request.durable, wanted: by.workspace });
     const isPlain = !keeps && request.agentTools === "none";
     const controller = (request.durable ? undefined : request.reader?.controller) ?? new AbortController();
     const place = queue.enter({
-      conversationId: cluster.ownLine(conversationId),
+      conversationId: conversationId === null ? null : cluster.ownLine(conversationId),
       tokenId: by.caller.tokenId,
       isChild: parent !== undefined,
       isPlain,
@@ -412,10 +414,10 @@ export class RunLauncher {
     }) ?? denyUnattended;
   }
 
-  #journalOf({ request, scope }: Plan, { entry, recorder, leave }: Pick<LaunchedRun, "entry" | "recorder" | "leave">) {
+  #journalOf({ request, scope, isPlain }: Plan, { entry, recorder, leave }: Pick<LaunchedRun, "entry" | "recorder" | "leave">) {
     const { memory: { parkedRecords }, kit: { log }, onEnd, onEvents, cluster } = this.#parts;
-    // The end of a run that was cancelled is written too
-    const patience = cluster.patienceOf(entry.id, NEVER);
+    // The end of a run that was cancelled is written too, and nothing of a plain completion
+    const patience = isPlain ? undefined : cluster.patienceOf(entry.id, NEVER);
     return new RunJournal({
       entry,
       request,

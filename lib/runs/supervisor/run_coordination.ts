@@ -53,7 +53,7 @@ export interface RunCoordination {
   /** Checks that there is room for one more run. @throws {HttpError} 503 `overloaded` */
   checkBounds(conversationId: string | null): void;
   /** Returns the conversation in whose line of this gateway a run waits. Null: its line is elsewhere, see `placeOf` */
-  ownLine(conversationId: string | null): string | null;
+  ownLine(conversationId: string): string | null;
   /** Returns a place that waits for the run's conversation too. */
   placeOf(place: QueuePlace, run: { readonly run: ClaimableRun; readonly isAccepted: boolean }): QueuePlace;
   /** Returns a provider that is asked only while this gateway may act for the run. */
@@ -120,7 +120,7 @@ class AloneRuns implements RunCoordination {
     await continueRun(interrupted, this.#parts.recovery);
   }
 
-  ownLine(conversationId: string | null): string | null {
+  ownLine(conversationId: string): string {
     return conversationId;
   }
 

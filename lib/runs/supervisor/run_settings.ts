@@ -40,6 +40,9 @@ export const NO_WISHES: ModelWishes = { clientTools: [], parameters: {} };
 
 const NO_TOOLS: readonly Tool[] = [];
 
+/** Settings of a run whose request wants no tools of the agent: the model gets what the client says, and nothing else. */
+const WITHOUT_TOOLS = { agentTools: NO_TOOLS, deferred: NONE, passesOn: undefined, prompt: null } as const;
+
 /** Name of the tool that reads skills. */
 const SKILL_READ = "skill_read";
 
@@ -88,13 +91,14 @@ export function runSettings(
     return { ...model, limits: { ...limits, ...CALL_LIMITS }, agentTools: all, deferred: NONE, passesOn, prompt: null };
   }
   const { provider, providerModel, model } = profile ?? modelOf(providers, request, resumed?.model);
+  if (request.agentTools === "none") return { provider, providerModel, model, limits, ...WITHOUT_TOOLS };
   const known = none || guidance.hasSkills ? all : all.filter(({ name }) => name !== SKILL_READ);
   const { agentTools, deferred } = resumed !== undefined ? { agentTools: all, deferred: NONE } : chooseTools(known, {
     mode: settings.toolSearch,
     wishes,
     isFree: provider.toolsAreFree === true,
   });
-  const prompt = request.agentTools === "none" ? null : promptOf(agentTools, { settings, guidance, request });
+  const prompt = promptOf(agentTools, { settings, guidance, request });
   const passesOn = agentTools.length === 0 ? undefined : { limits, durable, tools: undefined };
   return { provider, providerModel, model, limits, agentTools, deferred, passesOn, prompt };
 }

@@ -50,7 +50,7 @@ export interface SupervisorOptions {
   readonly guidance?: (() => Promise<RunGuidance> | undefined) | undefined;
   /** Default: nobody approves, and nothing waits for anybody */
   readonly approvals?: RunApprovals | undefined;
-  /** Told of the end of each run, one that stopped for a shutdown included. Must not throw. Default: nobody is. */
+  /** Told of the end of each run that has tools or a record, one that stopped for a shutdown included. Must not throw. Default: nobody is. */
   readonly onRunEnd?: (runId: string) => void;
   /** Told of the events of each run, once: those on record, and at its end those of a run without a record. Must not throw. Default: nobody is. */
   readonly onEvents?: OnRecorded | undefined;
@@ -319,13 +319,15 @@ class Supervisor implements RunSupervisor {
 
   /**
    * @param status undefined: stopped for a shutdown
-   * @param mayHaveChildren false for a run without tools and without a record, whose end asks the database for nothing
+   * @param hasTraces false for a run without tools and without a record: there is nothing to end but itself, and no journal to follow
    */
-  #onEnd(id: string, status: RunStatus | undefined, mayHaveChildren = true): void {
+  #onEnd(id: string, status: RunStatus | undefined, hasTraces = true): void {
     if (status !== undefined) this.#ended.with(status).add();
-    this.#options.onRunEnd?.(id);
-    if (status === "cancelled" && mayHaveChildren) void this.#cluster.cancelChildren(id);
-    this.#news.wake(id);
+    if (hasTraces) {
+      this.#options.onRunEnd?.(id);
+      if (status === "cancelled") void this.#cluster.cancelChildren(id);
+      this.#news.wake(id);
+    }
     this.#ends.wake(id);
     if (this.#active.size() > 0) return;
     this.#idle?.resolve();

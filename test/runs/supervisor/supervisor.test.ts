@@ -26,9 +26,9 @@ function watched(): Store & { readonly writes: Write[]; broken: boolean } {
   return watching;
 }
 
-test("the end of each run is told once, with its id", async () => {
+test("the end of each run that has tools is told once, with its id", async () => {
   const ended: string[] = [];
-  const { runs } = supervised(["One", "Two"], { onRunEnd: (id) => void ended.push(id) });
+  const { runs } = supervised(["One", "Two"], { tools: [{ name: "look" }], onRunEnd: (id) => void ended.push(id) });
   const ids: string[] = [];
   for (const durable of [false, true]) {
     const handle = await runs.start({ ...ask("Go"), durable });
