@@ -3,7 +3,6 @@ import type { Random } from "../base/random.ts";
 import type { ProviderClientFactory } from "../system/net/provider_client.ts";
 import { createOpenAiCompatible, withDefaultModel } from "./openai/openai_compatible.ts";
 import { withDialect } from "./dialect/with_dialect.ts";
-import { withVision } from "./models/vision.ts";
 import type { Provider, ProviderLayer } from "./provider.ts";
 import type { UpstreamSettings } from "./upstream/upstream_http.ts";
 import { type ProviderSettings, readProviderAddress, readProviderKey, VENDORS } from "./provider_settings.ts";
@@ -52,15 +51,14 @@ export async function openProvider(
     silenceMs: (settings.silence_secs || settings.timeout_secs * 10) * 1000,
     nextId: () => random.id("call_"),
   };
-  const { kind } = settings;
-  const forms = new VendorForms({ kind, origin });
+  const { kind, vision } = settings;
+  const forms = new VendorForms({ kind, origin, vision });
   const isAnthropic = kind === "anthropic";
   const server = isAnthropic
     ? { provider: (await import("./anthropic/anthropic.ts")).createAnthropic(upstream, forms), layers: [] }
     : await openCompatible(upstream, { kind, forms });
-  const provider = layered(server.provider, [
+  const provider = layered({ ...server.provider, sees: (model) => forms.of(model).sees }, [
     ...server.layers,
-    withVision(settings),
     withDialect(forms),
     ...(isAnthropic ? [] : [withDefaultModel]),
     ...(options.layers ?? []),

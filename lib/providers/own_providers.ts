@@ -11,7 +11,7 @@ import type { ProgramModel, ProgramProvider, ProgramProviderCall } from "./progr
 import { BoundedWait, broken, streamTurn } from "./program_stream.ts";
 import type { Provider, ProviderRequest } from "./provider.ts";
 import type { ProviderSettings } from "./provider_settings.ts";
-import { fitCallIds } from "./vendors/call_ids.ts";
+import { fitCallIds } from "./vendors/fit_messages.ts";
 
 /** Provider of a program that was checked, and how it is opened. */
 export interface OwnProvider {

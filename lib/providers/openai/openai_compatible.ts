@@ -7,7 +7,7 @@ import { readEmbeddings } from "./embeddings.ts";
 import { hasPictures, splitPictures } from "../picture_parts.ts";
 import type { Provider, ProviderCallOptions, ProviderLayer, ProviderRequest, ToolDeclaration } from "../provider.ts";
 import { readModelList, sendUpstream, TurnStream, type UpstreamSettings } from "../upstream/upstream_http.ts";
-import { joinMessages } from "../vendors/join_messages.ts";
+import { joinMessages } from "../vendors/fit_messages.ts";
 import { sendInForm } from "../vendors/send_in_form.ts";
 import type { VendorForm, VendorForms } from "../vendors/vendor_forms.ts";
 import type { Fields } from "../../base/join_fields.ts";

@@ -1,8 +1,7 @@
 import type { ProviderError } from "../../base/errors.ts";
 import type { HttpExchange } from "../../system/net/http_exchange.ts";
 import type { ProviderRequest } from "../provider.ts";
-import { leaveOutBlanks } from "./blanks.ts";
-import { fitCallIds } from "./call_ids.ts";
+import { fitCallIds, leaveOutBlanks } from "./fit_messages.ts";
 import type { CallIdName, LimitField, VendorForm, VendorForms } from "./vendor_forms.ts";
 
 /** Requests of one model to one server. */
@@ -25,7 +24,8 @@ export interface FormedRequest {
 export function sendInForm({ forms, provider, request, build, post }: FormedRequest): Promise<HttpExchange> {
   const { model } = request;
   const send = (form: VendorForm, taught: Partial<VendorForm>, refused?: Refused): Promise<HttpExchange> => {
-    const filled = form.takesBlanks === false ? leaveOutBlanks(request) : request;
+    const shown = request.pictures === undefined || form.sees ? request : { ...request, pictures: undefined };
+    const filled = form.takesBlanks === false ? leaveOutBlanks(shown) : shown;
     const body = build(fitCallIds(filled, { provider, ids: form.callIds }), form);
     if (body === refused?.body) return Promise.reject(refused.error);
     return post(body, async (error) => {

@@ -1,3 +1,5 @@
+import type { ProviderSettings } from "../provider_settings.ts";
+
 /**
  * Forms in which one server takes requests for one model: the row of its vendor, changed by what refusals of that server have taught for
  * that model. Whoever builds a request asks this and knows no vendor by name.
@@ -9,7 +11,7 @@ export interface VendorForm {
   readonly limit: LimitField;
   /** Dialect of JSON Schema in which tools are told */
   readonly dialect: DialectName;
-  /** Form of the ids of tool calls, see `call_ids.ts` */
+  /** Form of the ids of tool calls, see `fit_messages.ts` */
   readonly callIds: CallIdName;
   /** Place of instructions: as they were sent, or in one system message at the beginning, without the role `developer` */
   readonly instructions: "as_sent" | "one_system";
@@ -33,6 +35,8 @@ export interface VendorForm {
   readonly showsTools?: boolean;
   /** False when the last message may not be one of the assistant, whose reply would go on with it. Default true */
   readonly takesPrefill?: boolean;
+  /** True when the model is shown pictures of tool results. Any other model is told of them in words */
+  readonly sees: boolean;
 }
 
 /** Names of the field that bounds the tokens of the output. */
@@ -48,6 +52,8 @@ export interface VendorServer {
   readonly kind: string;
   /** Origin of the address, as `https://api.openai.com` */
   readonly origin: string;
+  /** Whether its models see. `auto`: those that are known by their names to see. Default `auto` */
+  readonly vision?: ProviderSettings["vision"];
 }
 
 /** Names by which a vendor is known. */
@@ -79,6 +85,7 @@ const OTHERS: VendorForm & VendorRow = {
   instructions: "one_system",
   takesStreamOptions: true,
   takesReasoning: true,
+  sees: false,
 };
 
 /** Reasoning models of OpenAI, which refuse `max_tokens`. */
@@ -166,7 +173,7 @@ export class VendorForms {
 
   /** Returns the form of a model. */
   of(model: string): VendorForm {
-    return this.#known.get(model) ?? this.#keep(model, rowOf(this.#server, model));
+    return this.#known.get(model) ?? this.#keep(model, { ...rowOf(this.#server, model), sees: sees(this.#server, model) });
   }
 
   /** Notes what the server has taught for a model. */
@@ -196,4 +203,32 @@ function rowOf({ kind, origin }: VendorServer, model: string): VendorForm {
 function claudeVersion(model: string): number {
   const [, major = 0, minor = 0] = /claude-(?:[a-z]{1,20}-){0,4}(\d{1,2})(?:[-.](\d{1,2}))?(?!\d)/i.exec(model) ?? [];
   return Number(major) * 100 + Number(minor);
+}
+
+/** Families of models that see, by the maker's own names (platform.openai.com, docs.anthropic.com, ai.google.dev). */
+const OPENAI = /^(?:chatgpt-4o|gpt-4o|gpt-4\.[15]|gpt-4-turbo|gpt-5|o1(?!-mini|-preview)|o3(?!-mini)|o4-mini)/;
+const OPENAI_BLIND = /audio|realtime|search|transcribe|tts/;
+const ANTHROPIC = /^claude-(?!2|instant|v\d)/;
+const GOOGLE = /^gemini-/;
+
+/** Tells whether a model sees. `auto` knows the models of OpenAI and Anthropic, and of these and Google at OpenRouter; all others do not. */
+function sees({ kind, vision = "auto" }: VendorServer, model: string): boolean {
+  if (vision !== "auto") return vision === "on";
+  switch (kind) {
+    case "openai":
+      return isSeeingOpenAi(model);
+    case "anthropic":
+      return ANTHROPIC.test(model);
+    case "openrouter": {
+      const [maker, name = ""] = model.split("/");
+      if (maker === "openai") return isSeeingOpenAi(name);
+      return (maker === "anthropic" && ANTHROPIC.test(name)) || (maker === "google" && GOOGLE.test(name));
+    }
+    default:
+      return false;
+  }
+}
+
+function isSeeingOpenAi(model: string): boolean {
+  return OPENAI.test(model) && !OPENAI_BLIND.test(model);
 }

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import type { Message } from "../../../lib/base/records/message.ts";
-import { joinMessages } from "../../../lib/providers/vendors/join_messages.ts";
+import { joinMessages } from "../../../lib/providers/vendors/fit_messages.ts";
 import { wrongTurn } from "../../support/turn_template.ts";
 
 const FORM = { instructions: "one_system", alternates: true } as const;

@@ -1,7 +1,14 @@
 import { hash } from "node:crypto";
-import type { AssistantMessage, Message } from "../../base/records/message.ts";
+import {
+  type AssistantMessage,
+  type Content,
+  type ContentPart,
+  isTextPart,
+  type Message,
+  textOf,
+} from "../../base/records/message.ts";
 import type { ProviderRequest } from "../provider.ts";
-import type { CallIdName } from "./vendor_forms.ts";
+import type { CallIdName, VendorForm } from "./vendor_forms.ts";
 
 /** The ids of tool calls that a vendor takes. */
 interface CallIdForm {
@@ -134,4 +141,122 @@ function withIds(message: Message, next: () => string): Message {
   if (message.role !== "assistant" || message.tool_calls === undefined) return message;
   const { vendor_ids: _, ...rest }: AssistantMessage = message;
   return { ...rest, tool_calls: message.tool_calls.map((call) => ({ ...call, id: next() })) };
+}
+
+/** Result of a tool that gave none. */
+const NO_OUTPUT = "(no output)";
+
+/**
+ * Leaves out the texts of a request that are blank or empty, and blanks at the end of a last message of the assistant. A request
+ * without them is returned as it is. Claude refuses a whole request for one such text.
+ * Source: the errors "text content blocks must contain non-whitespace text" and "final assistant content cannot end with trailing
+ * whitespace" of the Messages API
+ */
+export function leaveOutBlanks(request: ProviderRequest): ProviderRequest {
+  const { messages } = request;
+  const last = messages.at(-1);
+  const end = last?.role === "assistant" ? withoutEnd(last.content) : last?.content;
+  if (end === last?.content && !messages.some(({ content }) => hasBlank(content))) return request;
+  return {
+    ...request,
+    messages: messages.flatMap((message) => filled(message, message === last ? end ?? null : message.content)),
+  };
+}
+
+function isBlank(text: string): boolean {
+  return !/\S/.test(text);
+}
+
+function isBlankPart(part: ContentPart): boolean {
+  return isTextPart(part) && isBlank(part.text);
+}
+
+function hasBlank(content: Content | null): boolean {
+  return typeof content === "string" ? isBlank(content) : content?.some(isBlankPart) === true;
+}
+
+/** Returns a content without blanks at its end; the same one where there are none. */
+function withoutEnd(content: Content | null): Content | null {
+  if (typeof content === "string") return content.trimEnd();
+  const part = content?.at(-1);
+  if (content === null || part === undefined || !isTextPart(part) || !/\s$/.test(part.text)) return content;
+  return [...content.slice(0, -1), { ...part, text: part.text.trimEnd() }];
+}
+
+/** The message with what is not blank of its content. One of which nothing is left goes too, unless it has calls, or is the result of one. */
+function filled(message: Message, content: Content | null): readonly Message[] {
+  if (content === message.content && !hasBlank(content)) return [message];
+  const rest = typeof content === "string"
+    ? (isBlank(content) ? null : content)
+    : content?.filter((part) => !isBlankPart(part)) ?? null;
+  if (message.role === "tool") return [{ ...message, content: rest === null || rest.length === 0 ? NO_OUTPUT : rest }];
+  if (message.role !== "assistant") return rest === null || rest.length === 0 ? [] : [{ ...message, content: rest }];
+  if (rest !== null && rest.length > 0) return [{ ...message, content: rest }];
+  return (message.tool_calls?.length ?? 0) > 0 ? [{ ...message, content: null }] : [];
+}
+
+/** Joins messages that a vendor takes only as one. Messages of which it takes each are returned as they are. */
+export function joinMessages(
+  messages: readonly Message[],
+  { instructions, alternates = false }: Pick<VendorForm, "instructions" | "alternates">,
+): readonly Message[] {
+  const told = instructions === "as_sent" ? messages : withOneSystem(messages);
+  return alternates ? withTurns(told) : told;
+}
+
+const NO_REPLY: Message = { role: "assistant", content: "[no reply]" };
+
+/**
+ * Joins what one side says in several messages, up to its calls, so that the two take turns. Instructions behind the first message are what
+ * the user says. Templates of models count no calls and no results, so that a reply stands between those and the user's next word.
+ */
+function withTurns(messages: readonly Message[]): readonly Message[] {
+  const turns: Message[] = [];
+  for (const [i, given] of messages.entries()) {
+    const message: Message = i > 0 && isInstruction(given) ? { ...given, role: "user" } : given;
+    const before = turns.at(-1);
+    if (before?.role === "tool" && message.role === "user") turns.push(NO_REPLY);
+    if (before?.role === message.role && isSaid(before)) turns[turns.length - 1] = joined(before, message);
+    else turns.push(message);
+  }
+  return turns;
+}
+
+function isSaid(message: Message): boolean {
+  return message.role === "user" || (message.role === "assistant" && message.tool_calls === undefined);
+}
+
+/** Joins the instructions at the beginning to one system message, and makes later ones of the role `developer` system messages. */
+function withOneSystem(messages: readonly Message[]): readonly Message[] {
+  if (!messages.some(({ role }, i) => role === "developer" || (role === "system" && i > 0))) return messages;
+  const end = messages.findIndex((message) => !isInstruction(message));
+  const head = messages.slice(0, end < 0 ? messages.length : end);
+  const rest = messages.slice(head.length).map((message): Message =>
+    message.role === "developer" ? { ...message, role: "system" } : message
+  );
+  if (head.length === 0) return rest;
+  return [head.reduce(joined), ...rest].map((message, i): Message =>
+    i === 0 && message.role === "developer" ? { ...message, role: "system" } : message
+  );
+}
+
+/** Joins two messages to one of the second one's role. */
+function joined(before: Message, message: Message): Message {
+  const [a, b] = [before.content, message.content];
+  const content = isOneText(a) && isOneText(b) ? `${textOf(a)}\n\n${textOf(b)}` : [...toParts(a), ...toParts(b)];
+  // Both are of one kind, so that the fields of one fit the other
+  return { ...before, ...message, content } as Message;
+}
+
+/** Tells whether a content can be written as one text without loss. */
+function isOneText(content: Message["content"]): boolean {
+  return !Array.isArray(content) || content.every((part) => part.type === "text" && Object.keys(part).length === 2);
+}
+
+function toParts(content: Message["content"]): readonly ContentPart[] {
+  return typeof content === "string" ? [{ type: "text", text: content }] : content ?? [];
+}
+
+function isInstruction(message: Message): message is Extract<Message, { role: "system" | "developer" }> {
+  return message.role === "system" || message.role === "developer";
 }

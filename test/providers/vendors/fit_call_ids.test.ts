@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import type { AssistantMessage, Message } from "../../../lib/base/records/message.ts";
-import { fitCallIds } from "../../../lib/providers/vendors/call_ids.ts";
+import { fitCallIds } from "../../../lib/providers/vendors/fit_messages.ts";
 import { VendorForms } from "../../../lib/providers/vendors/vendor_forms.ts";
 import { REQUEST } from "../support/provider_setup.ts";
 
