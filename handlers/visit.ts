@@ -12,8 +12,7 @@ import {
   guardUpgrade,
   isHandshake,
 } from "./middleware/guards.ts";
-import { asksForToken, auditRefusal, bearerTokenOf, checkAccess, type DoorAccess, identify } from "./door.ts";
-import { patienceOf } from "./uncertain_tokens.ts";
+import { asksForToken, auditRefusal, bearerTokenOf, checkAccess, type DoorAccess, identify, patienceOf } from "./door.ts";
 import type { Idempotency } from "./middleware/idempotency.ts";
 import {
   isProbe,
@@ -155,7 +154,10 @@ export class Visit implements RouteVisitor {
 
   #enter(match: RouteMatch): Response | Promise<Response> {
     this.#admit(match);
-    return this.#parts.idempotency.run(this.#request, this.#context, match.route);
+    const { route } = match;
+    const key = route.method === "POST" ? this.#request.headers.get("idempotency-key") : null;
+    if (key === null) return route.handler(this.#request, this.#context);
+    return this.#parts.idempotency.run(this.#request, this.#context, { route, key });
   }
 
   #openSocket(match: RouteMatch): Partial<Hooks> {

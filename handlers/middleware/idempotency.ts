@@ -67,12 +67,14 @@ export class Idempotency {
   }
 
   /**
-   * Calls the route's handler, or answers from an earlier call with the same key.
+   * Calls the route's handler for the first request with a key, and answers the others from that call.
    * @throws {HttpError} 400 invalid_request, 409 idempotency_conflict
    */
-  run(request: Request, context: GatewayRequestContext, route: Route): Response | Promise<Response> {
-    const key = request.headers.get("idempotency-key");
-    if (key === null || route.method !== "POST") return route.handler(request, context);
+  run(
+    request: Request,
+    context: GatewayRequestContext,
+    { route, key }: { readonly route: Route; readonly key: string },
+  ): Promise<Response> {
     if (route.idempotency === undefined || route.idempotency === "refused") {
       throw invalidKey("this route's replies hold a secret and are never kept");
     }
