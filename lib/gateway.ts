@@ -139,7 +139,7 @@ function toServices(
     startedAt: kit.clock.now(),
     workspaceRoot: program.workspaceRoot,
     state: () => stateOf(made),
-    isDraining: () => made.state.draining !== undefined,
+    isDraining: made.isDraining,
     stateReason: () => stateReasonOf(made),
     onDrain: (listener) => void state.drainListeners.push(listener),
     beginDrain: () => void (state.draining ??= SHUTTING_DOWN),

@@ -49,7 +49,11 @@ export async function createBase(
     metrics: telemetry.metrics,
     environment: (name) => program.environment[name],
   };
-  return { program, started, state, config: () => state.config, telemetry, local };
+  return {
+    ...{ program, started, state, telemetry, local },
+    config: () => state.config,
+    isDraining: () => state.draining !== undefined,
+  };
 }
 
 /** Store of a gateway, with what reads and encrypts its records. */

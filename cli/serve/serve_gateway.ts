@@ -113,7 +113,7 @@ export async function serveGateway(options: ServeOptions): Promise<RunningServer
 function fetchOf(router: GatewayRouter, sockets: SocketServer, onRequest: () => void) {
   return (request: ServerRequest): Response | Promise<Response> => {
     onRequest();
-    return sockets.upgradeInFetch(request) ?? router.fetch(request, { remoteAddress: request.ip });
+    return sockets.upgradeInFetch?.(request) ?? router.fetch(request, { remoteAddress: request.ip });
   };
 }
 

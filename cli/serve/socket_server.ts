@@ -16,10 +16,10 @@ export interface SocketServerOptions {
 
 /** WebSocket half of the server: crossws, with the router as the only way to an upgrade. */
 export interface SocketServer {
-  /** Answers a handshake on Deno. Undefined for every other request */
-  upgradeInFetch(request: ServerRequest): Promise<Response> | undefined;
+  /** Answers a handshake on Deno; gives nothing for every other request. Undefined on Node */
+  readonly upgradeInFetch: ((request: ServerRequest) => Promise<Response> | undefined) | undefined;
   /** Takes over the connection of a handshake on Node. Undefined on Deno */
-  upgradeOnNode: ((request: unknown, socket: unknown, head: unknown) => void) | undefined;
+  readonly upgradeOnNode: ((request: unknown, socket: unknown, head: unknown) => void) | undefined;
   /** Ends the connections that did not close by themselves */
   terminate(): void;
 }
@@ -35,7 +35,7 @@ function onNode({ router, maxMessageBytes, log }: SocketServerOptions): SocketSe
     maxMessageBytes,
     onLoadError: (error) => log.error(CANNOT_LOAD, { error }),
   });
-  return { terminate, upgradeInFetch: () => undefined, upgradeOnNode: upgrade };
+  return { terminate, upgradeInFetch: undefined, upgradeOnNode: upgrade };
 }
 
 function onDeno({ router, heartbeatSecs, log }: SocketServerOptions): SocketServer {

@@ -57,10 +57,15 @@ export async function startServices(context: CommandContext, options: StartOptio
     controlToken: options.controlToken,
     signal: options.signal,
     ...(options.log === undefined ? {} : { logHealthy: options.log.healthy }),
-    logSink: (record) => {
-      if (!quiet || record.level === "error" || record.level === "warn") sink(record);
-    },
+    logSink: quiet ? ofTrouble(sink) : sink,
   });
+}
+
+/** Returns a sink for warnings and errors alone. */
+function ofTrouble(sink: LogSink): LogSink {
+  return (record) => {
+    if (record.level === "error" || record.level === "warn") sink(record);
+  };
 }
 
 /** Returns a fresh admin token for one start: `pst_` and 32 random bytes in base64url. */

@@ -36,16 +36,18 @@ export function createTelemetry(
 ): Telemetry {
   const redactor = createRedactor(secrets);
   const recentLog = createRecentLog();
+  const write: LogSink = (record) => {
+    recentLog.add(record);
+    sink(record);
+  };
   const log = createLogger({
     get level() {
       return level();
     },
     now: clock.now,
-    sink(given) {
-      const record = { ...given, message: withProgramName(given.message, programName) };
-      recentLog.add(record);
-      sink(record);
-    },
+    sink: programName === "postern"
+      ? write
+      : (record) => write({ ...record, message: withProgramName(record.message, programName) }),
     redact: redactor.redact,
   });
   const metrics = createMetrics();
