@@ -1,3 +1,4 @@
+import { lazilyEach } from "../base/lazily.ts";
 import type { ModelWishes, ToolDeclaration } from "../providers/provider.ts";
 import { foundNames, OTHER_TOOL_SEARCH, TOOL_SEARCH } from "../tools/agents/tool_search.ts";
 import { toldWords } from "../tools/runtime/told_words.ts";
@@ -75,10 +76,12 @@ function lengthOf(tool: ToolDeclaration): number {
 }
 
 /** Returns a tool of the agent as the model is told of it. */
-export function toDeclaration({ name, description, modelSchema, inputSchema, source }: Tool): ToolDeclaration {
-  const told = toldWords(source, { description, schema: modelSchema ?? inputSchema });
-  return { name, description: told.description, parameters: told.schema };
-}
+export const toDeclaration = lazilyEach(
+  ({ name, description, modelSchema, inputSchema, source }: Tool): ToolDeclaration => {
+    const told = toldWords(source, { description, schema: modelSchema ?? inputSchema });
+    return { name, description: told.description, parameters: told.schema };
+  },
+);
 
 /**
  * The tools that the requests of one run declare: those of the agent by name, those of the client, then each found tool in the order

@@ -1,5 +1,7 @@
+import { lazilyEach } from "../../base/lazily.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
 import { listSome } from "../../base/text.ts";
+import type { Config } from "../../config/config.ts";
 import type { Tool } from "./tool.ts";
 import type { ToolCallRequest, ToolInfo } from "./tool_executor.ts";
 import { switchOf, type ToolPolicy } from "./tool_policy.ts";
@@ -56,6 +58,8 @@ export interface CatalogueOptions {
   /** Returns further tools, which come and go: the same array until they change. Default: none */
   readonly foreign?: (() => readonly Tool[]) | undefined;
   readonly log: Logger;
+  /** Returns the newest configuration */
+  readonly config: () => Config;
   /** As in ToolPolicyOptions */
   readonly writesConfig?: boolean | undefined;
 }
@@ -99,10 +103,12 @@ export function createCatalogue(
       ...(tool.clientNeeds === undefined ? {} : { client_needs: tool.clientNeeds }),
     };
   };
+  // A run asks for them, and they are others only under another configuration or in another registry
+  const enabledOf = lazilyEach(({ tools }: ToolRegistry) =>
+    lazilyEach((_newest: Config) => tools.filter(policy.isEnabled).map(policy.described))
+  );
   const enabled = (patterns: readonly string[]) =>
-    registry().tools.filter((tool) => policy.isEnabled(tool) && matchesPatterns(tool.name, patterns)).map(
-      policy.described,
-    );
+    enabledOf(registry())(options.config()).filter(({ name }) => matchesPatterns(name, patterns));
   return {
     find,
     enabled,
