@@ -93,7 +93,7 @@ async function serveUntilStopped(context: CommandContext, start: Start): Promise
   const { host, port } = loaded.config.gateway;
   // Before the port opens: an old token must not work even for a moment
   if (newPairing) await services.tokens.revokeAll({ via: "cli", tokenId: null });
-  const onRequest = () => start.limitSpace(services.agent?.runs.active() ?? 0);
+  const onRequest = start.limitSpace(() => services.agent?.runs.active() ?? 0);
   const server = await serveGateway({ services, host, port, onRequest });
   const stopped = stop.drains(server);
   const stopWatching = await watchConfig(context, { services, loaded, reload });

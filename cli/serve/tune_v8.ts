@@ -25,10 +25,10 @@ const EVERY = 32;
  *
  * When the process is idle, V8 shrinks the space to a sixteenth. The space must then be allowed to grow again, or each request takes
  * 50 % longer. Does nothing on Deno.
- * @returns a function that must be called at each request, with the number of runs at work
+ * @returns a function that takes the way to the number of runs at work, and gives one that must be called at each request
  */
-export function limitYoungGeneration(): (runsAtWork: number) => void {
-  if ("deno" in process.versions) return () => {};
+export function limitYoungGeneration(): (runsAtWork: () => number) => () => void {
+  if ("deno" in process.versions) return () => () => {};
   // So few objects survive that several threads take longer to divide the work than one thread takes to copy them
   setFlagsFromString("--no-parallel-scavenge");
   // Idle connections need no space: it grows with the first requests
@@ -42,7 +42,7 @@ export function limitYoungGeneration(): (runsAtWork: number) => void {
     grows = growing;
     setFlagsFromString(`--semi-space-growth-factor=${growing ? 2 : 1}`);
   };
-  return (runsAtWork) => {
-    if (++requests % EVERY === 0) look(runsAtWork);
+  return (runsAtWork) => () => {
+    if (++requests % EVERY === 0) look(runsAtWork());
   };
 }
