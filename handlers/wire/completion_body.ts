@@ -123,10 +123,10 @@ export function readCompletionBody(body: unknown): CompletionBody {
  * for a refusal.
  */
 export function isCompletionBody(body: unknown): body is CompletionBody {
-  return isRecord(body) && isMessages(body.messages) && areParameters(body) && areToolFields(body);
+  if (!isRecord(body) || !isMessages(body.messages)) return false;
+  for (const name in body) if (CHECKS.get(name)?.(body[name]) === false) return false;
+  return true;
 }
-
-type Fields = Readonly<Record<string, unknown>>;
 
 function isMessages(value: unknown): boolean {
   if (!Array.isArray(value) || value.length === 0) return false;
@@ -177,19 +177,31 @@ function isToolCall(value: unknown): boolean {
     typeof value.function.name === "string" && typeof value.function.arguments === "string";
 }
 
-function areParameters(body: Fields): boolean {
-  return isText(body.model) && isFlag(body.stream) && isStreamOptions(body.stream_options) &&
-    isNumber(body.temperature, 0, 2) && isNumber(body.top_p, 0, 1) &&
-    isLimit(body.max_tokens) && isLimit(body.max_completion_tokens) && isStop(body.stop) &&
-    isWhole(body.seed, -MAX_WHOLE) && isNumber(body.presence_penalty, -2, 2) &&
-    isNumber(body.frequency_penalty, -2, 2) &&
-    isResponseFormat(body.response_format) && isText(body.user) && isMetadata(body.metadata) &&
-    isText(body.reasoning_effort) && isWhole(body.n, 1) && isFlag(body.logprobs);
-}
-
-function areToolFields(body: Fields): boolean {
-  return isListOf(body.tools, isTool) && isToolChoice(body.tool_choice) && isFlag(body.parallel_tool_calls);
-}
+/** Check of each optional field, which is made where the body has the field. */
+const CHECKS: ReadonlyMap<string, (value: unknown) => boolean> = new Map(Object.entries(
+  {
+    model: isText,
+    stream: isFlag,
+    stream_options: isStreamOptions,
+    temperature: (value) => isNumber(value, 0, 2),
+    top_p: (value) => isNumber(value, 0, 1),
+    max_tokens: isLimit,
+    max_completion_tokens: isLimit,
+    stop: isStop,
+    seed: (value) => isWhole(value, -MAX_WHOLE),
+    presence_penalty: (value) => isNumber(value, -2, 2),
+    frequency_penalty: (value) => isNumber(value, -2, 2),
+    response_format: isResponseFormat,
+    tools: (value) => isListOf(value, isTool),
+    tool_choice: isToolChoice,
+    parallel_tool_calls: isFlag,
+    user: isText,
+    metadata: isMetadata,
+    reasoning_effort: isText,
+    n: (value) => isWhole(value, 1),
+    logprobs: isFlag,
+  } satisfies Record<Exclude<keyof typeof completionSchema.entries, "messages">, (value: unknown) => boolean>,
+));
 
 function isTool(value: unknown): boolean {
   if (!isRecord(value) || value.type !== "function" || !isRecord(value.function)) return false;
