@@ -146,8 +146,7 @@ export function defineRoute<
     // Params, query and body have the types that the route itself declares
     new RequestInput(request, context, route.query && readQuery(route.query, context.query)) as RequestInput & Input;
 
-  function answer(request: Request, context: RequestContext, work: Work): Response | Promise<Response> {
-    if (!isPlain) return answerLater(request, context, work);
+  function answerNow(request: Request, context: RequestContext, work: Work): Response | Promise<Response> {
     const reply = work(context.services, inputOf(request, context));
     return reply instanceof Promise ? reply.then((value) => sendReply(context, value)) : sendReply(context, reply);
   }
@@ -160,6 +159,7 @@ export function defineRoute<
     if (readBody !== undefined) reading.body = await readBody(request, context, input);
     return sendReply(context, await work(context.services, input));
   }
+  const answer = isPlain ? answerNow : answerLater;
   return {
     ...route,
     handle,

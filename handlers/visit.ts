@@ -15,10 +15,10 @@ import {
 import { asksForToken, auditRefusal, bearerTokenOf, checkAccess, type DoorAccess, identify, patienceOf } from "./door.ts";
 import type { Idempotency } from "./middleware/idempotency.ts";
 import {
-  isProbe,
   limitRefusedPage,
   limitRequest,
   limitStranger,
+  PROBES,
   type RateLimitOptions,
 } from "./middleware/rate_limit.ts";
 import { notFound } from "./missing_path.ts";
@@ -75,6 +75,8 @@ export class Visit implements RouteVisitor {
   readonly #startedAt: number;
   readonly #settings: GatewaySettings;
   readonly #handshake: boolean;
+  /** Ticket of a handshake; null without one, and for any other request */
+  readonly #ticket: string | null;
   /** The server beneath can hand the connection over to a WebSocket */
   readonly #canUpgrade: boolean;
   readonly #limits: RateLimitOptions;
@@ -95,6 +97,7 @@ export class Visit implements RouteVisitor {
     this.#startedAt = parts.observer.begin();
     this.#settings = parts.settingsNow();
     this.#handshake = isHandshake(request);
+    this.#ticket = this.#handshake ? context.query.get("ticket") : null;
     this.#canUpgrade = canUpgrade;
     this.#limits = {
       settings: this.#settings,
@@ -146,8 +149,9 @@ export class Visit implements RouteVisitor {
     throw error;
   }
 
-  /** Takes the slot of the sender. @throws {HttpError} 429 rate_limited */
+  /** Takes the slot of the sender, where requests are limited. @throws {HttpError} 429 rate_limited */
   #limit(access: DoorAccess | undefined, identity: Identity | undefined): void {
+    if (this.#settings.windows === undefined && this.#settings.identities === undefined) return;
     const { path } = this.#context;
     limitRequest(this.#request, { path, access, identity, isAllowedPage: this.#isAllowedPage }, this.#limits);
   }
@@ -337,10 +341,6 @@ export class Visit implements RouteVisitor {
     });
   }
 
-  get #ticket(): string | null {
-    return this.#handshake ? this.#context.query.get("ticket") : null;
-  }
-
   #conclude(reply: Response): Response {
     try {
       return this.#finish(reply);
@@ -447,7 +447,7 @@ export function createObserver(
       requests.with(method, route, String(status)).add();
       durations.with(route).observe(durationMs / 1000);
       // A client that reads the log must not fill it with lines about its own requests
-      const level = isProbe(route) || route === "/v1/logs" ? "debug" : "info";
+      const level = PROBES.has(route) || route === "/v1/logs" ? "debug" : "info";
       if (!log.shows(level)) return;
       log[level]("Request", {
         request_id: context.requestId,

@@ -124,7 +124,7 @@ export function limitRequest(request: Request, limited: LimitedRequest, options:
   if (access === "node_token") return;
   // A gateway asks for many clients of its own, which it has limited
   if (access === "cluster" && identity?.scopes.includes("cluster")) return;
-  const probe = access === "public" && isProbe(limited.path);
+  const probe = access === "public" && PROBES.has(limited.path);
   const tokenId = identity?.tokenId ?? null;
   if (windows !== undefined) {
     if (!probe) takeSenderSlot(request, limited, windows, options);
@@ -174,10 +174,8 @@ export function limitRefusedPage(options: RateLimitOptions): void {
   if (windows !== undefined) limitAddress(windows.refusedPages, options);
 }
 
-/** Tells whether a path is a probe. Probes have a window of their own, so that traffic and probes cannot starve each other. */
-export function isProbe(path: string): boolean {
-  return path === "/health" || path === "/health/live" || path === "/metrics";
-}
+/** Paths of probes. They have a window of their own, so that traffic and probes cannot starve each other. */
+export const PROBES: ReadonlySet<string> = new Set(["/health", "/health/live", "/metrics"]);
 
 const UNKNOWN = "unknown";
 
