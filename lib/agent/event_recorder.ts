@@ -18,16 +18,13 @@ const INTERNAL = {
 /** The events of one run: each is stamped and recorded before a reader gets it, and the terminal one comes once. */
 export class EventRecorder {
   readonly stamp: EventStamp;
+  /** True once the terminal event was recorded */
+  ended = false;
   readonly #run: AgentRun;
-  #ended = false;
 
   constructor(run: AgentRun) {
     this.stamp = new EventStamp(run.kit.time, run.resume?.afterSeq);
     this.#run = run;
-  }
-
-  get ended(): boolean {
-    return this.#ended;
   }
 
   /** Stamps and records */
@@ -48,7 +45,7 @@ export class EventRecorder {
     body: TerminalBody,
     more: { readonly added: readonly Message[]; readonly refused?: ProviderError },
   ): readonly AgentEvent[] | Promise<readonly AgentEvent[]> {
-    this.#ended = true;
+    this.ended = true;
     const events = this.note([body]);
     const [terminal] = events as [AgentOutcome["terminal"]]; // one body gives one event of its type
     try {

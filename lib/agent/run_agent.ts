@@ -61,7 +61,7 @@ export async function* runAgent(run: AgentRun): AsyncGenerator<readonly AgentEve
   } catch (error) {
     yield await loop.fail(error);
   } finally {
-    if (!loop.ended) await loop.leave();
+    if (!loop.events.ended) await loop.leave();
   }
 }
 
@@ -111,10 +111,6 @@ class AgentLoop implements LoopState {
     this.run = run;
     this.events = new EventRecorder(run);
     this.callsLeft = run.limits.maxToolCalls;
-  }
-
-  get ended(): boolean {
-    return this.events.ended;
   }
 
   /** The run's requests. @throws {TypeError} before `begin` */

@@ -228,24 +228,20 @@ type Step = Promise<IteratorResult<readonly AgentEvent[], void>>;
  * The abort comes before the generator's own return, which would wait for a read of the provider that is under way.
  */
 export class AttachedRun implements RunHandle, AsyncIterableIterator<readonly AgentEvent[], void, undefined> {
+  readonly id: string;
+  readonly model: string;
+  readonly conversationId: string | null;
   readonly #entry: ActiveRun;
   readonly #events: AsyncGenerator<readonly AgentEvent[], void, undefined>;
   #started = false;
   #first: Step | undefined;
 
   constructor(entry: ActiveRun, events: AsyncGenerator<readonly AgentEvent[], void, undefined>) {
+    this.id = entry.id;
+    this.model = entry.model;
+    this.conversationId = entry.conversationId;
     this.#entry = entry;
     this.#events = events;
-  }
-
-  get id() {
-    return this.#entry.id;
-  }
-  get model() {
-    return this.#entry.model;
-  }
-  get conversationId() {
-    return this.#entry.conversationId;
   }
 
   events(): this {
