@@ -57,7 +57,7 @@ export async function openProvider(
   const server = isAnthropic
     ? { provider: (await import("./anthropic/anthropic.ts")).createAnthropic(upstream, forms), layers: [] }
     : await openCompatible(upstream, { kind, forms });
-  const provider = layered({ ...server.provider, sees: (model) => forms.of(model).sees }, [
+  const provider = layered(server.provider, [
     ...server.layers,
     withDialect(forms),
     ...(isAnthropic ? [] : [withDefaultModel]),

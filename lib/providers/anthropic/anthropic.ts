@@ -66,6 +66,7 @@ export function createAnthropic(settings: UpstreamSettings, forms: VendorForms):
       });
     },
     listModels: (signal) => readModelList(settings, { path: "/models?limit=1000", headers, signal }),
+    sees: (model) => forms.of(model).sees,
     close: () => client.close(),
   };
 }

@@ -50,6 +50,7 @@ export function createOpenAiCompatible(settings: UpstreamSettings, forms: Vendor
       }),
     listModels: (signal) => readModelList(settings, { path: "/models", headers: listHeaders, signal }),
     embed: (request, signal) => readEmbeddings(settings, { headers: jsonHeaders, request, signal }),
+    sees: (model) => forms.of(model).sees,
     close: () => client.close(),
   };
 }
