@@ -6,7 +6,7 @@ import type { TaintedFiles } from "../../guard/tainted_files.ts";
 import { isInstructionFile } from "../../system/files/forbidden_paths.ts";
 import type { PreparedCall, Tool } from "./tool.ts";
 import type { ToolResult } from "./tool_call.ts";
-import { taintOf, type ToolCallRequest } from "./tool_executor.ts";
+import type { ToolCallRequest } from "./tool_executor.ts";
 import type { WitnessedFiles } from "./witness_files.ts";
 
 /** Files and places that the taint of calls is found by. */
@@ -171,4 +171,9 @@ function originOf({ name, source, outside = false }: Tool, { access, effects }: 
   const [url = ""] = effects.urls ?? [];
   const host = URL.parse(url)?.host;
   return [host === undefined ? name : `${name} ${host}`];
+}
+
+/** Returns the outside content that the run of a call has read so far. */
+export function taintOf({ scope: { taint } }: Pick<ToolCallRequest, "scope">): Taint {
+  return taint?.origins ?? UNTAINTED;
 }

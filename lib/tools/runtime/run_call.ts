@@ -8,6 +8,7 @@ import type { Logger } from "../../base/telemetry/log.ts";
 import type { Config } from "../../config/config.ts";
 import { isUnreadable } from "../../storage/read_records.ts";
 import { CallAsker } from "./call_asker.ts";
+import { taintOf } from "./call_taint.ts";
 import { isPathRefusal, isPlainRead, RULE_SCREEN } from "./look_ahead.ts";
 import type { SharedCalls } from "./shared_calls.ts";
 import { INSUFFICIENT_SCOPE } from "./owned_things.ts";
@@ -15,7 +16,7 @@ import type { PreparedCall, ScreenContext, ServiceName, Tool, ToolContext, ToolS
 import type { CallBinding, ToolResult } from "./tool_call.ts";
 import { TimeLimit } from "./time_limit.ts";
 import { type WitnessedFiles, witnessFiles } from "./witness_files.ts";
-import { type Ended, taintOf, type ToolCallRequest } from "./tool_executor.ts";
+import type { Ended, ToolCallRequest } from "./tool_executor.ts";
 
 const DEFAULT_TIMEOUT_MS = 120_000;
 /** Code of the ToolError of a call that was cut off: nobody knows whether it took effect. */

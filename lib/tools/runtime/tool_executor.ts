@@ -2,7 +2,7 @@ import type { CancelError } from "../../base/cancel.ts";
 import type { HttpError } from "../../base/errors.ts";
 import type { MaskedSecret } from "../../base/redact.ts";
 import type { ObjectJsonSchema } from "../../base/json.ts";
-import { type RunTaint, type Taint, UNTAINTED } from "../../base/taint.ts";
+import type { RunTaint, Taint } from "../../base/taint.ts";
 import type { AskableClient, ClientAbility } from "./askable_client.ts";
 import type { Access, PreparedCall, Tool, ToolSource } from "./tool.ts";
 import type {
@@ -76,11 +76,6 @@ export interface CallingClient {
   readonly onTold?: CallContext["tell"];
   /** Default: it cannot be asked */
   readonly asks?: AskableClient | undefined;
-}
-
-/** Returns the outside content that the run of a call has read so far. */
-export function taintOf({ scope: { taint } }: Pick<ToolCallRequest, "scope">): Taint {
-  return taint?.origins ?? UNTAINTED;
 }
 
 /** Outcome of one tool call. */
