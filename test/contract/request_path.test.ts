@@ -44,6 +44,50 @@ test("a streamed completion with a tool call goes the way that request_path.md t
     assert.deepEqual(files.filter((file) => !existsSync(join(PROJECT_ROOT, file))), []);
   }));
 
+/** Parts that a completion without the agent's tools, a key and a record has no use for: they are not even asked. */
+const NOT_FOR_PLAIN = [
+  "handlers/middleware/idempotency.ts",
+  "lib/agent/deferred_tools.ts",
+  "lib/agent/tool_calls.ts",
+  "lib/agent/untrusted_text.ts",
+  "lib/guard/policy.ts",
+  "lib/runs/conversations/conversations.ts",
+  "lib/runs/journal/run_recorder.ts",
+  "lib/runs/supervisor/create_approver.ts",
+  "lib/runs/supervisor/run_coordination.ts",
+  "lib/system/system_services.ts",
+  "lib/tools/runtime/registry.ts",
+];
+
+/** Tools whose files a run enters that calls `read_file`: each other tool was asked when the configuration was new. */
+const FOR_READ_FILE = ["lib/tools/files/file_scope.ts", "lib/tools/files/read_file.ts", "lib/tools/files/read_text.ts"];
+
+test("a completion enters neither what has nothing to do for it, nor the tools that it does not call", {
+  skip: "Deno" in globalThis && "Deno does not tell which functions were entered",
+}, () =>
+  withWorld(async (world) => {
+    const call = { name: "read_file", arguments: { path: "notes.txt" } };
+    const script = ["Plain", { toolCalls: [call] }, "Done"];
+    const gateway = await world.gateway({ files: { "notes.txt": "a note" }, script: [...script, ...script] });
+    const body = { model: "assistant", stream: true, messages: [{ role: "user", content: "Read the notes" }] };
+    const ask = (headers: Readonly<Record<string, string>>) => async () => {
+      assert.match(await (await gateway.call("/v1/chat/completions", { body, headers })).text(), /Plain|Done/);
+    };
+    const plain = ask({ "x-postern-tools": "none" });
+    const withTools = ask({});
+    // The first ones load what they need
+    await plain();
+    await withTools();
+    const filesOf = async (work: () => Promise<void>) =>
+      new Set([...await enteredDuring(work)].map((entered) => entered.slice(0, entered.indexOf(" "))));
+    const files = await filesOf(plain);
+    assert.ok(files.has("lib/agent/run_agent.ts"), "the run is seen");
+    assert.deepEqual(NOT_FOR_PLAIN.filter((file) => files.has(file)), []);
+    assert.deepEqual(NOT_FOR_PLAIN.filter((file) => !existsSync(join(PROJECT_ROOT, file))), []);
+    const tools = [...await filesOf(withTools)].filter((file) => /^lib\/tools\/(?!runtime\/)[a-z]+\//.test(file));
+    assert.deepEqual(tools.sort(), FOR_READ_FILE);
+  }));
+
 test("the places of request_path.md have what they are named for", () => {
   const places = [...PAGE.matchAll(/^\|.*\| `([^`]+)` in `([^`]+)` \|$/gm)].map(([, name = "", file = ""]) => ({
     name,
