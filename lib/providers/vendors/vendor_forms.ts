@@ -173,7 +173,8 @@ export class VendorForms {
 
   /** Returns the form of a model. */
   of(model: string): VendorForm {
-    return this.#known.get(model) ?? this.#keep(model, { ...rowOf(this.#server, model), sees: sees(this.#server, model) });
+    return this.#known.get(model) ??
+      this.#keep(model, { ...rowOf(this.#server, model), sees: sees(this.#server, model) });
   }
 
   /** Notes what the server has taught for a model. */

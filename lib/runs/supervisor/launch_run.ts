@@ -414,7 +414,10 @@ export class RunLauncher {
     }) ?? denyUnattended;
   }
 
-  #journalOf({ request, scope, isPlain }: Plan, { entry, recorder, leave }: Pick<LaunchedRun, "entry" | "recorder" | "leave">) {
+  #journalOf(
+    { request, scope, isPlain }: Plan,
+    { entry, recorder, leave }: Pick<LaunchedRun, "entry" | "recorder" | "leave">,
+  ) {
     const { memory: { parkedRecords }, kit: { log }, onEnd, onEvents, cluster } = this.#parts;
     // The end of a run that was cancelled is written too, and nothing of a plain completion
     const patience = isPlain ? undefined : cluster.patienceOf(entry.id, NEVER);
