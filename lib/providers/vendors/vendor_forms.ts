@@ -52,7 +52,7 @@ export interface VendorServer {
   readonly kind: string;
   /** Origin of the address, as `https://api.openai.com` */
   readonly origin: string;
-  /** Whether its models see. `auto`: those that are known by their names to see. Default `auto` */
+  /** Setting that says which models see. `auto`: those that are known by their names to see. Default `auto` */
   readonly vision?: ProviderSettings["vision"];
 }
 
