@@ -1,4 +1,4 @@
-import type { Clock } from "../base/clock.ts";
+import { type Clock, withTimeout } from "../base/clock.ts";
 import { Poller } from "../base/poller.ts";
 import type { Logger } from "../base/telemetry/log.ts";
 import type { Store, Write } from "../storage/store.ts";
@@ -136,8 +136,7 @@ export class OwnedWork {
   accepted(id: string): void {
     const own = this.#opening.get(id);
     this.#opening.delete(id);
-    const isMine = own !== undefined && own.fence === this.#parts.lease.own()?.fence;
-    if (isMine) this.#take(id, own, { version: 1 });
+    if (own !== undefined && this.#parts.lease.hasFence(own.fence)) this.#take(id, own, { version: 1 });
   }
 
   /** Returns the writes that tell the owner of a piece of a change, for the batch of the change. Empty for a piece that has ended. */
@@ -170,9 +169,7 @@ export class OwnedWork {
 
   /** Resolves after news of a piece, or when it is time to look again: news may be lost. */
   async news(heard: Promise<void>): Promise<void> {
-    const waiting = new AbortController();
-    const again = this.#parts.clock.sleep(POLL_MS, waiting.signal).catch(() => {});
-    await Promise.race([heard, again]).finally(() => waiting.abort());
+    await withTimeout(heard, { ms: POLL_MS, clock: this.#parts.clock });
   }
 
   /** Takes a note that came over the wire. */
@@ -213,7 +210,7 @@ export class OwnedWork {
     const left = new Set(known.map(({ id }) => id));
     for (const id of over) if (!left.has(id) && this.#owned.get(id)?.hasEnded) this.#owned.delete(id);
     // Others may have fenced the gateway off while it claimed
-    if (lease.own()?.fence !== own.fence) return;
+    if (!lease.hasFence(own.fence)) return;
     for (const work of claimed) {
       // A workspace may have been lost, or come back, since the look began
       if (isForeign(work)) foreign.push({ ...work, version: work.version + 1, isOwn: true });
@@ -240,7 +237,7 @@ export class OwnedWork {
       if (claimed === undefined) continue;
       taken++;
       // Others may have fenced the gateway off meanwhile
-      if (lease.own()?.fence !== own.fence) return;
+      if (!lease.hasFence(own.fence)) return;
       const version = isOwn ? claimed.version : claimed.version + 1;
       const wait = () => this.#wait({ ...claimed, version }, own, since ?? time.now());
       this.#take(id, own, { version, stranded: { isTooLate, waitMs: workspaceWaitMs, wait } });

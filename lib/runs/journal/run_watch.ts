@@ -1,5 +1,5 @@
 import { shownUpTo } from "./run_records.ts";
-import { Backoff, type Clock, type Timer } from "../../base/clock.ts";
+import { Backoff, type Clock, type Timer, withTimeout } from "../../base/clock.ts";
 import { type HttpError, refuse } from "../../base/errors.ts";
 import type { KeyedNotifier } from "../../base/keyed_queues.ts";
 import type { Random } from "../../base/random.ts";
@@ -402,13 +402,11 @@ export class RunWatch {
   async #pause(ms: number): Promise<void> {
     const { clock } = this.#options;
     if (this.#isNoted) return;
-    const waiting = new AbortController();
     const heard = Promise.withResolvers<void>();
     this.#onNote = () => heard.resolve();
     const end = () => heard.resolve();
     this.#stop.signal.addEventListener("abort", end, { once: true });
-    await Promise.race([heard.promise, clock.sleep(ms, waiting.signal).catch(() => {})]);
-    waiting.abort();
+    await withTimeout(heard.promise, { ms, clock });
     this.#stop.signal.removeEventListener("abort", end);
     this.#onNote = () => {};
   }
