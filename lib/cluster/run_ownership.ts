@@ -9,6 +9,7 @@ import { ConversationLines, type OwnedRun, type OwnedRuns } from "./conversation
 import type { GatewayLease } from "./gateway_lease.ts";
 import { fenceCheck, type JoinedGateway } from "./leases.ts";
 import type { ClaimableRun, ClusterQueue, RunClaims, StrandedRun } from "./run_claims.ts";
+import type { WorkPlaces } from "./work_claims.ts";
 import { RETRY_MS, takenOver } from "./work_hold.ts";
 import type { WorkspaceMembership } from "./workspace_membership.ts";
 
@@ -33,7 +34,7 @@ export interface RunOwnershipOptions {
  * The journal asks here what goes with its batches, and the executor whether an effect may begin. A gateway alone owns every run without a
  * claim, see `OWNS_ALL`.
  */
-export class RunOwnership implements OwnedRuns {
+export class RunOwnership implements OwnedRuns, WorkPlaces {
   /** Milliseconds of a lease. */
   readonly leaseMs: number;
   readonly #options: RunOwnershipOptions;
@@ -67,6 +68,11 @@ export class RunOwnership implements OwnedRuns {
   /** Returns the workspace whose work this gateway may claim; null: none, as before it has proven that it has the folder. */
   provenWorkspace(): string | null {
     return this.membership()?.proven() ?? null;
+  }
+
+  /** Tells whether a workspace has a gateway: of a gateway without one, as far as it knows. */
+  async isThere(workspace: string): Promise<boolean> {
+    return await this.membership()?.isThere(workspace) ?? true;
   }
 
   /** Tells whether this gateway may go on with runs that are bound to a workspace; null: to none. */
@@ -309,12 +315,11 @@ export class RunOwnership implements OwnedRuns {
     }
     const { claimed, queue, stranded } = await claims.claim(own, {
       isWhole,
+      places: this,
       limit,
       takesNoSlot,
       staysWithParent,
       isKnown: (id) => isKnown(id) || this.#owned.has(id) || this.#claiming.has(id),
-      workspace: this.provenWorkspace(),
-      isThere: async (workspace) => await this.membership()?.isThere(workspace) ?? true,
     });
     this.#stranded = stranded;
     // A look after news does not find the runs of gateways that are gone, and counts too few

@@ -2,6 +2,7 @@ import type { ClaimableRun } from "../../cluster/run_claims.ts";
 import { POLL_MS } from "../../cluster/cluster_news.ts";
 import type { Cluster } from "../../cluster/join_cluster.ts";
 import type { RunOwnership } from "../../cluster/run_ownership.ts";
+import { MAX_STRANDED } from "../../cluster/work_claims.ts";
 import { takenOver } from "../../cluster/work_hold.ts";
 import { CancelError } from "../../base/cancel.ts";
 import type { Clock } from "../../base/clock.ts";
@@ -30,8 +31,6 @@ export interface RunClaimerOptions {
 
 /** Claimed runs that are read at the same time. */
 const TAKEN_UP_AT_ONCE = 8;
-/** Runs without a workspace that one look takes up, so that it ends soon. */
-const MAX_STRANDED = 50;
 
 /**
  * Claims runs of the cluster that wait, and those of gateways that are gone. A claimed run goes on here, waits for its workspace, or ends.
