@@ -53,6 +53,11 @@ export class Poller {
     return promise;
   }
 
+  /** Tells whether a look is at work. */
+  isWorking(): boolean {
+    return this.#isWorking;
+  }
+
   /** Tells whether the last look has failed. */
   isFailing(): boolean {
     return this.#isFailing;
