@@ -1,6 +1,5 @@
 import { stat } from "node:fs/promises";
 import type { Clock } from "../../base/clock.ts";
-import { Poller } from "../../base/poller.ts";
 
 /** How often a folder that is not there is looked for. */
 const LOOK_MS = 1_000;
@@ -20,16 +19,18 @@ export function awaitFolder(
   paths: readonly string[],
   { clock, onAppear }: { readonly clock: Clock; readonly onAppear: () => void },
 ): () => void {
+  // No poller: a start would load it for this look alone, and two looks at a time call back once as well
+  const timer = clock.every(LOOK_MS, () => {
+    void isAnyFolder(paths).then((isThere) => {
+      if (!isThere || isEnded) return;
+      end();
+      onAppear();
+    });
+  });
   let isEnded = false;
   const end = () => {
     isEnded = true;
-    void poller.stop();
+    timer.clear();
   };
-  const poller = new Poller(async () => {
-    if (!await isAnyFolder(paths) || isEnded) return;
-    end();
-    onAppear();
-  });
-  poller.start(clock, LOOK_MS);
   return end;
 }
