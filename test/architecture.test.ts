@@ -98,7 +98,9 @@ test("imports make no circle, not even of types or on first use", () => {
 
 test("an import on first use names its file in plain words, so that no circle hides behind a computed name", () => {
   const computed = (files: readonly SourceFile[]) =>
-    files.flatMap(({ path, text }) => [...text.matchAll(/\bimport\s*\((?!\s*")[^\n]*/g)].map(([call]) => `${path}: ${call}`));
+    files.flatMap(({ path, text }) =>
+      [...text.matchAll(/\bimport\s*\((?!\s*")[^\n]*/g)].map(([call]) => `${path}: ${call}`)
+    );
   assert.deepEqual(computed(FILES).map((found) => found.replace(/\).*/, ")")), [
     "lib/extensions/plugins/ffi/ffi_library.ts: import(koffi)",
     "lib/extensions/plugins/ffi/ffi_plugin.ts: import(${JSON.stringify(module.href)",
