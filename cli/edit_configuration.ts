@@ -1,4 +1,4 @@
-import { systemClock } from "../lib/base/clock.ts";
+import { Backoff, systemClock } from "../lib/base/clock.ts";
 import { lineDifference } from "../lib/base/line_difference.ts";
 import { editConfigInUse } from "../lib/config/edit_config.ts";
 import { type ControlRecord, readControlFile } from "../lib/host/control_file.ts";
@@ -44,15 +44,18 @@ export async function sayWhereItCounts(context: CommandContext, isNew: boolean):
   );
 }
 
-/** Pauses between two questions to a gateway, in ms. They double, for each question is a line in its log */
+/** Pauses between two questions to a gateway, in ms: longer each time, for each question is a line in its log */
 const PAUSES = { firstMs: 50, mostMs: 800 } as const;
+/** Questions to a gateway after a change. */
+const MAX_QUESTIONS = 5;
 
 /** Waits until a gateway has looked at its configuration, through pauses of 1.6 s in all: the next command then finds the change there. */
 async function untilLooked(running: ControlRecord, writtenAt: string): Promise<void> {
-  for (let pauseMs: number = PAUSES.firstMs; pauseMs <= PAUSES.mostMs; pauseMs *= 2) {
+  const backoff = new Backoff(PAUSES);
+  for (let asked = 0; asked < MAX_QUESTIONS; asked++) {
     const status = await readGatewayStatus(running);
     if (status === undefined || (status.config.last_reload?.at ?? "") >= writtenAt) return;
-    await systemClock.sleep(pauseMs);
+    await systemClock.sleep(backoff.next());
   }
 }
 

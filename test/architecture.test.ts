@@ -96,6 +96,18 @@ test("imports make no circle, not even of types or on first use", () => {
   assert.deepEqual(circlesOf(sample), [["lib/a.ts", "lib/b.ts", "lib/c/c.ts", "lib/d.ts"]]);
 });
 
+test("an import on first use names its file in plain words, so that no circle hides behind a computed name", () => {
+  const computed = (files: readonly SourceFile[]) =>
+    files.flatMap(({ path, text }) =>
+      [...text.matchAll(/\bimport\s*\((?!\s*")[^\n]*/g)].map(([call]) => `${path}: ${call}`)
+    );
+  assert.deepEqual(computed(FILES).map((found) => found.replace(/\).*/, ")")), [
+    "lib/extensions/plugins/ffi/ffi_library.ts: import(koffi)",
+    "lib/extensions/plugins/ffi/ffi_plugin.ts: import(${JSON.stringify(module.href)",
+  ]);
+  assert.equal(computed([{ path: "lib/a.ts", text: "await import(`./${name}.ts`);" }]).length, 1);
+});
+
 /** Imports of the project's own files that a journey may have, its world among them: more of them tell of work that a support file should do. */
 const MAX_JOURNEY_IMPORTS = 5;
 

@@ -1,5 +1,6 @@
 import { canonicalDigest } from "../../lib/base/json.ts";
-import type { Clock, Timer } from "../../lib/base/clock.ts";
+import type { Clock } from "../../lib/base/clock.ts";
+import { Poller } from "../../lib/base/poller.ts";
 
 /** Options of `ListWatch`. */
 export interface ListWatchOptions {
@@ -16,11 +17,15 @@ export interface ListWatchOptions {
 export class ListWatch {
   readonly #options: ListWatchOptions;
   #listeners = 0;
-  #timer: Timer | undefined = undefined;
+  readonly #poller: Poller;
+  /** Number of the times that this was stopped. */
+  #stops = 0;
   #known: string | undefined = undefined;
 
   constructor(options: ListWatchOptions) {
     this.#options = options;
+    // A list that cannot be read now is compared the next time
+    this.#poller = new Poller(() => this.#look());
   }
 
   /** Watches for one more client. @returns a function that ends this */
@@ -34,28 +39,24 @@ export class ListWatch {
   }
 
   stop(): void {
-    this.#timer?.clear();
-    this.#timer = undefined;
+    void this.#poller.stop();
+    this.#stops++;
     this.#known = undefined;
   }
 
   #start(): void {
-    this.#timer = this.#options.clock.every(this.#options.everyMs, () => void this.#look());
-    void this.#look();
+    this.#poller.start(this.#options.clock, this.#options.everyMs);
+    void this.#poller.look();
   }
 
   async #look(): Promise<void> {
     const { read, onChange } = this.#options;
-    const timer = this.#timer;
-    try {
-      const list = read();
-      const now = canonicalDigest(list instanceof Promise ? await list : list);
-      if (list instanceof Promise && this.#timer !== timer) return;
-      const hasChanged = this.#known !== undefined && now !== this.#known;
-      this.#known = now;
-      if (hasChanged) onChange();
-    } catch {
-      // A list that cannot be read now is compared the next time
-    }
+    const stops = this.#stops;
+    const list = read();
+    const now = canonicalDigest(list instanceof Promise ? await list : list);
+    if (this.#stops !== stops) return;
+    const hasChanged = this.#known !== undefined && now !== this.#known;
+    this.#known = now;
+    if (hasChanged) onChange();
   }
 }

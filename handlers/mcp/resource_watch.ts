@@ -1,5 +1,6 @@
 import type { Clock, Timer } from "../../lib/base/clock.ts";
 import { refuse } from "../../lib/base/errors.ts";
+import { Poller } from "../../lib/base/poller.ts";
 import type { ConversationResources } from "./conversation_resources.ts";
 import { isConversation } from "./mcp_methods.ts";
 
@@ -34,7 +35,8 @@ export class ResourceWatch {
   readonly #changed = new Set<string>();
   #subscriptions = 0;
   readonly #byToken = new Map<string | null, number>();
-  #looking: Timer | undefined = undefined;
+  readonly #poller = new Poller(() => this.#lookAtAll());
+  #isLooking = false;
   #telling: Timer | undefined = undefined;
 
   constructor(
@@ -84,8 +86,8 @@ export class ResourceWatch {
   }
 
   stop(): void {
-    this.#looking?.clear();
-    this.#looking = undefined;
+    void this.#poller.stop();
+    this.#isLooking = false;
     this.#telling?.clear();
     this.#telling = undefined;
     this.#changed.clear();
@@ -96,7 +98,8 @@ export class ResourceWatch {
     this.#watched.set(uri, watched);
     if (isConversation(uri)) {
       void this.#look(watched);
-      this.#looking ??= this.#clock.every(LOOK_MS, () => void this.#lookAtAll());
+      if (!this.#isLooking) this.#poller.start(this.#clock, LOOK_MS);
+      this.#isLooking = true;
     }
     return watched;
   }

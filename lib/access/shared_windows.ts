@@ -1,4 +1,5 @@
 import type { Clock, Timer } from "../base/clock.ts";
+import { Poller } from "../base/poller.ts";
 import type { Logger } from "../base/telemetry/log.ts";
 import type { Store } from "../storage/store.ts";
 import { RATE_WINDOWS, type RateWindowsBody } from "./rate_records.ts";
@@ -225,72 +226,59 @@ export class SharedWindows {
   readonly #options: SharedWindowsOptions;
   readonly #windows = new Map<SharedKind, SharedWindow>();
   readonly #known: Knowledge = { exchange: 0, at: -Infinity, gateways: 1 };
-  #timer: Timer | undefined = undefined;
+  readonly #poller: Poller;
   #soon: Timer | undefined = undefined;
-  #working: Promise<void> | undefined = undefined;
   #countedAt = -Infinity;
   #triedAt = -Infinity;
   #isWritten = false;
-  #isAway = false;
   #isClosed = false;
 
   constructor(options: SharedWindowsOptions) {
     this.#options = options;
+    this.#poller = new Poller(() => this.#exchange(), (error) => {
+      options.log.warn("The windows of requests cannot be shared: each gateway lets in its part of them", { error });
+    });
   }
 
   /** Creates a window, in place of any earlier one of its kind. */
   window(kind: SharedKind, size: { readonly max: number; readonly windowMs: number }): SlidingWindow {
     const { clock } = this.#options;
     const window = new SharedWindow(size, { clock, known: this.#known, onUse: (isSoon) => this.#use(isSoon) });
+    if (this.#windows.size === 0 && !this.#isClosed) this.#poller.start(clock, EXCHANGE_MS);
     this.#windows.set(kind, window);
-    this.#timer ??= clock.every(EXCHANGE_MS, () => void this.#exchange());
-    void this.#exchange();
+    // An exchange that has just begun finds the window too
+    if (!this.#poller.isWorking()) void this.#poller.look();
     return window;
   }
 
   /** Takes this gateway's counts away. Never throws. */
   async close(): Promise<void> {
     this.#isClosed = true;
-    this.#timer?.clear();
     this.#soon?.clear();
-    await this.#working;
+    await this.#poller.stop();
     const { store, gateway } = this.#options;
     if (this.#isWritten) await store.takeOnce(RATE_WINDOWS.name, gateway).catch(() => {});
   }
 
   #use(isSoon: boolean): void {
-    if (!isSoon || this.#soon !== undefined || this.#working !== undefined || this.#isClosed) return;
+    if (!isSoon || this.#soon !== undefined || this.#poller.isWorking() || this.#isClosed) return;
     const { clock } = this.#options;
-    const wait = this.#isAway ? EXCHANGE_MS : SOON_MS - (clock.monotonic() - this.#triedAt);
-    if (wait <= 0) return void this.#exchange();
+    const wait = this.#poller.isFailing() ? EXCHANGE_MS : SOON_MS - (clock.monotonic() - this.#triedAt);
+    if (wait <= 0) return void this.#poller.look();
     this.#soon = clock.after(wait, () => {
       this.#soon = undefined;
-      void this.#exchange();
+      if (!this.#poller.isWorking()) void this.#poller.look();
     });
   }
 
-  #exchange(): Promise<void> {
-    if (this.#isClosed) return Promise.resolve();
-    return this.#working ??= this.#tellAndHear();
-  }
-
-  async #tellAndHear(): Promise<void> {
-    const { clock, log } = this.#options;
+  async #exchange(): Promise<void> {
+    const { clock } = this.#options;
     this.#triedAt = clock.monotonic();
-    try {
-      await this.#count();
-      await this.#tell();
-      await this.#hear();
-      this.#known.exchange++;
-      this.#known.at = clock.monotonic();
-      this.#isAway = false;
-    } catch (error) {
-      if (!this.#isAway) {
-        log.warn("The windows of requests cannot be shared: each gateway lets in its part of them", { error });
-      }
-      this.#isAway = true;
-    }
-    this.#working = undefined;
+    await this.#count();
+    await this.#tell();
+    await this.#hear();
+    this.#known.exchange++;
+    this.#known.at = clock.monotonic();
   }
 
   async #count(): Promise<void> {

@@ -3,7 +3,7 @@ import type { Clock, Timer } from "./clock.ts";
 /**
  * Looks at something that others change: after news of a change, and at an interval, since news may be lost. One look is at work at a time.
  *
- * News during a look causes exactly one more, right after it. An interval that passes during a look causes none.
+ * News during a look causes exactly one more, right after it. An interval that passes during a look causes none, unless the place says otherwise.
  */
 export class Poller {
   readonly #lookOnce: () => Promise<void>;
@@ -27,11 +27,19 @@ export class Poller {
     this.#onFailure = onFailure;
   }
 
-  /** Begins to look each `everyMs` milliseconds, the first time after that time. May be called again after `stop`. */
-  start(clock: Pick<Clock, "every">, everyMs: number): void {
+  /**
+   * Begins to look each `everyMs` milliseconds, the first time after that time. May be called again after `stop`.
+   * @param onTime is called at each interval in place of the look, also while one is at work: for a place whose looks at an interval differ
+   * from those after news, and must not be left out. It must not throw
+   */
+  start(
+    clock: Pick<Clock, "every">,
+    everyMs: number,
+    onTime: () => void = () => void (this.#isWorking || this.look()),
+  ): void {
     this.#isStopped = false;
     this.#timer?.clear();
-    this.#timer = clock.every(everyMs, () => void (this.#isWorking || this.look()));
+    this.#timer = clock.every(everyMs, onTime);
   }
 
   /** Looks now, or once more after the look at work. Resolves when that look has ended, at once after `stop`. Never rejects. */
@@ -43,6 +51,11 @@ export class Poller {
       this.#working = this.#work();
     }
     return promise;
+  }
+
+  /** Tells whether a look is at work. */
+  isWorking(): boolean {
+    return this.#isWorking;
   }
 
   /** Tells whether the last look has failed. */

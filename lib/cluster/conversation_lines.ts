@@ -1,5 +1,6 @@
 import { cancelError } from "../base/cancel.ts";
-import type { Clock } from "../base/clock.ts";
+import { type Clock, withTimeout } from "../base/clock.ts";
+import { createKeyedNotifier } from "../base/keyed_queues.ts";
 import type { Write } from "../storage/store.ts";
 import { type ClusterBus, POLL_MS } from "./cluster_news.ts";
 import type { JoinedGateway } from "./leases.ts";
@@ -34,19 +35,21 @@ export interface ConversationLinesOptions {
 
 /** Pause before a place in a line is asked for again. Milliseconds */
 const RETRY_MS = 250;
+/** The one key of the notifier of ends: a run may wait for the end of any other. */
+const ENDS = "ends";
 
 /** The places of this gateway's runs in the lines of their conversations: of each conversation one run works at a time in the whole cluster. */
 export class ConversationLines {
   readonly #runs: OwnedRuns;
-  readonly #bus: ClusterBus;
   readonly #claims: RunClaims;
   readonly #clock: Clock;
+  readonly #ends = createKeyedNotifier();
 
   constructor({ runs, bus, claims, clock }: ConversationLinesOptions) {
     this.#runs = runs;
-    this.#bus = bus;
     this.#claims = claims;
     this.#clock = clock;
+    bus.onNote(({ kind }) => void (kind === "end" && this.#ends.wake(ENDS)));
   }
 
   /**
@@ -100,13 +103,13 @@ export class ConversationLines {
       if (owned === undefined || owned.holds) return;
       const hold = async () =>
         conversationId === null || await this.#claims.hold(conversationId, { runId: run.id, own: owned.own });
-      const listening = this.#nextEnd(signal);
+      const listening = this.#ends.listen(ENDS, signal);
       try {
         if (await this.#runs.onceBack(run.id, hold, signal)) {
           owned.holds = true;
           return;
         }
-        await Promise.race([listening.heard, this.#clock.sleep(POLL_MS, listening.signal)]);
+        await withTimeout(listening.heard, { ms: POLL_MS, clock: this.#clock });
       } finally {
         listening.stop();
       }
@@ -149,22 +152,5 @@ export class ConversationLines {
   /** Returns the precondition that no run works in a conversation. */
   unheld(conversationId: string): readonly Write[] {
     return this.#claims.unheld(conversationId);
-  }
-
-  #nextEnd(signal: AbortSignal) {
-    const waiting = new AbortController();
-    const heard = Promise.withResolvers<void>();
-    const stop = this.#bus.onNote(({ kind }) => void (kind === "end" && heard.resolve()));
-    const onAbort = () => heard.resolve();
-    signal.addEventListener("abort", onAbort, { once: true });
-    return {
-      heard: heard.promise,
-      signal: waiting.signal,
-      stop() {
-        stop();
-        waiting.abort();
-        signal.removeEventListener("abort", onAbort);
-      },
-    };
   }
 }

@@ -95,6 +95,11 @@ export class GatewayLease {
     return this.#hold === undefined ? undefined : { id: this.#options.id, fence: this.#hold.fence };
   }
 
+  /** Tells whether this gateway still has a fence: as far as it knows, what it claimed under that fence is its own. */
+  hasFence(fence: number): boolean {
+    return this.#hold?.fence === fence;
+  }
+
   /** Returns the name of the database's history, see `LeaseDatabase`. */
   history(): string | undefined {
     return this.#options.leases.history();
@@ -154,6 +159,11 @@ export class GatewayLease {
     return this.#hold !== undefined && mayAct(this.#hold, this.#now(), this.#options.terms);
   }
 
+  /** Tells whether an effect may begin now under this fence. */
+  mayActNowUnder(fence: number): boolean {
+    return this.hasFence(fence) && this.mayAct();
+  }
+
   /** Returns the monotonic time at which what is under way must be over, unless the lease is renewed before. */
   deadline(): number {
     return this.#deadline;
@@ -171,7 +181,7 @@ export class GatewayLease {
    */
   async mayActUnder(fence: number, signal: AbortSignal): Promise<boolean> {
     for (;;) {
-      if (this.#hold?.fence !== fence) return false;
+      if (!this.hasFence(fence)) return false;
       if (this.mayAct()) return true;
       if (signal.aborted) throw cancelError(signal);
       const listening = this.#news.listen("hold", signal);

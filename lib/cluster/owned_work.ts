@@ -1,4 +1,4 @@
-import type { Clock } from "../base/clock.ts";
+import { type Clock, withTimeout } from "../base/clock.ts";
 import { Poller } from "../base/poller.ts";
 import type { Logger } from "../base/telemetry/log.ts";
 import type { Store, Write } from "../storage/store.ts";
@@ -8,7 +8,7 @@ import { type ClusterNews, type ClusterNote, POLL_MS } from "./cluster_news.ts";
 import type { GatewayLease } from "./gateway_lease.ts";
 import { fenceCheck, type JoinedGateway, type Leases } from "./leases.ts";
 import type { RunOwnership } from "./run_ownership.ts";
-import { type OpenWork, WorkClaims } from "./work_claims.ts";
+import { MAX_STRANDED, type OpenWork, WorkClaims } from "./work_claims.ts";
 import { FencedHold, type StrandedWork, takenOver, type WorkHold } from "./work_hold.ts";
 
 /** A kind of work with owners: a collection with a mark for each open piece, and the functions that do the work. None may throw. */
@@ -29,7 +29,7 @@ export interface OwnedWorkParts {
   readonly leases: Leases;
   readonly news: ClusterNews;
   /** Says which workspace work is bound to, and may be claimed of. */
-  readonly ownership: Pick<RunOwnership, "workspace" | "mayWorkIn" | "provenWorkspace" | "membership">;
+  readonly ownership: Pick<RunOwnership, "workspace" | "mayWorkIn" | "provenWorkspace" | "isThere">;
   readonly clock: Clock;
   /** Clock that tells the database's time. */
   readonly time: Pick<Clock, "now">;
@@ -46,16 +46,8 @@ interface Owned {
   hasEnded: boolean;
 }
 
-/** Pieces without a workspace that one look takes up, so that it ends soon. */
-const MAX_STRANDED = 50;
 /** Pieces whose acceptance may be under way at once. The marks of more are found by the next look. */
 const MAX_OPENING = 1_000;
-
-/** Work of a workspace that this gateway does not have. */
-interface ForeignWork extends OpenWork<WorkMark> {
-  /** True: it was claimed here nevertheless. */
-  readonly isOwn: boolean;
-}
 
 /**
  * Pieces of work of one kind, each of which one gateway of the cluster does: executions of procedures, deliveries.
@@ -136,8 +128,7 @@ export class OwnedWork {
   accepted(id: string): void {
     const own = this.#opening.get(id);
     this.#opening.delete(id);
-    const isMine = own !== undefined && own.fence === this.#parts.lease.own()?.fence;
-    if (isMine) this.#take(id, own, { version: 1 });
+    if (own !== undefined && this.#parts.lease.hasFence(own.fence)) this.#take(id, own, { version: 1 });
   }
 
   /** Returns the writes that tell the owner of a piece of a change, for the batch of the change. Empty for a piece that has ended. */
@@ -170,9 +161,7 @@ export class OwnedWork {
 
   /** Resolves after news of a piece, or when it is time to look again: news may be lost. */
   async news(heard: Promise<void>): Promise<void> {
-    const waiting = new AbortController();
-    const again = this.#parts.clock.sleep(POLL_MS, waiting.signal).catch(() => {});
-    await Promise.race([heard, again]).finally(() => waiting.abort());
+    await withTimeout(heard, { ms: POLL_MS, clock: this.#parts.clock });
   }
 
   /** Takes a note that came over the wire. */
@@ -192,17 +181,12 @@ export class OwnedWork {
     const { room, changed } = this.#kind;
     const own = lease.own();
     if (own === undefined || !lease.mayAct()) return;
-    const workspace = ownership.provenWorkspace();
-    const isForeign = ({ body }: OpenWork<WorkMark>) => !ownership.mayWorkIn(body.workspace ?? null);
-    const foreign: ForeignWork[] = [];
     const over = [...this.#owned].filter(([, { hasEnded }]) => hasEnded).map(([id]) => id);
-    const { claimed, own: known } = await this.#claims.claim(own, {
+    const { claimed, own: known, left } = await this.#claims.claim(own, {
       isWhole: true,
-      // Work that has waited for this gateway's workspace has a gateway again
-      also: workspace === null ? [] : [waiterOf(workspace)],
+      places: ownership,
       isKnown: (id) => this.#owned.has(id),
-      hasRoom: (work, count) => count < room() && !isForeign(work),
-      onLeft: (work) => void (isForeign(work) && foreign.push({ ...work, isOwn: false })),
+      hasRoom: (_, count) => count < room(),
     });
     for (const { id, version } of known) {
       const owned = this.#owned.get(id);
@@ -210,40 +194,45 @@ export class OwnedWork {
       owned.version = version;
       if (!owned.hasEnded) changed(id, 0);
     }
-    const left = new Set(known.map(({ id }) => id));
-    for (const id of over) if (!left.has(id) && this.#owned.get(id)?.hasEnded) this.#owned.delete(id);
+    const found = new Set(known.map(({ id }) => id));
+    for (const id of over) if (!found.has(id) && this.#owned.get(id)?.hasEnded) this.#owned.delete(id);
     // Others may have fenced the gateway off while it claimed
-    if (lease.own()?.fence !== own.fence) return;
-    for (const work of claimed) {
-      // A workspace may have been lost, or come back, since the look began
-      if (isForeign(work)) foreign.push({ ...work, version: work.version + 1, isOwn: true });
-      else this.#take(work.id, own, { version: work.version + 1 });
-    }
-    await this.#strand(foreign, own);
+    if (!lease.hasFence(own.fence)) return;
+    const isForeign = ({ body }: OpenWork<WorkMark>) => !ownership.mayWorkIn(body.workspace ?? null);
+    const mine = claimed.map((work) => ({ ...work, version: work.version + 1 }));
+    for (const work of mine) if (!isForeign(work)) this.#take(work.id, own, work);
+    await this.#strand(own, { lost: mine.filter(isForeign), found: left.filter(({ place }) => place === "nowhere") });
   }
 
-  /** Claims work whose workspace has no gateway: what was just found and what somebody has changed, and what has waited for too long. */
-  async #strand(foreign: readonly ForeignWork[], own: JoinedGateway): Promise<void> {
-    const { time, workspaceWaitMs, ownership, lease } = this.#parts;
-    const end = time.now() - workspaceWaitMs;
-    const isThere = new Map<string, boolean>();
+  /**
+   * Takes up work whose workspace has no gateway: what was claimed here before the gateway lost the workspace, what was just found and what
+   * somebody has changed, and what has waited for too long.
+   */
+  async #strand(own: JoinedGateway, { lost, found }: {
+    readonly lost: readonly OpenWork<WorkMark>[];
+    readonly found: readonly OpenWork<WorkMark>[];
+  }): Promise<void> {
+    const { time, workspaceWaitMs: waitMs, ownership, lease } = this.#parts;
+    const end = time.now() - waitMs;
+    const hasWaited = ({ waiting_since: since }: WorkMark) => since !== undefined && since <= end;
     let taken = 0;
-    for (const work of foreign) {
-      const { id, isOwn, body } = work;
-      const { workspace = "", waiting_since: since } = body;
-      const isTooLate = since !== undefined && since <= end;
-      if (isWaiting(body) && !isTooLate) continue;
-      if (!isThere.has(workspace)) isThere.set(workspace, await ownership.membership()?.isThere(workspace) ?? true);
-      if (isOwn && isThere.get(workspace)) await this.#changeMark(work, own, { gateway: null, fence: 0 });
-      if (isThere.get(workspace) || taken >= MAX_STRANDED) continue;
-      const claimed = isOwn ? work : await this.#claims.claimOne(id, own);
-      if (claimed === undefined) continue;
+    const take = (work: OpenWork<WorkMark>) => {
       taken++;
       // Others may have fenced the gateway off meanwhile
-      if (lease.own()?.fence !== own.fence) return;
-      const version = isOwn ? claimed.version : claimed.version + 1;
-      const wait = () => this.#wait({ ...claimed, version }, own, since ?? time.now());
-      this.#take(id, own, { version, stranded: { isTooLate, waitMs: workspaceWaitMs, wait } });
+      if (!lease.hasFence(own.fence)) return;
+      const { id, version, body } = work;
+      const wait = () => this.#wait(work, own, body.waiting_since ?? time.now());
+      this.#take(id, own, { version, stranded: { isTooLate: hasWaited(body), waitMs, wait } });
+    };
+    for (const work of lost) {
+      if (!await ownership.isThere(work.body.workspace ?? "")) take(work);
+      else await this.#changeMark(work, own, { gateway: null, fence: 0 });
+    }
+    for (const { id, body } of found) {
+      if (taken >= MAX_STRANDED) return;
+      if (isWaiting(body) && !hasWaited(body)) continue;
+      const work = await this.#claims.claimOne(id, own);
+      if (work !== undefined) take({ ...work, version: work.version + 1 });
     }
   }
 

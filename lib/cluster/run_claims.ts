@@ -10,7 +10,7 @@ import {
   waiterOf,
 } from "./cluster_records.ts";
 import { fenceCheck, isOwned, type JoinedGateway, type Leases } from "./leases.ts";
-import { type OpenWork, WorkClaims } from "./work_claims.ts";
+import { type OpenWork, WorkClaims, type WorkPlaces } from "./work_claims.ts";
 
 /** An open run as claims know it. */
 export interface ClaimableRun {
@@ -23,8 +23,8 @@ export interface ClaimableRun {
 }
 
 /** Open run whose workspace has no gateway. */
-export interface StrandedRun extends ClaimableRun {
-  readonly workspace: string;
+export interface StrandedRun {
+  readonly id: string;
   /** Time since which it has none, by the database's clock in ms. Undefined: that was just found */
   readonly since: number | undefined;
 }
@@ -86,33 +86,27 @@ export class RunClaims {
    * @param isWhole see `ClaimRules`. Only a look that has counted all knows the queue
    * @param limit free slots
    * @param isKnown tells whether this gateway works on a run
-   * @param workspace workspace of this gateway; null: none
-   * @param isThere tells whether a workspace has a gateway
    */
   async claim(
     own: JoinedGateway,
-    { isWhole, limit, takesNoSlot, isKnown, workspace, isThere, staysWithParent = false }: {
+    { isWhole, places, limit, takesNoSlot, isKnown, staysWithParent = false }: {
       /** True: a sub-agent is left to the gateway of its parent, whose budget it uses. Default false */
       readonly staysWithParent?: boolean | undefined;
       readonly isWhole: boolean;
+      readonly places: WorkPlaces;
       readonly limit: number;
       readonly takesNoSlot: (run: ClaimableRun) => boolean;
       readonly isKnown: (id: string) => boolean;
-      readonly workspace: string | null;
-      readonly isThere: (workspace: string) => Promise<boolean>;
     },
   ): Promise<{
     readonly claimed: readonly ClaimableRun[];
     readonly queue: ClusterQueue | undefined;
     readonly stranded: readonly StrandedRun[];
   }> {
-    const byConversation = new Map<string, number>();
     /** The run of each conversation that was accepted first, once a run of the conversation was tried. */
     const firsts = new Map<string, string | undefined>();
     /** Runs that this look has asked. */
     const asked = new Set<string>();
-    const left: OpenWork<ClaimBody>[] = [];
-    const isHere = ({ body }: OpenWork<ClaimBody>) => body.workspace === undefined || body.workspace === workspace;
     const blocked = this.#blocked;
     const lineAtParent = (parentId: string | null) =>
       staysWithParent && parentId !== null ? `parent ${parentId}` : undefined;
@@ -132,13 +126,12 @@ export class RunClaims {
       return blocked.has(lineOf(conversation)) || (firsts.has(conversation) && firsts.get(conversation) !== id);
     };
     blocked.begin(isWhole);
-    const { claimed, beyond } = await this.#work.claim(own, {
+    const { claimed, left, beyond } = await this.#work.claim(own, {
       isWhole,
-      // Runs of this workspace waited for it, and it has a gateway again
-      also: workspace === null ? [] : [waiterOf(workspace)],
+      places,
       isKnown,
       isFull: (claimed) => claimed >= limit,
-      hasRoom: (work, claimed) => isHere(work) && (claimed < limit || takesNoSlot(toRun(work))) && mayAsk(work),
+      hasRoom: (work, claimed) => (claimed < limit || takesNoSlot(toRun(work))) && mayAsk(work),
       // Runs of a conversation begin in the order in which they were accepted, one at a time
       more: async ({ id, body: { conversation_id, parent_id } }) => {
         asked.add(id);
@@ -158,17 +151,19 @@ export class RunClaims {
         if (first === id || first === undefined || !asked.has(first)) blocked.note(lineOf(conversation_id), !mayBegin);
         return mayBegin ? [hold, ...atParent] : undefined;
       },
-      onLeft(work) {
-        const { body: { conversation_id } } = work;
-        left.push(work);
-        if (conversation_id === null) return;
-        byConversation.set(conversation_id, (byConversation.get(conversation_id) ?? 0) + 1);
-      },
     });
     blocked.end();
-    const { stranded, waiting } = await sortOut(left, { workspace, isThere });
+    const byConversation = new Map<string, number>();
+    /** Conversations with a run whose workspace has no gateway: the runs behind it wait for that one. */
+    const held = new Set<string>();
+    const waiting = left.filter(({ place, body: { conversation_id: conversation } }) => {
+      if (conversation === null) return place !== "nowhere";
+      byConversation.set(conversation, (byConversation.get(conversation) ?? 0) + 1);
+      if (place === "nowhere") held.add(conversation);
+      return !held.has(conversation);
+    });
     const ids = waiting.map(({ id }) => id);
-    const here = waiting.filter((work) => isHere(work) && !isStuck(work));
+    const here = waiting.filter((work) => work.place === "here" && !isStuck(work));
     const queue = beyond === undefined ? undefined : {
       waiting: ids.length + beyond,
       waitingHere: here.length + beyond,
@@ -176,6 +171,9 @@ export class RunClaims {
       ids,
       byConversation,
     };
+    const stranded = left.flatMap((work) =>
+      work.place === "nowhere" ? [{ id: work.id, since: work.body.waiting_since }] : []
+    );
     return { claimed: claimed.map(toRun), queue, stranded };
   }
 
@@ -371,31 +369,6 @@ export class RunClaims {
 /** Returns the name of the line of a conversation among those that may be blocked. */
 function lineOf(conversationId: string): string {
   return `conversation ${conversationId}`;
-}
-
-/** Separates runs whose workspace has no gateway, and those behind them in a conversation, from those that wait for a slot. */
-async function sortOut(
-  left: readonly OpenWork<ClaimBody>[],
-  { workspace: own, isThere }: {
-    readonly workspace: string | null;
-    readonly isThere: (workspace: string) => Promise<boolean>;
-  },
-) {
-  const known = new Map<string, boolean>();
-  const stranded: StrandedRun[] = [];
-  const waiting: OpenWork<ClaimBody>[] = [];
-  const blocked = new Set<string>();
-  for (const work of left) {
-    const { workspace, waiting_since: since, conversation_id: conversation } = work.body;
-    if (workspace !== undefined && workspace !== own && !known.has(workspace)) {
-      known.set(workspace, await isThere(workspace));
-    }
-    if (workspace !== undefined && known.get(workspace) === false) {
-      stranded.push({ ...toRun(work), workspace, since });
-      if (conversation !== null) blocked.add(conversation);
-    } else if (conversation === null || !blocked.has(conversation)) waiting.push(work);
-  }
-  return { stranded, waiting };
 }
 
 function toClaim({ conversationId, parentId, workspace }: ClaimableRun, owner: JoinedGateway | undefined): ClaimBody {

@@ -3,12 +3,14 @@ import type { Clock } from "../base/clock.ts";
 import type { EffectRight } from "../base/effect_right.ts";
 import { storageUnavailable } from "../storage/postgres/server_watch.ts";
 import type { Write } from "../storage/store.ts";
-import { isStorageAway } from "../storage/read_records.ts";
+import { createPatience, isStorageAway } from "../storage/read_records.ts";
 import type { ClusterBus } from "./cluster_news.ts";
 import { ConversationLines, type OwnedRun, type OwnedRuns } from "./conversation_lines.ts";
 import type { GatewayLease } from "./gateway_lease.ts";
 import { fenceCheck, type JoinedGateway } from "./leases.ts";
 import type { ClaimableRun, ClusterQueue, RunClaims, StrandedRun } from "./run_claims.ts";
+import type { WorkPlaces } from "./work_claims.ts";
+import { RETRY_MS, takenOver } from "./work_hold.ts";
 import type { WorkspaceMembership } from "./workspace_membership.ts";
 
 /** Parts of `RunOwnership`. */
@@ -26,16 +28,13 @@ export interface RunOwnershipOptions {
   readonly onLook?: ((queue: ClusterQueue) => void) | undefined;
 }
 
-/** Pause before a write is tried again while the database is away. */
-const RETRY_MS = 250;
-
 /**
  * The runs that this gateway owns in a cluster, each with the fence of its claim.
  *
  * The journal asks here what goes with its batches, and the executor whether an effect may begin. A gateway alone owns every run without a
  * claim, see `OWNS_ALL`.
  */
-export class RunOwnership implements OwnedRuns {
+export class RunOwnership implements OwnedRuns, WorkPlaces {
   /** Milliseconds of a lease. */
   readonly leaseMs: number;
   readonly #options: RunOwnershipOptions;
@@ -69,6 +68,11 @@ export class RunOwnership implements OwnedRuns {
   /** Returns the workspace whose work this gateway may claim; null: none, as before it has proven that it has the folder. */
   provenWorkspace(): string | null {
     return this.membership()?.proven() ?? null;
+  }
+
+  /** Tells whether a workspace has a gateway: of a gateway without one, as far as it knows. */
+  async isThere(workspace: string): Promise<boolean> {
+    return await this.membership()?.isThere(workspace) ?? true;
   }
 
   /** Tells whether this gateway may go on with runs that are bound to a workspace; null: to none. */
@@ -109,7 +113,7 @@ export class RunOwnership implements OwnedRuns {
   /** Tells whether others may own a run that this gateway had claimed: the gateway has lost the fence of the claim. */
   isLost(runId: string): boolean {
     const owned = this.#owned.get(runId);
-    return owned !== undefined && owned.own.fence !== this.#options.lease.own()?.fence;
+    return owned !== undefined && !this.#options.lease.hasFence(owned.own.fence);
   }
 
   /** Returns the number of open runs that this gateway owns. */
@@ -195,7 +199,7 @@ export class RunOwnership implements OwnedRuns {
    */
   check(runId: string): readonly Write[] {
     const owned = this.#owned.get(runId);
-    if (owned === undefined) throw runTakenOver();
+    if (owned === undefined) throw takenOver("run");
     return [fenceCheck(owned.own)];
   }
 
@@ -242,15 +246,9 @@ export class RunOwnership implements OwnedRuns {
    * @throws {CancelError} `shutdown` when others own the run now; the signal's reason when it aborts during a pause
    */
   async onceBack<T>(runId: string, work: () => Promise<T>, signal: AbortSignal): Promise<T> {
-    for (;;) {
-      try {
-        return await work();
-      } catch (error) {
-        if (!isStorageAway(error)) throw error;
-      }
-      await this.#options.clock.sleep(RETRY_MS, signal);
-      if (this.#owned.has(runId)) await this.mayAct(runId, signal);
-    }
+    const { clock } = this.#options;
+    const afterPause = async () => this.#owned.has(runId) ? await this.mayAct(runId, signal) : undefined;
+    return await createPatience({ clock, signal, pauseMs: RETRY_MS, afterPause })(work);
   }
 
   /**
@@ -260,14 +258,17 @@ export class RunOwnership implements OwnedRuns {
   async mayAct(runId: string, signal: AbortSignal): Promise<void> {
     const owned = this.#owned.get(runId);
     if (owned !== undefined && await this.#options.lease.mayActUnder(owned.own.fence, signal)) return;
-    throw runTakenOver();
+    throw takenOver("run");
   }
 
   /** Returns the right of a recorded run to effects, see `mayAct`. @param signal aborts when the run stops */
   rightOf(runId: string, signal: AbortSignal): EffectRight {
     return {
       mayAct: () => this.mayAct(runId, signal),
-      mayActNow: () => this.owns(runId) && !this.isLost(runId) && this.#options.lease.mayAct(),
+      mayActNow: () => {
+        const owned = this.#owned.get(runId);
+        return owned !== undefined && this.#options.lease.mayActNowUnder(owned.own.fence);
+      },
     };
   }
 
@@ -314,12 +315,11 @@ export class RunOwnership implements OwnedRuns {
     }
     const { claimed, queue, stranded } = await claims.claim(own, {
       isWhole,
+      places: this,
       limit,
       takesNoSlot,
       staysWithParent,
       isKnown: (id) => isKnown(id) || this.#owned.has(id) || this.#claiming.has(id),
-      workspace: this.provenWorkspace(),
-      isThere: async (workspace) => await this.membership()?.isThere(workspace) ?? true,
     });
     this.#stranded = stranded;
     // A look after news does not find the runs of gateways that are gone, and counts too few
@@ -380,9 +380,4 @@ export class RunOwnership implements OwnedRuns {
     const lost = [...this.#owned.keys()];
     for (const listener of [...this.#lostListeners]) listener(lost);
   }
-}
-
-/** Returns the reason for which work of a run stops that this gateway does not own any more. */
-export function runTakenOver(): CancelError {
-  return new CancelError("shutdown", "Another gateway has taken the run over");
 }

@@ -1,12 +1,27 @@
 import { readable, readRecord } from "../storage/read_records.ts";
 import type { Store, Stored, Write } from "../storage/store.ts";
+import { waiterOf } from "./cluster_records.ts";
 import { fenceCheck, isOwned, type JoinedGateway, type Leases } from "./leases.ts";
 import { type Claim, mayClaim } from "./ownership.ts";
 
-/** Owner of a piece of work: a gateway with the fence that it had. Null: nobody has claimed it. */
+/** Part of the record of open work that claims read: its owner, and the workspace that it is bound to. */
 export interface ClaimedBy {
+  /** Gateway that owns it. Null: nobody has claimed it */
   readonly gateway: string | null;
+  /** Fence that the gateway had. */
   readonly fence: number;
+  /** Workspace whose gateways alone may do it. Absent: any gateway may */
+  readonly workspace?: string | undefined;
+  /** Time since which the workspace has no gateway, by the database's clock in ms since the epoch. */
+  readonly waiting_since?: number | undefined;
+}
+
+/** Workspaces of the cluster, as far as claims ask for them. */
+export interface WorkPlaces {
+  /** Returns the workspace whose work this gateway may claim; null: none. */
+  provenWorkspace(): string | null;
+  /** Tells whether a workspace has a gateway. */
+  isThere(workspace: string): Promise<boolean>;
 }
 
 /** Open work with its record. */
@@ -23,11 +38,13 @@ export interface ClaimRules<T> {
    * lost. False: for free work alone, after news of some.
    */
   readonly isWhole: boolean;
-  /** Further names of owners that a whole look reads the work of: names of no gateway. Default: none */
-  readonly also?: readonly string[];
+  readonly places: WorkPlaces;
   /** Tells whether this gateway works on it, or ends work on it that was lost: it is not claimed then. */
   readonly isKnown: (id: string) => boolean;
-  /** Tells whether this gateway has room for free work, after so many claims of this look. Work without room is asked again after each claim. */
+  /**
+   * Tells whether this gateway has room for free work, after so many claims of this look. Work without room is asked again after each claim,
+   * and work of another workspace never.
+   */
   readonly hasRoom: (work: OpenWork<T>, claimed: number) => boolean;
   /**
    * Tells whether this gateway has no room at all after so many claims of this look. While it has some, a whole look goes on behind the first
@@ -36,8 +53,11 @@ export interface ClaimRules<T> {
   readonly isFull?: (claimed: number) => boolean;
   /** Returns more writes for the batch that claims free work. Undefined: the work cannot begin yet. Called in the order of the work. Default: none */
   readonly more?: (work: OpenWork<T>) => Promise<readonly Write[] | undefined>;
-  /** Told of work that stays free, in the order of the work. */
-  readonly onLeft?: (work: OpenWork<T>) => void;
+}
+
+/** Work that nobody owns, with the place where it may go on: here, at gateways of another workspace, or nowhere, since that has no gateway. */
+export interface LeftWork<T> extends OpenWork<T> {
+  readonly place: "here" | "elsewhere" | "nowhere";
 }
 
 /** Work that one look found. */
@@ -46,6 +66,8 @@ export interface LookedAt<T> {
   readonly claimed: readonly OpenWork<T>[];
   /** Work that was this gateway's before, with the versions of its records. */
   readonly own: readonly OpenWork<T>[];
+  /** Work that stays free, in its order. */
+  readonly left: readonly LeftWork<T>[];
   /** Number of free pieces beyond those that the look has read. Undefined: nobody has counted them */
   readonly beyond: number | undefined;
 }
@@ -63,6 +85,8 @@ const LOOKS_PER_SEARCH = 30;
 
 /** Batches by which work is given back at the same time. */
 const GIVEN_AT_ONCE = 50;
+/** Pieces without a workspace that one look takes up, so that it ends soon. */
+export const MAX_STRANDED = 50;
 /** Value of the indexed field "gateway" for work that nobody owns. */
 const NOBODY = "";
 
@@ -98,7 +122,13 @@ export class WorkClaims<T extends ClaimedBy> {
 
   /** Claims work that nobody owns: that of gateways that are gone first, then the oldest. */
   async claim(own: JoinedGateway, rules: ClaimRules<T>): Promise<LookedAt<T>> {
-    const { isWhole, also = [], isKnown, isFull, onLeft } = rules;
+    const { isWhole, places, isKnown, isFull } = rules;
+    const workspace = places.provenWorkspace();
+    const isHere = ({ body }: OpenWork<T>) => body.workspace === undefined || body.workspace === workspace;
+    // Work of this workspace waited for it, and it has a gateway again
+    const also = workspace === null ? [] : [waiterOf(workspace)];
+    const hasRoom = (work: OpenWork<T>, count: number) => isHere(work) && rules.hasRoom(work, count);
+    const placed = { ...rules, hasRoom };
     const fences = isWhole ? await this.#leases.allFences() : { rows: new Map(), gone: [] };
     const { found, beyond, lastFree } = await this.#find(own, { isWhole, gone: [...fences.gone, ...also] });
     const claimed: OpenWork<T>[] = [];
@@ -112,18 +142,18 @@ export class WorkClaims<T extends ClaimedBy> {
       // The run may have ended since the page was read: it has no claim then, and the write does not hold
       else if (await this.#write(work, own)) claimed.push(work);
     }
-    await this.#claimFree(own, { free, claimed, rules });
+    await this.#claimFree(own, { free, claimed, rules: placed });
     let further = 0;
     if (lastFree !== undefined && isFull?.(claimed.length) === false) {
       const page = (await this.#readOn(lastFree)).filter(({ id }) => !found.has(id));
       further = page.length;
       const claimable = page.filter(({ id }) => !isKnown(id));
-      await this.#claimFree(own, { free: claimable, claimed, rules });
+      await this.#claimFree(own, { free: claimable, claimed, rules: placed });
       free.push(...claimable);
     }
     const isClaimed = new Set(claimed);
-    for (const work of free) if (!isClaimed.has(work)) onLeft?.(work);
-    return { claimed, own: known, beyond: beyond && Math.max(0, beyond - further) };
+    const left = await placeWork(free.filter((work) => !isClaimed.has(work)), { isHere, places });
+    return { claimed, own: known, left, beyond: beyond && Math.max(0, beyond - further) };
   }
 
   /** Claims free work in its order, while there is room. Work that cannot begin yet is passed over. */
@@ -254,6 +284,23 @@ export class WorkClaims<T extends ClaimedBy> {
       ...more,
     ]);
   }
+}
+
+/** Looks where free work may go on: asks once for each workspace. */
+async function placeWork<T extends ClaimedBy>(
+  free: readonly OpenWork<T>[],
+  { isHere, places }: { readonly isHere: (work: OpenWork<T>) => boolean; readonly places: WorkPlaces },
+): Promise<readonly LeftWork<T>[]> {
+  const isThere = new Map<string, boolean>();
+  for (const work of free) {
+    const { workspace = "" } = work.body;
+    if (isHere(work) || isThere.has(workspace)) continue;
+    isThere.set(workspace, await places.isThere(workspace));
+  }
+  return free.map((work) => {
+    const elsewhere = isThere.get(work.body.workspace ?? "") === true ? "elsewhere" : "nowhere";
+    return { ...work, place: isHere(work) ? "here" : elsewhere };
+  });
 }
 
 function toClaim({ gateway, fence }: ClaimedBy): Claim | undefined {

@@ -1,6 +1,6 @@
 import { CancelError } from "../base/cancel.ts";
 import type { Clock, Timer } from "../base/clock.ts";
-import { isStorageAway } from "../storage/read_records.ts";
+import { createPatience } from "../storage/read_records.ts";
 import type { Store, Write } from "../storage/store.ts";
 import type { GatewayLease } from "./gateway_lease.ts";
 import { fenceCheck, type JoinedGateway } from "./leases.ts";
@@ -47,8 +47,8 @@ export interface HoldParts {
   readonly clock: Clock;
 }
 
-/** Pause before a write is tried again while the database is away. */
-const RETRY_MS = 250;
+/** Pause before owned work tries a call of the store again while the database is away. Milliseconds */
+export const RETRY_MS = 250;
 
 /** Hold of work under a fence of this gateway. */
 export class FencedHold implements WorkHold {
@@ -85,8 +85,7 @@ export class FencedHold implements WorkHold {
   }
 
   mayActNow(): boolean {
-    const { lease } = this.#parts;
-    return lease.own()?.fence === this.#fence && lease.mayAct();
+    return this.#parts.lease.mayActNowUnder(this.#fence);
   }
 
   deadline(): { readonly signal: AbortSignal; clear(): void } {
@@ -113,21 +112,12 @@ export class FencedHold implements WorkHold {
 
   async write(writes: readonly Write[], signal: AbortSignal): Promise<void> {
     const { store, clock } = this.#parts;
-    for (;;) {
-      try {
-        if (await store.batch([...this.check, ...writes])) return;
-      } catch (error) {
-        if (!isStorageAway(error)) throw error;
-        await clock.sleep(RETRY_MS, signal);
-        await this.mayAct(signal);
-        continue;
-      }
-      throw takenOver();
-    }
+    const patience = createPatience({ clock, signal, pauseMs: RETRY_MS, afterPause: () => this.mayAct(signal) });
+    if (!await patience(() => store.batch([...this.check, ...writes]))) throw takenOver();
   }
 }
 
-/** Returns the error of work that another gateway has taken over. */
-export function takenOver(): CancelError {
-  return new CancelError("shutdown", "Another gateway has taken the work over");
+/** Returns the reason for which work stops that this gateway does not own any more. */
+export function takenOver(what: "run" | "work" = "work"): CancelError {
+  return new CancelError("shutdown", `Another gateway has taken the ${what} over`);
 }

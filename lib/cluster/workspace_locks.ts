@@ -103,7 +103,7 @@ export class WorkspaceLocks implements FileLocks {
       if (clock.monotonic() >= end) throw locked("holder" in found ? found.holder : "another one");
       await clock.sleep(backoff.next(), signal).catch(() => {});
       if (signal.aborted) throw cancelError(signal);
-      if (lease.own()?.fence !== own.fence) throw new CancelError("shutdown");
+      if (!lease.hasFence(own.fence)) throw new CancelError("shutdown");
     }
   }
 
@@ -169,7 +169,7 @@ export class WorkspaceLocks implements FileLocks {
 
   #takeBackLater(locks: ChangeLocks): void {
     const { lease, clock } = this.#options;
-    clock.after(AGAIN_MS, () => void (lease.own()?.fence === locks.own.fence && this.#takeBack(locks)));
+    clock.after(AGAIN_MS, () => void (lease.hasFence(locks.own.fence) && this.#takeBack(locks)));
   }
 
   #keyOf(path: string): string {

@@ -1,4 +1,4 @@
-import type { Clock } from "../base/clock.ts";
+import { type Clock, withTimeout } from "../base/clock.ts";
 import { ConfigError } from "../base/errors.ts";
 import { Poller } from "../base/poller.ts";
 import { type ClusterNews, POLL_MS } from "./cluster_news.ts";
@@ -60,7 +60,7 @@ export class WorkspaceMembership {
   /** Returns the workspace whose runs this gateway may claim. Null while it has not proven that it has it */
   proven(): string | null {
     const { is_member, fence } = this.#members.own();
-    return is_member && fence === this.#options.lease.own()?.fence ? this.id : null;
+    return is_member && this.#options.lease.hasFence(fence) ? this.id : null;
   }
 
   /** Returns why the workspace is not that of the other gateways. Undefined while nothing says so */
@@ -82,12 +82,10 @@ export class WorkspaceMembership {
     const { clock } = this.#options;
     this.#poller.start(clock, POLL_MS);
     await this.#poller.look();
-    const waiting = new AbortController();
     for (const ms of [SILENCE_MS, PROOF_WAIT_MS]) {
       if (this.proven() !== null || (ms !== SILENCE_MS && this.#mismatch === undefined)) break;
-      await Promise.race([this.#settled.promise, clock.sleep(ms, waiting.signal).catch(() => {})]);
+      await withTimeout(this.#settled.promise, { ms, clock });
     }
-    waiting.abort();
     const refusal = this.refusal();
     if (refusal !== undefined) throw new ConfigError("workspace_mismatch", `Cannot start: ${refusal}`);
   }

@@ -265,11 +265,19 @@ export class UnknownWriteError extends HttpError {
 }
 
 /**
- * Makes the patience of work that no run does: tries again each second while the store cannot be reached.
+ * Makes a patience that tries again while the store cannot be reached.
+ * @param options.signal ends the pauses
+ * @param options.pauseMs milliseconds between two tries. Default 1,000
+ * @param options.afterPause is called before each further try, and throws when nobody may make it any more. Default: anybody may
  * @throws {CancelError} when the signal aborts; the error of a call that failed otherwise
  */
 export function createPatience(
-  { clock, signal }: { readonly clock: Pick<Clock, "sleep">; readonly signal: AbortSignal },
+  { clock, signal, pauseMs = AGAIN_MS, afterPause }: {
+    readonly clock: Pick<Clock, "sleep">;
+    readonly signal: AbortSignal;
+    readonly pauseMs?: number;
+    readonly afterPause?: () => Promise<void>;
+  },
 ): Patience {
   return async (work) => {
     for (;;) {
@@ -277,7 +285,8 @@ export function createPatience(
         return await work();
       } catch (error) {
         if (!isStorageAway(error)) throw error;
-        await clock.sleep(AGAIN_MS, signal);
+        await clock.sleep(pauseMs, signal);
+        await afterPause?.();
       }
     }
   };

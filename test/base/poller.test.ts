@@ -34,6 +34,30 @@ test("a poller looks at its interval alone until there is news", async () => {
   assert.equal(clock.pending(), 0);
 });
 
+test("a place that says what an interval is for is told of each, also of one that passes during a look", async () => {
+  const clock = createFakeClock();
+  const { state, look, open } = heldLooks();
+  const poller: Poller = new Poller(look);
+  let told = 0;
+  poller.start(clock, EVERY_MS, () => {
+    told++;
+    void poller.look();
+  });
+  await clock.advance(2 * EVERY_MS);
+  assert.deepEqual([told, state.begun], [2, 1]);
+  open[0]?.resolve();
+  await clock.advance(0);
+  assert.deepEqual(
+    [told, state.begun, state.most],
+    [2, 2, 1],
+    "the second interval has its look right after the first",
+  );
+  open[0]?.resolve();
+  await poller.stop();
+  await clock.advance(EVERY_MS);
+  assert.equal(told, 2, "stop() ends the intervals");
+});
+
 test("look() begins in the same step, and resolves when the look has ended that covers it", async () => {
   const { state, look, open } = heldLooks();
   const poller = new Poller(look);

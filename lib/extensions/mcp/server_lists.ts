@@ -1,4 +1,4 @@
-import type { Clock, Timer } from "../../base/clock.ts";
+import { Backoff, type Clock, type Timer } from "../../base/clock.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
 import type { McpEvent, McpToolDefinition } from "./mcp_connection.ts";
 import { checkTools, type ListItem, type ListMethod } from "./read_lists.ts";
@@ -23,8 +23,7 @@ export interface ServerListsOptions {
 /** Milliseconds that a list of tools counts at least: a server that allows none would cost a reading with each call. */
 const MIN_TTL_MS = 1_000;
 /** Milliseconds for changes of a list to come together, so that a storm of them costs one reading. They double while it goes on. */
-const SETTLE_MS = 250;
-const MAX_SETTLE_MS = 30_000;
+const SETTLE = { firstMs: 250, mostMs: 30_000 } as const;
 /** Tools that are named when they are not offered. */
 const MAX_NAMED = 10;
 const NO_TOOLS: readonly McpToolDefinition[] = [];
@@ -43,7 +42,8 @@ export class ServerLists {
   /** Prompts and resources that the server allows to be kept, and until when */
   readonly #kept = new Map<ListMethod, { readonly items: readonly unknown[]; readonly until: number }>();
   #relisting: Timer | undefined;
-  #settleMs = SETTLE_MS;
+  readonly #settle = new Backoff(SETTLE);
+  #settleMs: number = SETTLE.firstMs;
   /** Monotonic time of the last change that the server announced */
   #changedAt = -Infinity;
 
@@ -133,9 +133,8 @@ export class ServerLists {
   /** Returns how long the next reading of the list waits: a server that announces changes without end is read ever less often. */
   #nextSettleMs(): number {
     const now = this.#options.clock.monotonic();
-    const goesOn = now - this.#changedAt < this.#settleMs * 2 + SETTLE_MS;
-    this.#settleMs = goesOn ? Math.min(this.#settleMs * 2, MAX_SETTLE_MS) : SETTLE_MS;
+    if (now - this.#changedAt >= this.#settleMs * 2 + SETTLE.firstMs) this.#settle.reset();
     this.#changedAt = now;
-    return this.#settleMs;
+    return this.#settleMs = this.#settle.next();
   }
 }

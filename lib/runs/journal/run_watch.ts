@@ -1,7 +1,8 @@
 import { shownUpTo } from "./run_records.ts";
-import { Backoff, type Clock, type Timer } from "../../base/clock.ts";
+import { Backoff, type Clock, type Timer, withTimeout } from "../../base/clock.ts";
 import { type HttpError, refuse } from "../../base/errors.ts";
 import type { KeyedNotifier } from "../../base/keyed_queues.ts";
+import { Poller } from "../../base/poller.ts";
 import type { Random } from "../../base/random.ts";
 import { type AgentEvent, isTerminal } from "../../base/records/agent_event.ts";
 import { isAtWork } from "../../base/records/run.ts";
@@ -299,27 +300,24 @@ export class RunWatch {
   #checkLink(link: AbortController): Timer {
     const { clock } = this.#options;
     let soon: Timer | undefined;
-    const check = async () => {
-      try {
-        const recorded = await this.#options.runs.recorded(this.#id);
-        const isBehind = recorded === undefined || !isAtWork(recorded.run.status) ||
-          recorded.end.seq > this.#last() || recorded.end.history !== this.#history;
-        if (isBehind) link.abort(new GatewayLinkError("was behind the journal"));
-      } catch {
-        // The database is away: the link goes on
-      }
-    };
+    // While the database is away the link goes on
+    const poller = new Poller(async () => {
+      const recorded = await this.#options.runs.recorded(this.#id);
+      const isBehind = recorded === undefined || !isAtWork(recorded.run.status) ||
+        recorded.end.seq > this.#last() || recorded.end.history !== this.#history;
+      if (isBehind) link.abort(new GatewayLinkError("was behind the journal"));
+    });
     this.#onNote = () => {
       if (this.#hint <= this.#last()) return;
       soon ??= clock.after(BEHIND_MS, () => {
         soon = undefined;
-        if (this.#hint > this.#last()) void check();
+        if (this.#hint > this.#last()) void poller.look();
       });
     };
-    const timer = clock.every(CHECK_MS, () => void check());
+    poller.start(clock, CHECK_MS);
     return {
       clear: () => {
-        timer.clear();
+        void poller.stop();
         soon?.clear();
         this.#onNote = () => {};
       },
@@ -402,13 +400,11 @@ export class RunWatch {
   async #pause(ms: number): Promise<void> {
     const { clock } = this.#options;
     if (this.#isNoted) return;
-    const waiting = new AbortController();
     const heard = Promise.withResolvers<void>();
     this.#onNote = () => heard.resolve();
     const end = () => heard.resolve();
     this.#stop.signal.addEventListener("abort", end, { once: true });
-    await Promise.race([heard.promise, clock.sleep(ms, waiting.signal).catch(() => {})]);
-    waiting.abort();
+    await withTimeout(heard.promise, { ms, clock });
     this.#stop.signal.removeEventListener("abort", end);
     this.#onNote = () => {};
   }

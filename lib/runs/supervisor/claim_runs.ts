@@ -1,9 +1,11 @@
 import type { ClaimableRun } from "../../cluster/run_claims.ts";
 import { POLL_MS } from "../../cluster/cluster_news.ts";
 import type { Cluster } from "../../cluster/join_cluster.ts";
-import { type RunOwnership, runTakenOver } from "../../cluster/run_ownership.ts";
+import type { RunOwnership } from "../../cluster/run_ownership.ts";
+import { MAX_STRANDED } from "../../cluster/work_claims.ts";
+import { takenOver } from "../../cluster/work_hold.ts";
 import { CancelError } from "../../base/cancel.ts";
-import type { Clock, Timer } from "../../base/clock.ts";
+import type { Clock } from "../../base/clock.ts";
 import { Poller } from "../../base/poller.ts";
 import { isEnded } from "../../base/records/run.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
@@ -29,8 +31,6 @@ export interface RunClaimerOptions {
 
 /** Claimed runs that are read at the same time. */
 const TAKEN_UP_AT_ONCE = 8;
-/** Runs without a workspace that one look takes up, so that it ends soon. */
-const MAX_STRANDED = 50;
 
 /**
  * Claims runs of the cluster that wait, and those of gateways that are gone. A claimed run goes on here, waits for its workspace, or ends.
@@ -41,7 +41,6 @@ export class RunClaimer {
   readonly #options: RunClaimerOptions;
   readonly #ownership: RunOwnership;
   readonly #poller: Poller;
-  #poll: Timer | undefined = undefined;
   /** True: the next look is a whole one, as once a second. */
   #isWholeDue = false;
   /** True: the database was away when a claimed run was taken up, so news waits for the next whole look. */
@@ -65,14 +64,13 @@ export class RunClaimer {
     cluster.onTakeover(() => void this.look("whole"));
     this.#ownership.onLost((ids) => this.#lose(ids));
     // A gateway whose lease has run out is noticed half a lease later at the latest. A whole look follows one after news that is at work
-    this.#poll = clock.every(Math.min(POLL_MS, this.#ownership.leaseMs / 2), () => void this.look("whole"));
+    this.#poller.start(clock, Math.min(POLL_MS, this.#ownership.leaseMs / 2), () => void this.look("whole"));
     await this.look("whole");
   }
 
   /** Ends the claiming, for a shutdown. Resolves when the look at work has ended. */
   async stop(): Promise<void> {
     this.#isStopped = true;
-    this.#poll?.clear();
     await this.#poller.stop();
   }
 
@@ -217,7 +215,7 @@ export class RunClaimer {
     // The lease may have been lost while the run was read: others may own it, and have it begun
     const entry = active.find(id);
     if (entry === undefined) this.#ownership.forget(id);
-    else if (this.#ownership.isLost(id)) entry.abort(runTakenOver());
+    else if (this.#ownership.isLost(id)) entry.abort(takenOver("run"));
     return isTakenUp;
   }
 
@@ -246,7 +244,7 @@ export class RunClaimer {
     const { active, runs } = this.#options;
     for (const id of ids) {
       runs.forget(id);
-      active.find(id)?.abort(runTakenOver());
+      active.find(id)?.abort(takenOver("run"));
       // A run that is just being taken up keeps the fence of its claim until that has ended
       if (this.#unreadable.delete(id)) this.#ownership.forget(id);
     }

@@ -1,6 +1,8 @@
 import { POLL_MS } from "../../cluster/cluster_news.ts";
 import type { ClaimableRun } from "../../cluster/run_claims.ts";
-import { type RunOwnership, runTakenOver } from "../../cluster/run_ownership.ts";
+import type { RunOwnership } from "../../cluster/run_ownership.ts";
+import { takenOver } from "../../cluster/work_hold.ts";
+import { withTimeout } from "../../base/clock.ts";
 import { type HttpError, refuse } from "../../base/errors.ts";
 import type { EffectRight } from "../../base/effect_right.ts";
 import type { Cluster } from "../../cluster/join_cluster.ts";
@@ -132,7 +134,7 @@ export class ClusterRuns implements RunCoordination {
       ready: () => false,
       async wait(signal) {
         // An accepted run has its place by its claim, until others take the run over
-        if (isAccepted && (!ownership.owns(run.id) || ownership.isLost(run.id))) throw runTakenOver();
+        if (isAccepted && (!ownership.owns(run.id) || ownership.isLost(run.id))) throw takenOver("run");
         const maxBefore = isAccepted ? undefined : limits().maxPerConversation;
         if (!await ownership.lines.lineUp(run, { mayHold: place.ready(), maxBefore, signal })) throw fullLine();
         await place.wait(signal);
@@ -246,10 +248,7 @@ export class ClusterRuns implements RunCoordination {
 
   /** Resolves after news of a run, or when it is time to look again. */
   async news(heard: Promise<void>): Promise<void> {
-    const waiting = new AbortController();
-    await Promise.race([heard, this.#options.clock.sleep(POLL_MS, waiting.signal).catch(() => {})]).finally(() =>
-      waiting.abort()
-    );
+    await withTimeout(heard, { ms: POLL_MS, clock: this.#options.clock });
   }
 
   /**

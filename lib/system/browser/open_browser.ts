@@ -2,6 +2,7 @@ import type { Browser, BrowserContext } from "playwright-core";
 import { cancelError } from "../../base/cancel.ts";
 import { type Clock, withTimeout } from "../../base/clock.ts";
 import { ToolError } from "../../base/errors.ts";
+import { Poller } from "../../base/poller.ts";
 import { type CommandLine, type ProcessGroup, startGroup } from "../process/process_group.ts";
 import { BrowserDownloads, type DownloadPlace } from "./browser_downloads.ts";
 import { GuardedTargets } from "./guarded_targets.ts";
@@ -157,17 +158,12 @@ class RunningBrowser {
   #watchMemory(): void {
     const { pid } = this.#group;
     if (pid === undefined) return;
-    let isLooking = false;
-    const timer = this.#clock.every(MEMORY_LOOK_MS, () => {
-      if (isLooking) return;
-      isLooking = true;
-      memoryOf(pid).then((bytes) => {
-        isLooking = false;
-        if (bytes <= MAX_MEMORY_BYTES) return;
-        this.kill(`the browser was closed, since it held more than ${MAX_MEMORY_BYTES / 1_073_741_824} GB of memory`);
-      });
+    const poller = new Poller(async () => {
+      if (await memoryOf(pid) <= MAX_MEMORY_BYTES) return;
+      this.kill(`the browser was closed, since it held more than ${MAX_MEMORY_BYTES / 1_073_741_824} GB of memory`);
     });
-    void this.#over.then(() => timer.clear());
+    poller.start(this.#clock, MEMORY_LOOK_MS);
+    void this.#over.then(() => poller.stop());
   }
 }
 

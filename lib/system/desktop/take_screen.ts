@@ -3,6 +3,7 @@ import { lstat, mkdir, mkdtemp, open, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { CancelError } from "../../base/cancel.ts";
 import { ToolError } from "../../base/errors.ts";
+import { Poller } from "../../base/poller.ts";
 import type { ProcessResult } from "../process/run_command.ts";
 import type { DesktopOptions, DesktopSession, ScreenPicture, SessionKind } from "./desktop_session.ts";
 
@@ -73,9 +74,10 @@ async function tryProgram({ name, args }: ScreenProgram, attempt: Attempt): Prom
   const { timeoutMs, maxBytes } = limits;
   const file = join(folder, FILE);
   const tooLarge = new AbortController();
-  const watch = clock.every(LOOK_MS, () => {
-    void sizeOf(file).then((size) => size > maxBytes && tooLarge.abort(new CancelError("timeout")));
+  const watch = new Poller(async () => {
+    if (await sizeOf(file) > maxBytes) tooLarge.abort(new CancelError("timeout"));
   });
+  watch.start(clock, LOOK_MS);
   let result: ProcessResult;
   try {
     result = await processes.run({
@@ -89,7 +91,7 @@ async function tryProgram({ name, args }: ScreenProgram, attempt: Attempt): Prom
       composed: { env: session.env, network: true, writes: true, graceMs: 0 },
     });
   } finally {
-    watch.clear();
+    await watch.stop();
   }
   if (tooLarge.signal.aborted) throw pictureTooLarge(name, maxBytes);
   const problem = problemOf(result, timeoutMs);

@@ -19,6 +19,7 @@ export function awaitFolder(
   paths: readonly string[],
   { clock, onAppear }: { readonly clock: Clock; readonly onAppear: () => void },
 ): () => void {
+  // No poller: a start would load it for this look alone, and two looks at a time call back once as well
   const timer = clock.every(LOOK_MS, () => {
     void isAnyFolder(paths).then((isThere) => {
       if (!isThere || isEnded) return;

@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { CancelError } from "../../base/cancel.ts";
 import type { Clock } from "../../base/clock.ts";
 import { ToolError } from "../../base/errors.ts";
+import { Poller } from "../../base/poller.ts";
 import type { Processes } from "../process/processes.ts";
 import type { Git, GitScope, RemoteAddress, Repository } from "./git.ts";
 import { gitEnvironment, runGit } from "./git_process.ts";
@@ -109,18 +110,18 @@ async function fetchCommit(
   },
 ): Promise<void> {
   const args = ["fetch", "--quiet", "--depth=1", "--no-tags", "--no-recurse-submodules", "--no-auto-maintenance"];
-  const look = async () => {
+  const poller = new Poller(async () => {
     if (await sizeOf(join(folder, ".git")) > MAX_FETCHED_BYTES) size.abort(new CancelError("cancelled"));
-  };
-  const timer = clock.every(LOOK_MS, () => void look());
+  });
+  poller.start(clock, LOOK_MS);
   try {
     const { code, stderr } = await repository.run([...args, "--", remote.url.href, `+${ref}:${FETCHED}`], { remote });
-    await look();
+    await poller.look();
     if (code !== 0) throw failed(stderr);
   } catch (error) {
     if (!size.signal.aborted) throw error;
   } finally {
-    timer.clear();
+    await poller.stop();
   }
   if (size.signal.aborted) throw tooLarge(`the repository has over ${MAX_FETCHED_BYTES} bytes`);
 }

@@ -1,7 +1,8 @@
 import { type FSWatcher, realpathSync, watch } from "node:fs";
 import { dirname, relative } from "node:path";
-import type { Clock, Timer } from "../../base/clock.ts";
+import type { Clock } from "../../base/clock.ts";
 import { messageOf, ToolError } from "../../base/errors.ts";
+import { Poller } from "../../base/poller.ts";
 import { nextTick } from "../../base/tick.ts";
 import { isWithin } from "../files/forbidden_paths.ts";
 import { MAX_CONFIG_BYTES, mayTellSecrets, readConfig } from "../git/config_copy.ts";
@@ -51,15 +52,16 @@ export class CoverWatch {
   /** Folders that nobody has looked at since their last event */
   readonly #touched = new Set<string>();
   readonly #watchers: FSWatcher[] = [];
-  readonly #timer: Timer;
-  #isLooking = false;
+  readonly #poller: Poller;
   #isClosed = false;
 
   /** Begins it. @throws {ToolError} `sandbox_unavailable` */
   constructor(covers: Covers, clock: Pick<Clock, "every">, onLost: OnLost) {
     this.#covers = covers;
     this.#onLost = onLost;
-    this.#timer = clock.every(LOOK_MS, () => this.#touch(this.#places.keys()));
+    // A watch that cannot look notices nothing
+    this.#poller = new Poller(() => this.#look(), (error) => this.#tell(unwatchable(error)));
+    this.#poller.start(clock, LOOK_MS, () => this.#touch(this.#places.keys()));
     try {
       this.#open();
     } catch (error) {
@@ -71,7 +73,7 @@ export class CoverWatch {
   /** Ends the watch. Repeating it does nothing */
   close(): void {
     this.#isClosed = true;
-    this.#timer.clear();
+    void this.#poller.stop();
     for (const watcher of this.#watchers.splice(0)) watcher.close();
   }
 
@@ -107,21 +109,17 @@ export class CoverWatch {
 
   #touch(folders: Iterable<string>): void {
     for (const folder of folders) this.#touched.add(folder);
-    if (!this.#isLooking) void this.#look();
+    void this.#poller.look();
   }
 
   /** Looks at the places of all touched folders, once for all events of a tick. */
   async #look(): Promise<void> {
-    this.#isLooking = true;
-    while (this.#touched.size > 0) {
-      await nextTick();
-      const places = [...this.#touched].flatMap((folder) => this.#places.get(folder) ?? []);
-      this.#touched.clear();
-      for (const path of places) {
-        if (await this.#isLost(path)) this.#tell(relative(this.#covers.workspace, path));
-      }
+    await nextTick();
+    const places = [...this.#touched].flatMap((folder) => this.#places.get(folder) ?? []);
+    this.#touched.clear();
+    for (const path of places) {
+      if (await this.#isLost(path)) this.#tell(relative(this.#covers.workspace, path));
     }
-    this.#isLooking = false;
   }
 
   #tell(lost: string | ToolError): void {
