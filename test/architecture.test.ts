@@ -372,7 +372,6 @@ const WIDE: Readonly<Record<string, number>> = {
   ProcessesOptions: 13,
   ProgramRequest: 17,
   ServicesOptions: 26,
-  SopsOptions: 14,
 };
 
 test("no options object has more than twelve fields, but for those that are left", () => {

@@ -172,7 +172,7 @@ export function lateCron({ load, start, stop }: LateService<Cron>): Cron {
 }
 
 function createLazySops(needs: AutomationNeeds): SopService {
-  const { kit: { clock, random, log }, config, storage: { store }, folders, guard, system, work, cluster } = needs;
+  const { kit, config, storage: { store }, folders, guard, system, work, cluster } = needs;
   const { workspaceRoot, dataDir, home } = folders;
   const settings = () => ({
     dirs: config().sops.dirs.map((path) => resolvePath(path, workspaceRoot, home)),
@@ -185,7 +185,7 @@ function createLazySops(needs: AutomationNeeds): SopService {
     const { createSops } = await import("./sops/sop_service.ts");
     const { approvals, taintedFiles } = guard;
     return createSops({
-      ...{ store, clock, random, log, approvals, taintedFiles, workspaceRoot, dataDir, settings },
+      ...{ kit, store, approvals, taintedFiles, workspaceRoot, dataDir, settings },
       work: cluster.work,
       files: system.files,
       scopesOf: scopesOf(needs),

@@ -297,10 +297,8 @@ export function createToolBench(options: ToolBenchOptions): ToolBench {
         tools: () => executor,
       }),
       sops: createSops({
+        kit: { clock, random, log: SILENT },
         store,
-        clock,
-        random,
-        log: SILENT,
         approvals: createApprovals({
           store,
           clock,
