@@ -369,7 +369,6 @@ const WIDE: Readonly<Record<string, number>> = {
   CreateProvidersOptions: 18,
   GatewayOptions: 17,
   GuardedRequest: 15,
-  ProcessesOptions: 13,
   ProgramRequest: 17,
   ServicesOptions: 26,
 };

@@ -193,7 +193,14 @@ function openProcesses(
     marker: marker.text,
     gateway: cluster.id,
     redact: telemetry.redactor.part,
-    quarantine: join(dataDir, "quarantine"),
+    quarantine: {
+      folder: join(dataDir, "quarantine"),
+      onFound: (found) =>
+        log.warn(
+          "A command made protected names, which were moved to quarantine, or could not be looked for",
+          quarantineFields(found),
+        ),
+    },
     notes: join(dataDir, "commands"),
     relays: {
       folder: join(dataDir, "relays"),
@@ -217,11 +224,6 @@ function openProcesses(
     },
     random,
     onTainted: ({ paths, taint, workspace }) => guard.taintedFiles.markWritten(paths, { taint, root: workspace }),
-    onQuarantine: (found) =>
-      log.warn(
-        "A command made protected names, which were moved to quarantine, or could not be looked for",
-        quarantineFields(found),
-      ),
     onLook(found) {
       const { kind, text } = containmentOf(shell(), found);
       log[kind === "refused" ? "warn" : "info"](text);

@@ -203,7 +203,7 @@ export function createToolBench(options: ToolBenchOptions): ToolBench {
         })),
     },
     onTainted: ({ paths, taint, workspace }) => taintedFiles.markWritten(paths, { taint, root: workspace }),
-    ...(options.quarantine === undefined ? {} : { quarantine: options.quarantine }),
+    ...(options.quarantine === undefined ? {} : { quarantine: { folder: options.quarantine } }),
     ...(options.marker === undefined ? {} : { marker: options.marker }),
     ...(options.bounds === undefined ? {} : { bounds: options.bounds }),
   });

@@ -18,7 +18,7 @@ const options = {
   clock: systemClock,
   home: "/home/nobody",
   ownPaths: [],
-  quarantine: "/nonexistent/quarantine",
+  quarantine: { folder: "/nonexistent/quarantine" },
   notes: "/nonexistent/commands",
   marker: "test",
 };
