@@ -25,7 +25,7 @@ import {
 import { killRestOf, MARKER_VARIABLE, temporaryFolder, temporaryName } from "./leftover_processes.ts";
 import type { Launcher } from "./run_command.ts";
 import { type CommandLine, type ProgramEnd, startGroup } from "./process_group.ts";
-import { contain, type ContainOptions, holdsSystem } from "./sandbox.ts";
+import { contain, holdsSystem, type SeenWorkspace } from "./sandbox.ts";
 import type { ArgumentScope } from "./screen_arguments.ts";
 import {
   type AfterProgram,
@@ -180,7 +180,7 @@ async function prepareContained(
   const localSockets = await socketsAmong([...shown, ...writable, ...inside?.map(({ path }) => path) ?? []]);
   const containedLine = async (relay?: CommandRelay, raced = false) => {
     const granted = { shown, writable, network, relay, localSockets, isRaced: raced };
-    const contained = await contain(line, { ...seen, ...granted, bubblewrap });
+    const contained = await contain(line, { workspace: seen, ...granted, bubblewrap });
     if (contained === undefined) throw uncontainable(title, section);
     return contained;
   };
@@ -374,26 +374,24 @@ function noteOf(
   return { workspace, skip: [...skip], known: guarded.map(({ identity }) => identity) };
 }
 
-/** Workspace of a contained program. */
-interface SeenWorkspace extends AfterProgram {
+/** Workspace of a contained program, and the steps after its call. */
+interface SurveyedWorkspace extends AfterProgram {
   /** Default: it writes nothing there */
   readonly note?: CallNote;
-  /** As in ContainOptions. What the sandbox is made of stays the same, so that a program which waits is found again by it */
+  /** See `ContainOptions`. What the sandbox is made of stays the same, so that a program which waits is found again by it */
   readonly isRaced: boolean;
   readonly atEnd?: AfterProgram;
-  readonly seen: Pick<
-    ContainOptions,
-    "workspaceRoot" | "only" | "hidden" | "sockets" | "copies" | "guarded" | "watchCovers" | "writes"
-  >;
+  /** Undefined: it sees nothing of it */
+  readonly seen: SeenWorkspace | undefined;
 }
 
 /** Looks through the workspace, and says what the program sees of it. */
 async function seenWorkspace(
   { title, section, workspace, scope, taint, signal }: ProgramRequest,
   { watch, clock }: ProgramOptions,
-): Promise<SeenWorkspace> {
+): Promise<SurveyedWorkspace> {
   if (workspace === undefined || workspace === "none") {
-    return { seen: { hidden: [] }, isRaced: false, ...unwatched(false) };
+    return { seen: undefined, isRaced: false, ...unwatched(false) };
   }
   const writes = workspace === "write";
   if (writes) await watch.requireRoom(title);
@@ -403,7 +401,7 @@ async function seenWorkspace(
   const skip = await watch.skippedIn(scope);
   const before = await watch.surveyOf(skip, signal)(root, !scope.allowSensitive);
   requireSurveyed(title, before, { place: "the workspace", section });
-  const seen = { ...await watch.coversOf(before, scope), workspaceRoot: root, writes };
+  const seen = { ...await watch.coversOf(before, scope), root, writes };
   const note = { ...noteOf(root, skip, before.guarded), changes: changesFrom(clock, taint) };
   const isRaced = watch.isRaced(root);
   return writes
@@ -416,7 +414,7 @@ async function grantedWorkspace(
   { title, section, scope, signal }: ProgramRequest,
   grants: readonly PathGrant[],
   { watch }: ProgramOptions,
-): Promise<SeenWorkspace> {
+): Promise<SurveyedWorkspace> {
   await watch.requireRoom(title);
   const root = await realpath(scope.workspaceRoot);
   // Before the survey, which would look through the whole system
@@ -450,7 +448,7 @@ async function grantedWorkspace(
   const seen = {
     ...covers,
     hidden: [...skip, ...covers.hidden].filter(isSeen),
-    workspaceRoot: root,
+    root,
     only: grants,
     writes,
   };

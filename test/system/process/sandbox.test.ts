@@ -321,7 +321,7 @@ test(
           const bubblewrap = await tryBubblewrap({ ...options, signal });
           assert.ok(bubblewrap.kind === "bubblewrap");
           const line = { file: python ?? "", args: ["probe.py", "docker.sock"], cwd: workspace.root, env: {} };
-          const seen = { workspaceRoot: workspace.root, hidden: [], sockets: [workspace.path("docker.sock")] };
+          const seen = { root: workspace.root, hidden: [], sockets: [workspace.path("docker.sock")] };
           const relay = { mounts: [], launcher: () => [], env: {} };
           for (
             const walls of [
@@ -329,7 +329,7 @@ test(
               { bubblewrap: { ...bubblewrap, filters: false } },
             ]
           ) {
-            const inside = await contain(line, { ...seen, ...walls });
+            const inside = await contain(line, { workspace: seen, ...walls });
             assert.ok(inside);
             const limits = { timeoutMs: 10_000, maxOutputBytes: 10_000, signal, clock: systemClock };
             const { stdout } = await runCommand(inside, limits);
@@ -353,7 +353,7 @@ test(
       const limits = { timeoutMs: 10_000, maxOutputBytes: 10_000, signal, clock: systemClock };
       for (const endsNamespaces of bubblewrap.endsNamespaces ? [true, false] : [false]) {
         const walls = { ...bubblewrap, filters: false, endsNamespaces };
-        const inside = await contain(line, { bubblewrap: walls, workspaceRoot: root, hidden: [] });
+        const inside = await contain(line, { bubblewrap: walls, workspace: { root, hidden: [] } });
         assert.ok(inside);
         const { ending } = await runCommand(inside, limits);
         assert.deepEqual(ending, { kind: "exit", code: endsNamespaces ? 1 : 0 });
