@@ -368,7 +368,6 @@ const WIDE: Readonly<Record<string, number>> = {
   CreateProvidersOptions: 18,
   GatewayOptions: 17,
   GuardedRequest: 15,
-  ProgramRequest: 17,
   ServicesOptions: 26,
 };
 

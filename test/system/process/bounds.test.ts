@@ -329,12 +329,10 @@ test(
       const processes = createWorkspaceProcesses(workspace.root, { bounds: { openFiles: 77 } });
       const prepared = await processes.prepareProgram({
         title: 'program "limits"',
-        file: "grep",
-        args: ["open files", "/proc/self/limits"],
-        folder: workspace.path("../package"),
+        program: { file: "grep", args: ["open files", "/proc/self/limits"], folder: workspace.path("../package") },
+        rights: { hosts: { key: "", entries: [] } },
         taint: [],
         scope: request(workspace, []).scope,
-        hosts: { key: "", entries: [] },
         sandbox: "require",
         section: "[plugins]",
         signal: NEVER,

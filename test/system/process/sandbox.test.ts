@@ -379,14 +379,10 @@ test(
             for (const writable of [[workspace.path("..", "shown")], [db]]) {
               const prepared = await processes.prepareProgram({
                 title: 'program "probe"',
-                file: "python3",
-                args: ["probe.py", docker, db],
-                folder: workspace.path("..", "package"),
-                writable,
-                workspace: "write",
+                program: { file: "python3", args: ["probe.py", docker, db], folder: workspace.path("..", "package") },
+                rights: { writable, workspace: "write", hosts: { key: "", entries: [] } },
                 taint: [],
                 scope: request(root, "").scope,
-                hosts: { key: "", entries: [] },
                 sandbox: "require",
                 section: "[plugins]",
                 signal: new AbortController().signal,
