@@ -367,7 +367,6 @@ test("a wing needs at most twelve others", () => {
 const WIDE: Readonly<Record<string, number>> = {
   CreateProvidersOptions: 18,
   GatewayOptions: 17,
-  GuardedRequest: 15,
   ServicesOptions: 26,
 };
 

@@ -365,7 +365,7 @@ function withStandIns(guarded: GuardedFetch, standIns: Readonly<Record<string, s
     if (asked === null || origin === undefined) return guarded(request);
     const url = origin + asked.pathname + asked.search;
     const headers = (to: URL) => request.headers?.(to.origin === origin ? asked : to) ?? {};
-    return guarded({ ...request, url, headers, fromConfig: true });
+    return guarded({ ...request, url, headers, guard: { ...request.guard, fromConfig: true } });
   };
 }
 

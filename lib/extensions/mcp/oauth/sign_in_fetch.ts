@@ -30,11 +30,11 @@ export function createSignInFetch({ server, url: home, guardedFetch, rules, sign
     const method: GuardedMethod = init.method === "POST" ? "POST" : "GET";
     const guarded = await guardedFetch();
     const request: GuardedRequest = {
-      ...{ method, url: url.href, rules: rules(), fromConfig: url.origin === home.origin },
+      ...{ method, url: url.href, guard: { rules: rules(), fromConfig: url.origin === home.origin } },
       headers: () => Object.fromEntries(new Headers(init.headers ?? undefined)),
       // The SDK sends texts and forms
       body: body === undefined || body === null ? undefined : String(body),
-      ...{ maxBytes: MAX_BYTES, timeoutMs: TIMEOUT_MS, stopsAtRedirect: true, signal },
+      ...{ maxBytes: MAX_BYTES, timeoutMs: TIMEOUT_MS, redirects: "give_back", signal },
     };
     const reply = await guarded(request).catch((error: unknown) => {
       if (error instanceof ToolError) throw cannotSignIn(server, error.message, error);
