@@ -110,16 +110,18 @@ async function openProviders(
   needs: ModelsNeeds,
   { memory, opened }: { readonly memory: ProviderMemory; readonly opened: OpenedList },
 ): Promise<OpenProviders> {
-  const { kit: { clock, random, log, metrics }, config, program, storage: { store }, system, work } = needs;
+  const { kit, config, program, storage: { store }, system, work } = needs;
+  const { clock, random, log } = kit;
   const env = program.environment;
   const onSecret = needs.telemetry.redactor.add;
-  const observer = createProviderMetrics(metrics);
+  const observer = createProviderMetrics(kit.metrics);
   const rememberAgents = async ({ agents }: Config) => {
     if (Object.values(agents).some(({ provider }) => provider !== "")) await memory.remember();
   };
   await rememberAgents(config());
   const queues = createExchangeQueues();
   const providers: LiveProviders = await createLiveProviders({
+    kit,
     config: config(),
     fixed: program.providers,
     own: program.ownProviders,
@@ -132,16 +134,11 @@ async function openProviders(
       hasModel: () => providers.inUse.name !== "offline",
     }),
     netOf: (proxy) => createProviderClients({ clock, proxy: { ...proxy, environment: (name) => env[name] }, queues }),
-    isOwn: system.ownAddress.isOwn,
-    localOrigins: program.localServers,
+    search: { isOwn: system.ownAddress.isOwn, origins: program.localServers },
     observer,
     documents: createDocuments({ store }),
     memory,
     onSecret,
-    clock,
-    random,
-    log,
-    metrics,
   });
   opened.own(providers, (open) => open.close());
   const { net } = providers;
