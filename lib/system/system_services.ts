@@ -44,7 +44,7 @@ export interface SystemConfig {
 export interface SystemNeeds {
   readonly kit: Kit;
   readonly config: () => SystemConfig;
-  readonly program: { readonly version: string };
+  readonly program: { readonly about: { readonly version: string } };
   readonly telemetry: { readonly redactor: { readonly part: RedactPart } };
   readonly folders: {
     /** The user's home folder, absolute. */
@@ -127,7 +127,7 @@ async function startSystem(needs: SystemNeeds, opened: OpenedList): Promise<Syst
     ownAddress,
     guardedFetch: lazily(async () => {
       const { createGuardedFetch } = await import("./net/guarded_fetch.ts");
-      return createGuardedFetch({ policy: urls, clock, userAgent: `postern/${program.version}`, proxy });
+      return createGuardedFetch({ policy: urls, clock, userAgent: `postern/${program.about.version}`, proxy });
     }),
     proxyOf: (url) => chooseProxy(proxy(), url),
     containment: () => processes.containment(shell()),

@@ -22,14 +22,12 @@ function start(
   const { clock } = database;
   return createServices({
     config: toConfig({ storage: { driver: "memory" }, cluster: { workspace_id: "shared" } }),
-    dataDir: join(folder, "data"),
-    workspaceRoot: folder,
-    home: folder,
+    folders: { dataDir: join(folder, "data"), workspaceRoot: folder, home: folder },
     environment: {},
-    version: "0.0.0-test",
-    logSink: ({ message }) => void logged.push(message),
-    providers: createScriptedProviders(createScriptedProvider([], { clock })),
-    ...{ database: link, clock, signal },
+    about: { version: "0.0.0-test" },
+    log: { sink: ({ message }) => void logged.push(message) },
+    models: { providers: createScriptedProviders(createScriptedProvider([], { clock })) },
+    ...{ cluster: { database: link }, kit: { clock }, signal },
   });
 }
 
