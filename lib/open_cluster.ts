@@ -111,8 +111,8 @@ export async function openCluster(
       return shareSchedules({ ...parts, bus: cluster.bus, workspace: () => cluster.ownership.workspace() });
     },
     // Others may make work, or leave some
-    mayFind: () => true,
-    ownOnly: () => undefined,
+    mayHaveWork: () => true,
+    ownDocuments: () => ({ get: () => Promise.resolve(undefined), set: () => Promise.resolve() }),
     async shareNodes(parts) {
       const { SharedNodes } = await import("./extensions/nodes/shared_nodes.ts");
       return parts.opened.own(new SharedNodes({ ...parts, cluster }), (open) => open.close());
