@@ -119,7 +119,7 @@ export class GatewayLease {
   }
 
   /** Tells the cluster how far a drain of this gateway is. */
-  async say(drain: LeaseBody["drain"]): Promise<void> {
+  async announceDrain(drain: LeaseBody["drain"]): Promise<void> {
     this.#drain = drain;
     await this.#beating;
     this.#next(0);

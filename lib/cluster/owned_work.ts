@@ -176,12 +176,12 @@ export class OwnedWork {
   }
 
   /** Takes a note that came over the wire. */
-  hear({ kind, id, seq }: ClusterNote): void {
+  onNote({ kind, id, seq }: ClusterNote): void {
     if (kind === "work") this.#kind.changed(id, seq);
   }
 
   /** Takes the news that others have fenced this gateway off. */
-  lose(): void {
+  onFenced(): void {
     const owned = [...this.#owned.values()];
     this.#owned.clear();
     for (const { lost } of owned) lost.abort(takenOver());

@@ -376,7 +376,7 @@ export class RunOwnership implements OwnedRuns {
    * Takes the news that others have fenced this gateway off. Its runs keep the fence of their claims until they have left, those too that
    * are only being read, so that what they still write is refused and none begins an effect.
    */
-  lose(): void {
+  onFenced(): void {
     const lost = [...this.#owned.keys()];
     for (const listener of [...this.#lostListeners]) listener(lost);
   }

@@ -46,7 +46,9 @@ function hasStatus(gateway: ClusteredGateway, id: string, status: Run["status"])
 async function drain(database: SharedDatabase, { cluster, runs }: ClusteredGateway): Promise<void> {
   const { lease, giveWorkBack } = cluster;
   let isOver = false;
-  void lease.say("draining").then(() => runs.drain(100)).then(giveWorkBack).then(() => lease.joinAnew("drained"))
+  void lease.announceDrain("draining").then(() => runs.drain(100)).then(giveWorkBack).then(() =>
+    lease.joinAnew("drained")
+  )
     .then(() => isOver = true);
   await passUntil(database, () => isOver);
 }

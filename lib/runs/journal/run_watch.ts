@@ -75,8 +75,8 @@ export class RunWatches {
   }
 
   /** Takes a note: the journal of a run has come to `seq`. */
-  hear(id: string, seq: number): void {
-    this.#watches.get(id)?.hear(seq);
+  onNote(id: string, seq: number): void {
+    this.#watches.get(id)?.onNote(seq);
   }
 
   /** Returns the number of runs that are watched. */
@@ -182,7 +182,7 @@ export class RunWatch {
     return { kind: this.#isOver ? "over" : "wait" };
   }
 
-  hear(seq: number): void {
+  onNote(seq: number): void {
     this.#hint = Math.max(this.#hint, seq);
     this.#isNoted = true;
     this.#onNote();

@@ -46,7 +46,7 @@ export class ClusterRuns implements RunCoordination {
   start(): Promise<void> {
     const { ends } = this.#options;
     this.#options.cluster.bus.onNote(({ kind, id, seq }) => {
-      if (kind === "run" || kind === "end") this.watches.hear(id, seq);
+      if (kind === "run" || kind === "end") this.watches.onNote(id, seq);
       if (kind === "end") ends.wake(id);
       if (kind === "signal" && this.ownership.owns(id)) void this.#claimer.readSignal(id);
       if (kind === "queue") this.look();
