@@ -13,7 +13,7 @@ export interface FollowRunOptions extends FollowOptions {
   readonly runs: RunStore;
   /** Time between two reads of a store that is away. Default: such a store ends the stream by its error */
   readonly clock?: Pick<Clock, "sleep">;
-  /** Woken with a run's id when the run has new events, and at its end. */
+  /** Wakes whoever waits for new events of a run, or for its end, by its id. */
   readonly news: KeyedNotifier;
   /** Returns the run while it is at work here. */
   readonly find: (id: string) => ActiveRun | undefined;

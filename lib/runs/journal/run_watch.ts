@@ -17,7 +17,7 @@ import type { RunStore } from "./run_store.ts";
 export interface RunWatchOptions {
   readonly runs: Pick<RunStore, "read" | "recorded">;
   readonly links: Pick<GatewayLinks, "ownerOf" | "events">;
-  /** Woken with a run's id when its followers should look again. */
+  /** Wakes the followers of a run, by its id, when they should look again. */
   readonly news: KeyedNotifier;
   readonly clock: Clock;
   readonly random: Random;

@@ -39,7 +39,7 @@ export interface SupervisedRuns {
   readonly active: ActiveRuns<ActiveRun>;
   readonly queue: RunQueue;
   readonly day: DayBudget;
-  /** Woken with a run's id when the run has new events. */
+  /** Wakes whoever waits for new events of a run, by its id. */
   readonly news: KeyedNotifier;
 }
 

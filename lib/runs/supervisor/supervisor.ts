@@ -85,9 +85,9 @@ class Supervisor implements RunSupervisor {
   readonly #recovery: RecoverOptions;
   readonly #ownership: ClusterMember["ownership"];
   readonly #cluster: RunCoordination;
-  /** Woken with a run's id when the run has new events. */
+  /** Wakes whoever waits for new events of a run, by its id. */
   readonly #news = createKeyedNotifier();
-  /** Woken with a run's id when the run ends. */
+  /** Wakes whoever waits for the end of a run, by its id. */
   readonly #ends = createKeyedNotifier();
   readonly #waitForEnd = createSharedWait((id, signal) => this.#untilEnded(id, signal));
   readonly #ended: Family<Counter>;
