@@ -231,7 +231,7 @@ export class SharedWindows {
   #countedAt = -Infinity;
   #triedAt = -Infinity;
   #isWritten = false;
-  #isAway = false;
+  #databaseIsDown = false;
   #isClosed = false;
 
   constructor(options: SharedWindowsOptions) {
@@ -261,7 +261,7 @@ export class SharedWindows {
   #use(isSoon: boolean): void {
     if (!isSoon || this.#soon !== undefined || this.#working !== undefined || this.#isClosed) return;
     const { clock } = this.#options;
-    const wait = this.#isAway ? EXCHANGE_MS : SOON_MS - (clock.monotonic() - this.#triedAt);
+    const wait = this.#databaseIsDown ? EXCHANGE_MS : SOON_MS - (clock.monotonic() - this.#triedAt);
     if (wait <= 0) return void this.#exchange();
     this.#soon = clock.after(wait, () => {
       this.#soon = undefined;
@@ -283,12 +283,12 @@ export class SharedWindows {
       await this.#readOthers();
       this.#known.exchange++;
       this.#known.at = clock.monotonic();
-      this.#isAway = false;
+      this.#databaseIsDown = false;
     } catch (error) {
-      if (!this.#isAway) {
+      if (!this.#databaseIsDown) {
         log.warn("The windows of requests cannot be shared: each gateway lets in its part of them", { error });
       }
-      this.#isAway = true;
+      this.#databaseIsDown = true;
     }
     this.#working = undefined;
   }

@@ -98,7 +98,7 @@ export class TokenSharing {
   #takenBy = 0;
   /** Begin of the first look without an answer, in monotonic ms. Undefined when the last one was answered. */
   #silentSince: number | undefined = undefined;
-  #isAway = false;
+  #databaseIsDown = false;
   /** Requests that wait. */
   #waiting = 0;
   /** The newest look, until it is answered or the next one may begin. It never rejects. */
@@ -118,7 +118,7 @@ export class TokenSharing {
   /** Reads the tokens, and goes on looking until `stop`. Waits up to 30 seconds for the database. @throws {HttpError} 503 storage_unavailable */
   async start(): Promise<void> {
     const { clock, news } = this.#options;
-    this.#unlisten = news.onChange(() => void (this.#isAway || this.#lookNext()));
+    this.#unlisten = news.onChange(() => void (this.#databaseIsDown || this.#lookNext()));
     for (const end = clock.monotonic() + START_MS;;) {
       try {
         await this.requireNew();
@@ -146,7 +146,7 @@ export class TokenSharing {
 
   /** Tells whether one more request may wait for a look: the database is not away, and not too many wait. */
   mayWait(): boolean {
-    return !this.#isAway && this.#waiting < MAX_WAITING;
+    return !this.#databaseIsDown && this.#waiting < MAX_WAITING;
   }
 
   /**
@@ -168,7 +168,7 @@ export class TokenSharing {
   /** Waits for a look that begins after this call. @throws {HttpError} 503 storage_unavailable when it fails */
   async requireNew(): Promise<void> {
     const before = this.#looks;
-    do await this.#look(); while (this.#succeeded <= before && !this.#isAway);
+    do await this.#look(); while (this.#succeeded <= before && !this.#databaseIsDown);
     if (this.#succeeded <= before) throw unconfirmed();
   }
 
@@ -230,7 +230,7 @@ export class TokenSharing {
   }
 
   async #lookUntil(isCertain: () => boolean): Promise<void> {
-    while (!isCertain() && !this.#isAway) await this.#look();
+    while (!isCertain() && !this.#databaseIsDown) await this.#look();
   }
 
   async #lookLater(): Promise<void> {
@@ -300,15 +300,15 @@ export class TokenSharing {
     this.#succeeded = look;
     this.#confirmedAt = begunAt;
     this.#silentSince = look === this.#looks ? undefined : this.#begunAt;
-    if (this.#isAway) this.#options.log.info("It is certain again which tokens count");
-    this.#isAway = false;
+    if (this.#databaseIsDown) this.#options.log.info("It is certain again which tokens count");
+    this.#databaseIsDown = false;
   }
 
   #lose(error: unknown): void {
-    if (!this.#isAway) {
+    if (!this.#databaseIsDown) {
       this.#options.log.error("It is not certain any more which tokens count: most requests are refused", { error });
     }
-    this.#isAway = true;
+    this.#databaseIsDown = true;
   }
 }
 

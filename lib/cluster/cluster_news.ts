@@ -62,7 +62,7 @@ export class ClusterNews {
   readonly #listeners = new Set<(note: ClusterNote) => void>();
   #waiting = new Map<string, ClusterNote>();
   #sending: Promise<void> | undefined = undefined;
-  #isAway = false;
+  #databaseIsDown = false;
   #heard = 0;
   #sent = 0;
   #unsent = 0;
@@ -109,13 +109,13 @@ export class ClusterNews {
       try {
         await this.#wire.send(notes);
         this.#sent += notes.length;
-        this.#isAway = false;
+        this.#databaseIsDown = false;
       } catch (error) {
         this.#unsent += notes.length;
-        if (!this.#isAway) {
+        if (!this.#databaseIsDown) {
           this.#log.warn("Notifications cannot be sent: the other gateways look once a second", { error });
         }
-        this.#isAway = true;
+        this.#databaseIsDown = true;
       }
     }
     // In the same step as the last look at what waits, so that no note falls between

@@ -62,7 +62,7 @@ export class GatewayLease {
   /** Monotonic time until which the last renewal that succeeded lets this gateway act. An error of the heartbeat leaves it. */
   #deadline = 0;
   /** Set after an error, so that the log has one line for an outage. */
-  #isAway = false;
+  #databaseIsDown = false;
   /** Heartbeat that is at work. */
   #beating: Promise<void> | undefined = undefined;
   /** First join, while it is at work. */
@@ -237,15 +237,15 @@ export class GatewayLease {
       if (answer === undefined) throw new Error("The database did not answer in time");
       if (answer === false) return this.#lose();
       this.#take(hold === undefined ? held(Number(answer), sentAt) : extended(hold, sentAt, terms), sentAt);
-      if (this.#isAway) log.info("The lease is renewed again", { gateway: id });
-      this.#isAway = false;
+      if (this.#databaseIsDown) log.info("The lease is renewed again", { gateway: id });
+      this.#databaseIsDown = false;
     } catch (error) {
       asking.catch(() => {});
       if (this.#isStopped) return;
       this.#failures++;
       if (this.#hold !== undefined) this.#hold = brokenHold(this.#hold);
-      if (!this.#isAway) log.error("The lease could not be renewed: no effect begins until it is", { error });
-      this.#isAway = true;
+      if (!this.#databaseIsDown) log.error("The lease could not be renewed: no effect begins until it is", { error });
+      this.#databaseIsDown = true;
     }
     this.#next();
   }
@@ -290,7 +290,10 @@ export class GatewayLease {
     if (this.#isStopped) return;
     const usual = renewalPause(this.#options.terms);
     this.#timer?.clear();
-    this.#timer = this.#options.clock.after(pause ?? (this.#isAway ? usual / 4 : usual), () => void this.#beat());
+    this.#timer = this.#options.clock.after(
+      pause ?? (this.#databaseIsDown ? usual / 4 : usual),
+      () => void this.#beat(),
+    );
   }
 
   #now(): Instant {

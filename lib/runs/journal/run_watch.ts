@@ -127,7 +127,7 @@ export class RunWatch {
   #again = 0;
   /** Ends the wait or the look that is due. */
   #onNote: () => void = () => {};
-  #isAway = false;
+  #databaseIsDown = false;
 
   constructor(id: string, options: RunWatchOptions & { readonly onEnd: () => void }) {
     this.#id = id;
@@ -193,15 +193,15 @@ export class RunWatch {
     while (!signal.aborted) {
       try {
         if (!await this.#catchUp()) return this.stop();
-        this.#isAway = false;
+        this.#databaseIsDown = false;
         await this.#goOn();
       } catch (error) {
         if (signal.aborted) return;
         const { log } = this.#options;
-        if (!this.#isAway) {
+        if (!this.#databaseIsDown) {
           log.warn("A run of another gateway cannot be read: it is tried again", { run_id: this.#id, error });
         }
-        this.#isAway = true;
+        this.#databaseIsDown = true;
         await this.#pause(POLL_MS);
       }
     }
