@@ -57,7 +57,7 @@ export interface CurrentState {
   config: Config;
   /** Reason why the gateway takes no work any more, as the end of a sentence. Undefined: it does */
   draining: string | undefined;
-  /** Told once that somebody drained the gateway. */
+  /** Listeners, each called once when somebody has drained the gateway. */
   readonly drainListeners: (() => void)[];
 }
 
@@ -161,7 +161,7 @@ export interface GatewayServices extends Services {
 export interface ProgramHooks {
   /** Resolves when the program has its gateway. Nothing is called before. */
   readonly ready: Promise<void>;
-  /** Told of each run event. Default: nobody is */
+  /** Receives each run event. Default: nobody does */
   readonly onRunEvent?: TellProgram | undefined;
   /** Asked about each approval. Default: people alone are */
   readonly onApproval?: AskProgram | undefined;

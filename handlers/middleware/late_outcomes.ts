@@ -15,7 +15,7 @@ export interface RequestOutcome {
   /** Bytes that are kept in memory until it is written */
   readonly bytes: number;
   readonly requestId: string;
-  /** Told once, when the first try found the database away */
+  /** Runs once, when the first try found the database away */
   readonly onLate: () => void;
 }
 

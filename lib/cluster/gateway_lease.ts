@@ -24,9 +24,9 @@ export interface GatewayLeaseOptions {
   readonly log: Logger;
   readonly id: string;
   readonly about: LeaseBody["about"];
-  /** Told when others have fenced the gateway off: nothing that it began before counts any more. Must not throw. */
+  /** Runs when others have fenced the gateway off: nothing that it began before counts any more. Must not throw. */
   readonly onLost: (fence: number) => void;
-  /** Told of each renewal that succeeded, with the milliseconds until the gateway's own deadline; 0 when it was fenced off. Must not throw. */
+  /** Receives each renewal that succeeded, with the milliseconds until the gateway's own deadline; 0 when it was fenced off. Must not throw. */
   readonly onBeat: (leftMs: number) => void;
 }
 

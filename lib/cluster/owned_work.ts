@@ -18,7 +18,7 @@ export interface WorkKind {
   readonly room: () => number;
   /** Lets a piece go on that is this gateway's from now on. */
   readonly takeUp: (id: string, hold: WorkHold) => void;
-  /** Told that a piece may have changed, here or elsewhere. `version`: that of its record; 0 where it is not known. */
+  /** Takes the news that a piece may have changed, here or elsewhere. `version`: that of its record; 0 where it is not known. */
   readonly changed: (id: string, version: number) => void;
 }
 

@@ -22,7 +22,7 @@ export interface RunOwnershipOptions {
   readonly membership?:
     | (() => Pick<WorkspaceMembership, "id" | "proven" | "refusal" | "whyUnproven" | "isThere"> | undefined)
     | undefined;
-  /** Told of the runs that a look found waiting. Default: nobody is */
+  /** Receives the runs that a look found waiting. Default: nobody does */
   readonly onLook?: ((queue: ClusterQueue) => void) | undefined;
 }
 

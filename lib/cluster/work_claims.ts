@@ -36,7 +36,7 @@ export interface ClaimRules<T> {
   readonly isFull?: (claimed: number) => boolean;
   /** Returns more writes for the batch that claims free work. Undefined: the work cannot begin yet. Called in the order of the work. Default: none */
   readonly more?: (work: OpenWork<T>) => Promise<readonly Write[] | undefined>;
-  /** Told of work that stays free, in the order of the work. */
+  /** Receives work that stays free, in the order of the work. */
   readonly onLeft?: (work: OpenWork<T>) => void;
 }
 

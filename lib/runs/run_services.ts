@@ -39,7 +39,7 @@ export interface RunsNeeds {
   readonly extensions: Pick<Extensions, "skills" | "instructions">;
   readonly tools: DrainableExecutor;
   readonly models: { readonly live: OpenProviders | undefined };
-  /** Told of the events of each run. Undefined: the program wants none */
+  /** Receives the events of each run. Undefined: the program wants none */
   readonly feed: { readonly take: OnRecorded } | undefined;
   readonly work: Pick<WorkSeam, "join">;
   readonly cluster: ClusterMember;

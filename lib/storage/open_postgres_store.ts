@@ -34,7 +34,7 @@ export interface PostgresStoreOptions {
   readonly engineUnchecked?: boolean;
   readonly clock: Clock;
   readonly random: Random;
-  /** Told of migrations, and of a server that is away. Default: nobody */
+  /** Receives notices of migrations, and of a server that does not answer. Default: nobody does */
   readonly log?: Logger;
   /** Aborted at the end of the gateway's start. Until then, and for 30 seconds at most, calls wait for a server that is away. Default: none waits */
   readonly started?: AbortSignal | undefined;

@@ -56,7 +56,7 @@ export interface SystemNeeds {
   };
   /** Marker of the gateway's processes. `known`: an earlier gateway had it and may have left processes. */
   readonly marker: { readonly text: string; readonly known: boolean };
-  /** Told of the files that a command with taint has written */
+  /** Receives the files that a command with taint has written */
   readonly guard: {
     readonly taintedFiles: {
       markWritten(

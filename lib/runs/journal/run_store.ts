@@ -65,12 +65,12 @@ interface Head {
 
 const NEVER = new AbortController().signal;
 
-/** Told of the events of each record that is on disk. Must not throw. */
+/** Receives the events of each record that is on disk. Must not throw. */
 export type OnRecorded = (runId: string, events: PackedEvents) => void;
 
 /** Beside the store of a journal: who is told of its records, and who owns its runs. */
 export interface RunStoreOptions {
-  /** Told of the events of each record that is on disk. Default: nobody is */
+  /** Receives the events of each record that is on disk. Default: nobody does */
   readonly onRecorded?: OnRecorded | undefined;
   /** Rights of this gateway to write runs. Default: all, as a gateway alone */
   readonly ownership?: RunRights | undefined;

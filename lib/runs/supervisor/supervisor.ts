@@ -50,9 +50,9 @@ export interface SupervisorOptions {
   readonly guidance?: (() => Promise<RunGuidance> | undefined) | undefined;
   /** Default: nobody approves, and nothing waits for anybody */
   readonly approvals?: RunApprovals | undefined;
-  /** Told of the end of each run, one that stopped for a shutdown included. Must not throw. Default: nobody is. */
+  /** Receives the end of each run, one that stopped for a shutdown included. Must not throw. Default: nobody does. */
   readonly onRunEnd?: (runId: string) => void;
-  /** Told of the events of each run, once: those on record, and at its end those of a run without a record. Must not throw. Default: nobody is. */
+  /** Receives the events of each run, once: those on record, and at its end those of a run without a record. Must not throw. Default: nobody does. */
   readonly onEvents?: OnRecorded | undefined;
   /** Membership among the gateways of the database. Default: the gateway is alone */
   readonly cluster?: ClusterMember | undefined;

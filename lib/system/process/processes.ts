@@ -70,13 +70,13 @@ export interface ProcessesOptions extends ScreenOptions {
   readonly notes: string;
   /** Relays of commands with `network = "allowlist"`. Default: such commands are refused */
   readonly relays?: ProcessRelays | undefined;
-  /** Told of the files that a command with taint has written. Default: nobody is */
+  /** Receives the files that a command with taint has written. Default: nobody does */
   readonly onTainted?: ((written: TaintedWrites) => Promise<void>) | undefined;
   /** Default: the operating system's */
   readonly random?: Random;
   /** Masks secrets in the output of the model's commands. Default: nothing is masked */
   readonly redact?: RedactPart;
-  /** Told of each look for bubblewrap. Default: nobody is */
+  /** Receives each look for bubblewrap. Default: nobody does */
   readonly onLook?: (found: Containment) => void;
   /** Bounds of contained programs that take the place of this machine's. Default: none */
   readonly bounds?: Partial<Bounds>;

@@ -23,7 +23,7 @@ export interface WorkspaceWatchOptions extends ScreenOptions {
   readonly quarantine: Quarantine;
   readonly notes: CallNotes;
   readonly clock: Pick<Clock, "every">;
-  /** Told of the files that a program with taint has written. Default: nobody is */
+  /** Receives the files that a program with taint has written. Default: nobody does */
   readonly onTainted?: ((written: TaintedWrites) => Promise<void>) | undefined;
 }
 
