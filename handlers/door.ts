@@ -21,7 +21,7 @@ export interface Door {
    * Default: none.
    */
   readonly continues?: "run" | "conversation";
-  /** Kind of work that goes on while the database of a cluster is away. Default: none, so that the door is closed then */
+  /** Kind of work that goes on while the database of a cluster is down. Default: none, so that the door is closed then */
   readonly steady?: SteadyWork;
 }
 

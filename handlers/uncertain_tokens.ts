@@ -3,7 +3,7 @@ import type { Services } from "../lib/services.ts";
 import { SILENCE_MS, unconfirmed } from "../lib/access/identity.ts";
 
 /**
- * Kinds of work that go on while it is not certain which tokens count, since the database of the cluster is away: for
+ * Kinds of work that go on while it is not certain which tokens count, since the database of the cluster is down: for
  * `[cluster] stale_auth_secs`, with the tokens that the gateway knows. A door that names none of them is closed until it is certain again. So
  * tools, runs, approvals and administration are refused.
  * Source: docs/design/cluster.md "Tokens"
@@ -22,7 +22,7 @@ export type SteadyWork = keyof typeof STEADY_WORK;
 /** Time that work which goes on without certainty waits for a slow database. Milliseconds */
 const STEADY_WAIT_MS = 1_000;
 
-/** Returns how many milliseconds a request waits for certainty about the tokens. Undefined: until the database answers or counts as away. */
+/** Returns how many milliseconds a request waits for certainty about the tokens. Undefined: until the database answers or counts as down. */
 export function patienceOf({ steady }: { readonly steady?: SteadyWork }, { cluster }: Config): number | undefined {
   return steady !== undefined && cluster.stale_auth_secs * 1_000 > SILENCE_MS ? STEADY_WAIT_MS : undefined;
 }

@@ -34,7 +34,7 @@ export async function createServices(options: ServicesOptions): Promise<GatewayS
       return toServices(made, opened.close);
     });
   } catch (error) {
-    // A wait that was cut off ends as if the database were away
+    // A wait that was cut off ends as if the database were down
     throw signal?.aborted === true && !(error instanceof ConfigError) ? cancelError(signal) : error;
   }
 }

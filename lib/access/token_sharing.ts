@@ -61,7 +61,7 @@ interface FoundChanges {
 export const CONFIRMED_MS = 1_000;
 /** Time after which a look that is not answered is followed by the next one. Its answer counts when it comes. Milliseconds */
 const NEXT_MS = 1_000;
-/** Least number of looks without an answer before the database counts as away. */
+/** Least number of looks without an answer before the database counts as down. */
 const SILENT_LOOKS = 4;
 /** Most requests that wait for a look. Others are refused until the look is answered. */
 const MAX_WAITING = 1_000;
@@ -81,7 +81,7 @@ const PURGE_MS = 10_000;
  * another gateway has changed one.
  *
  * A record has the version of all tokens, and each change writes the record in its batch. A look reads the record alone, for all requests at the
- * same time. A slow database is waited for. While the database is away, no request causes a look: the looks by themselves go on.
+ * same time. A slow database is waited for. While the database is down, no request causes a look: the looks by themselves go on.
  */
 export class TokenSharing {
   readonly #options: TokenSharingOptions;
@@ -144,7 +144,7 @@ export class TokenSharing {
     return isConfirmed ? CONFIRMED : { isConfirmed, forMs };
   }
 
-  /** Tells whether one more request may wait for a look: the database is not away, and not too many wait. */
+  /** Tells whether one more request may wait for a look: the database is not down, and not too many wait. */
   mayWait(): boolean {
     return !this.#databaseIsDown && this.#waiting < MAX_WAITING;
   }

@@ -26,7 +26,7 @@ export interface RunOwnershipOptions {
   readonly onLook?: ((queue: ClusterQueue) => void) | undefined;
 }
 
-/** Pause before a write is tried again while the database is away. */
+/** Pause before a write is tried again while the database is down. */
 const RETRY_MS = 250;
 
 /**
@@ -91,7 +91,7 @@ export class RunOwnership implements OwnedRuns {
     return this.#options.claims.counts(gateway);
   }
 
-  /** Tells whether an error says that the database is away: it may come back. */
+  /** Tells whether an error says that the database is down: it may come back. */
   isOutage(error: unknown): boolean {
     return isStorageAway(error);
   }
@@ -215,7 +215,7 @@ export class RunOwnership implements OwnedRuns {
   }
 
   /**
-   * Makes a write of a run, for an owned one again and again while the database is away and nobody else has taken the run.
+   * Makes a write of a run, for an owned one again and again while the database is down and nobody else has taken the run.
    * @param isWritten tells whether an earlier try was written whose answer was lost
    * @throws the error of the write, once the run is lost
    */
@@ -237,7 +237,7 @@ export class RunOwnership implements OwnedRuns {
   }
 
   /**
-   * Makes a call of the store for a run, again and again while the database is away. A run without a record has no owner, and waits as well:
+   * Makes a call of the store for a run, again and again while the database is down. A run without a record has no owner, and waits as well:
    * before its effects `mayAct` decides.
    * @throws {CancelError} `shutdown` when others own the run now; the signal's reason when it aborts during a pause
    */

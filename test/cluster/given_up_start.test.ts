@@ -38,7 +38,7 @@ test("a start that is given up while the database does not answer ends at once, 
     const stop = new AbortController();
     const logged: string[] = [];
     // Away from the first join on
-    link.onBatch = () => Promise.reject(new Error("The database is away"));
+    link.onBatch = () => Promise.reject(new Error("The database is down"));
     const starting = start({ database, link, signal: stop.signal }, folder, logged);
     await until(() => logged.some((message) => message.startsWith("The cluster cannot be joined yet")));
     stop.abort(new CancelError("shutdown"));

@@ -171,7 +171,7 @@ export async function withCluster(use: (cluster: LinkedCluster) => Promise<void>
         },
       });
     } finally {
-      // A test that failed may leave the database away, and the gateways would wait for it
+      // A test that failed may leave the database down, and the gateways would wait for it
       database.isAway = false;
       for (const { database: link } of started) {
         link.isCut = false;

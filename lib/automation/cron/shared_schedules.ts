@@ -70,7 +70,7 @@ export class SharedSchedules implements FollowedSchedules {
     return (await this.#options.store.get(SCHEDULE_CHANGES.name, KEY))?.version ?? 0;
   }
 
-  /** Reads the schedules, and begins to follow their changes. While the database is away they are read at a later look. */
+  /** Reads the schedules, and begins to follow their changes. While the database is down they are read at a later look. */
   async start(): Promise<void> {
     this.stop();
     const { clock, bus } = this.#options;

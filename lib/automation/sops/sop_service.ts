@@ -359,7 +359,7 @@ class ProcedureService implements SopService {
 
 /**
  * Shows an execution after a change of it. The change is made, so nobody may take an error of the store for its failure.
- * @throws {ToolError} `storage_away` when the store went away after the change
+ * @throws {ToolError} `storage_away` when the store went down after the change
  */
 async function shownAfter<T>(done: string, id: string, view: () => Promise<T>): Promise<T> {
   try {
@@ -368,7 +368,7 @@ async function shownAfter<T>(done: string, id: string, view: () => Promise<T>): 
     if (!isStorageAway(error)) throw error;
     throw new ToolError(
       "storage_away",
-      `Cannot show the execution "${id}": it was ${done}, and the database went away after that; sop_status shows it later`,
+      `Cannot show the execution "${id}": it was ${done}, and the database went down after that; sop_status shows it later`,
     );
   }
 }

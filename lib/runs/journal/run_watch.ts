@@ -306,7 +306,7 @@ export class RunWatch {
           recorded.end.seq > this.#last() || recorded.end.history !== this.#history;
         if (isBehind) link.abort(new GatewayLinkError("was behind the journal"));
       } catch {
-        // The database is away: the link goes on
+        // The database is down: the link goes on
       }
     };
     this.#onNote = () => {
@@ -355,7 +355,7 @@ export class RunWatch {
 
   /** Learns how far the journal is, and forgets what is in it. */
   async #refresh(): Promise<void> {
-    // While the database is away a link goes on, within its bounds
+    // While the database is down a link goes on, within its bounds
     const recorded = await this.#options.runs.recorded(this.#id).catch(() => undefined);
     if (recorded === undefined || recorded.end.seq <= this.#recorded) return;
     this.#recorded = recorded.end.seq;

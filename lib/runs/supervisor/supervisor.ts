@@ -235,7 +235,7 @@ class Supervisor implements RunSupervisor {
       try {
         const run = await this.#find(id, runs);
         if (run === undefined || !isAtWork(run.status)) return run;
-        // Whoever waits already goes on waiting while the store is away
+        // Whoever waits already goes on waiting while the store is down
         if (runs === this.#runs) runs = this.#runs.patient(createPatience({ clock, signal }));
         if (this.#draining !== undefined && this.#active.find(id) === undefined) throw new CancelError("shutdown");
         await this.#cluster.news(listening.heard);

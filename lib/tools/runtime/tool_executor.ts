@@ -130,7 +130,7 @@ export type Ended = {
   readonly away?: HttpError;
 } | {
   readonly outcome: Outcome;
-  /** The cancellation, or the refusal of a call without a run that found the database away and has changed nothing */
+  /** The cancellation, or the refusal of a call without a run that found the database down and has changed nothing */
   readonly error: CancelError | HttpError;
 };
 
