@@ -151,7 +151,7 @@ export class TokenSharing {
 
   /**
    * Waits for a look that began within the last second, or begins now. Undefined when it is certain, and when nobody may wait: the
-   * database is away, or too many wait already.
+   * database is down, or too many wait already.
    * @throws {CancelError} when the signal of `patience` aborts first
    */
   confirm(patience?: TokenPatience): Promise<void> | undefined {

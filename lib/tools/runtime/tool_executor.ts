@@ -126,7 +126,7 @@ export type Ended = {
   readonly rule?: string;
   /** Set when nobody knows whether the call took effect */
   readonly isUnknown?: boolean;
-  /** Set when the database that gateways share was away */
+  /** Set when the database that gateways share was down */
   readonly away?: HttpError;
 } | {
   readonly outcome: Outcome;

@@ -8,7 +8,7 @@ import { McpError } from "../mcp_error.ts";
 export interface SignInFetchOptions {
   /** Name of the server in the configuration */
   readonly server: string;
-  /** Address of the server: requests to its origin are the operator's word, and all others obey `[url_access]` */
+  /** Address of the server: the operator has allowed requests to its origin, and all others obey `[url_access]` */
   readonly url: URL;
   readonly guardedFetch: () => Promise<GuardedFetch>;
   readonly rules: () => UrlRules;
