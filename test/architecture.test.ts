@@ -363,7 +363,10 @@ test("a wing needs at most twelve others", () => {
   assert.deepEqual(needs.filter(([, fields]) => fields.length === 0 || fields.length > 12), []);
 });
 
-/** Objects of more than twelve fields that are left. The list only shrinks: group what belongs together, and hand the group on whole. */
+/**
+ * Objects of more than twelve fields that are left. The list only shrinks: group what belongs together, and hand the group on whole. The
+ * options of `createGateway` are public, and each is a word of docs/embedding.md.
+ */
 const WIDE: Readonly<Record<string, number>> = {
   GatewayOptions: 17,
 };
