@@ -34,7 +34,7 @@ export const STARTER_CONFIG =
 # workspace_instructions = false
 
 [autonomy]
-# read_only: the agent only reads. supervised: writing and the network need your word. full: it decides
+# read_only: the agent only reads. supervised: writing and the network need your approval. full: it decides
 # level = "supervised"
 # Tools that run without the question that the level would ask
 # auto_approve = []

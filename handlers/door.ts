@@ -13,7 +13,7 @@ import { isLoopbackName } from "../lib/system/net/address.ts";
 export type DoorAccess = "public" | "pairing_code" | "node_token" | Scope;
 
 /**
- * Kinds of work that go on while it is not certain which tokens count, since the database of the cluster is away: for
+ * Kinds of work that go on while it is not certain which tokens count, since the database of the cluster is down: for
  * `[cluster] stale_auth_secs`, with the tokens that the gateway knows. A door that names none of them is closed until it is certain again. So
  * tools, runs, approvals and administration are refused.
  * Source: docs/design/cluster.md "Tokens"
@@ -38,7 +38,7 @@ export interface Door {
    * Default: none.
    */
   readonly continues?: "run" | "conversation";
-  /** Kind of work that goes on while the database of a cluster is away. Default: none, so that the door is closed then */
+  /** Kind of work that goes on while the database of a cluster is down. Default: none, so that the door is closed then */
   readonly steady?: SteadyWork;
 }
 
@@ -159,7 +159,7 @@ export async function confirmCaller(
 /** Time that work which goes on without certainty waits for a slow database. Milliseconds */
 const STEADY_WAIT_MS = 1_000;
 
-/** Returns how many milliseconds a request waits for certainty about the tokens. Undefined: until the database answers or counts as away. */
+/** Returns how many milliseconds a request waits for certainty about the tokens. Undefined: until the database answers or counts as down. */
 export function patienceOf({ steady }: { readonly steady?: SteadyWork }, { cluster }: Config): number | undefined {
   return steady !== undefined && cluster.stale_auth_secs * 1_000 > SILENCE_MS ? STEADY_WAIT_MS : undefined;
 }

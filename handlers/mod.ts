@@ -289,20 +289,16 @@ export async function createGateway(options: GatewayOptions): Promise<Gateway> {
   const ownProviders = toOwnProviders(options.providers ?? {}, Object.keys(config.providers));
   const services = await createServices({
     config,
-    dataDir,
-    workspaceRoot,
-    home: options.home ?? dataDir,
+    folders: { dataDir, workspaceRoot, home: options.home ?? dataDir },
+    about: { version: VERSION },
+    log: { sink: options.onLog ?? (() => {}) },
     environment: options.environment ?? {},
-    version: VERSION,
-    agent: options.agent ?? true,
-    tools,
-    offers,
-    ownProviders,
-    hooks: { ...hooks, ready },
-    linkFetch,
-    ...(options.database === undefined ? {} : { database: await readDatabase(options.database, config) }),
-    ...(options.localServers === true ? {} : { localServers: false }),
-    logSink: options.onLog ?? (() => {}),
+    cluster: {
+      linkFetch,
+      database: options.database === undefined ? undefined : await readDatabase(options.database, config),
+    },
+    models: { agent: options.agent ?? true, localServers: options.localServers === true ? undefined : false },
+    additions: { tools, offers, ownProviders, hooks: { ...hooks, ready } },
   });
   warnOfIdleSettings(config, { ...services, isShared: services.cluster.shown !== undefined });
   const router = createRouter({

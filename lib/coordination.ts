@@ -96,8 +96,8 @@ export function createAlone({ clock, store }: { readonly clock: Clock; readonly 
     openTickets: () => undefined,
     work: undefined,
     shareSchedules: () => undefined,
-    mayFind: async (collection) => await store.count(collection) > 0,
-    ownOnly: (part) => part,
+    mayHaveWork: async (collection) => await store.count(collection) > 0,
+    ownDocuments: (documents) => documents,
     shareNodes: () => undefined,
   };
 }

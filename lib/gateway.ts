@@ -34,7 +34,7 @@ export async function createServices(options: ServicesOptions): Promise<GatewayS
       return toServices(made, opened.close);
     });
   } catch (error) {
-    // A wait that was cut off ends as if the database were away
+    // A wait that was cut off ends as if the database were down
     throw signal?.aborted === true && !(error instanceof ConfigError) ? cancelError(signal) : error;
   }
 }
@@ -88,8 +88,8 @@ function toServices(
   const { automation, extensions, memory, models, runs, reloads } = made;
   const tools = made.tools.executor;
   return {
-    version: program.version,
-    programName: program.programName ?? "postern",
+    version: program.about.version,
+    programName: program.about.programName ?? "postern",
     clock: kit.clock,
     random: kit.random,
     log: kit.log,
@@ -117,7 +117,7 @@ function toServices(
       const parts = { tools, writer: program.configWriter, reload: reloads.reload, audit: guard.audit.append };
       return await turnOnTool(name, by, parts);
     },
-    offers: program.offers ?? { prompts: new Map(), resources: [] },
+    offers: program.additions?.offers ?? { prompts: new Map(), resources: [] },
     cron: automation.cron,
     deliveries: automation.deliveries,
     containment: system.containment,
@@ -137,7 +137,7 @@ function toServices(
     agent: models.live && runs && { providers: models.live.providers, runs },
     trustModelServer: (address, by) => models.trust(address, guard.recordServerTrust(by)),
     startedAt: kit.clock.now(),
-    workspaceRoot: program.workspaceRoot,
+    workspaceRoot: made.folders.workspaceRoot,
     state: () => stateOf(made),
     isDraining: made.isDraining,
     stateReason: () => stateReasonOf(made),

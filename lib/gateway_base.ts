@@ -9,7 +9,7 @@ import { createTelemetry } from "./base/telemetry/create_telemetry.ts";
 import type { Coordination } from "./coordination.ts";
 import { namedSecrets } from "./config/secrets.ts";
 import type { Audit } from "./guard/audit/audit.ts";
-import type { CurrentState, ServicesOptions, StorageSharing } from "./services.ts";
+import type { CurrentState, ProgramCluster, ProgramFolders, ServicesOptions, StorageSharing } from "./services.ts";
 import { createDocuments, type Documents } from "./storage/documents.ts";
 import { type OpenedStore, openStore } from "./storage/open_store.ts";
 import { readable } from "./storage/read_records.ts";
@@ -27,14 +27,14 @@ export async function createBase(
   program: ServicesOptions,
   { opened, started }: { readonly opened: OpenedList; readonly started: AbortSignal },
 ) {
-  const clock = program.clock ?? systemClock;
+  const { about, kit: { clock = systemClock, random = createSystemRandom() } = {} } = program;
   const state: CurrentState = { config: program.config, draining: undefined, drainListeners: [] };
   const telemetry = createTelemetry({
     clock,
-    version: program.version,
+    version: about.version,
     level: () => state.config.logging.level,
-    sink: program.logSink,
-    programName: program.programName,
+    sink: program.log.sink,
+    programName: about.programName,
     secrets: [...await namedSecrets(program.config, program.environment), [
       program.controlToken ?? "",
       "the gateway's control token",
@@ -44,7 +44,7 @@ export async function createBase(
   /** Kit of this gateway alone, with the clock of its machine. */
   const local: Kit = {
     clock,
-    random: program.random ?? createSystemRandom(),
+    random,
     log: telemetry.log,
     metrics: telemetry.metrics,
     environment: (name) => program.environment[name],
@@ -79,7 +79,7 @@ export const storageWing = defineWing({ name: "storage", start: startStorage });
 
 async function startStorage(base: GatewayBase, opened: OpenedList): Promise<GatewayStorage> {
   const { program, config, local: { environment, clock, random, log }, started } = base;
-  const { dataDir, database, signal } = program;
+  const { folders: { dataDir }, cluster: { database } = {}, signal } = program;
   const found: OpenedStore = database ?? await openStore({
     ...{ storage: config().storage, environment, dataDir, clock, random, log },
     ...{ opened, started, signal },
@@ -90,7 +90,7 @@ async function startStorage(base: GatewayBase, opened: OpenedList): Promise<Gate
   return { store, documents: createDocuments({ store }), keys, shared };
 }
 
-function sharedOf(given: ServicesOptions["database"], { database }: OpenedStore): StorageSharing | undefined {
+function sharedOf(given: ProgramCluster["database"], { database }: OpenedStore): StorageSharing | undefined {
   if (given !== undefined) return { given: given.cluster };
   return database && { opened: database };
 }
@@ -100,7 +100,7 @@ function sharedOf(given: ServicesOptions["database"], { database }: OpenedStore)
  * @throws {ConfigError} `storage_key`
  */
 async function openKeys(
-  { program: { dataDir }, config, local: { environment, random } }: GatewayBase,
+  { program: { folders: { dataDir } }, config, local: { environment, random } }: GatewayBase,
   { store, isShared }: { readonly store: Store; readonly isShared: boolean },
 ): Promise<GatewayKeys> {
   const { driver, key_env, old_key_env } = config().storage;
@@ -131,7 +131,7 @@ export const kitWing = defineWing({
 });
 
 /** Folders of a gateway. */
-export interface GatewayFolders extends Pick<ServicesOptions, "dataDir" | "workspaceRoot" | "home"> {
+export interface GatewayFolders extends Pick<ProgramFolders, "dataDir" | "workspaceRoot" | "home"> {
   /** Absolute paths that no tool touches. */
   readonly ownPaths: readonly string[];
 }
@@ -140,10 +140,10 @@ export interface GatewayFolders extends Pick<ServicesOptions, "dataDir" | "works
 export const foldersWing = defineWing({
   name: "folders",
   start({ program, cluster }: {
-    readonly program: ServicesOptions;
+    readonly program: Pick<ServicesOptions, "folders">;
     readonly cluster: Pick<Coordination, "ownPaths">;
   }): GatewayFolders {
-    const { dataDir, workspaceRoot, home, ownPaths = [] } = program;
+    const { dataDir, workspaceRoot, home, ownPaths = [] } = program.folders;
     return {
       ...{ dataDir, workspaceRoot, home },
       ownPaths: [...new Set([dataDir, ...ownPaths]), ...cluster.ownPaths],

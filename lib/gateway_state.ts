@@ -21,7 +21,7 @@ export interface GatewayHealth {
   readonly state: CurrentState;
   readonly storage: { readonly store: Store };
   readonly guard: Pick<GuardServices, "audit">;
-  readonly program: Pick<ServicesOptions, "logHealthy">;
+  readonly program: Pick<ServicesOptions, "log">;
   readonly cluster: Pick<Coordination, "lease" | "membership">;
 }
 
@@ -46,7 +46,7 @@ export function stateOf({ state, storage: { store }, cluster, guard, program }: 
   if (!cluster.lease.mayAct()) return "degraded";
   if (cluster.membership()?.refusal() !== undefined) return "degraded";
   const isWhole = store.unreadable.count() === 0;
-  const isLogged = program.logHealthy?.() ?? true;
+  const isLogged = program.log.isHealthy?.() ?? true;
   return store.healthy() && guard.audit.healthy() && isLogged && isWhole ? "ok" : "degraded";
 }
 

@@ -37,7 +37,7 @@ export async function openCluster(
   { opened, shared }: { readonly opened: OpenedList; readonly shared: StorageSharing },
 ): Promise<Coordination> {
   const { program, config, local: { random, log }, storage: { store, keys } } = needs;
-  const { dataDir, workspaceRoot, version, signal } = program;
+  const { folders: { dataDir, workspaceRoot }, about: { version }, signal } = program;
   const { lease_secs, advertise_url, workspace_id } = config().cluster;
   const leaseMs = lease_secs * 1_000;
   const database = await openSharedDatabase(needs, shared);
@@ -111,8 +111,8 @@ export async function openCluster(
       return shareSchedules({ ...parts, bus: cluster.bus, workspace: () => cluster.ownership.workspace() });
     },
     // Others may make work, or leave some
-    mayFind: () => true,
-    ownOnly: () => undefined,
+    mayHaveWork: () => true,
+    ownDocuments: () => ({ get: () => Promise.resolve(undefined), set: () => Promise.resolve() }),
     async shareNodes(parts) {
       const { SharedNodes } = await import("./extensions/nodes/shared_nodes.ts");
       return parts.opened.own(new SharedNodes({ ...parts, cluster }), (open) => open.close());
@@ -133,7 +133,7 @@ export async function openCluster(
 
 /** Returns the settings of the links to the other gateways. @throws {ConfigError} `config_environment` */
 async function linkSettings(
-  { program: { linkFetch }, config, local: { environment } }: ClusterNeeds,
+  { program: { cluster: { linkFetch } = {} }, config, local: { environment } }: ClusterNeeds,
   opened: OpenedList,
 ): Promise<GatewayLinkSettings> {
   const { token_env, insecure } = config().cluster;

@@ -4,6 +4,7 @@ import type { SharedWindows } from "./access/shared_windows.ts";
 import type { AccessServices } from "./access/access_services.ts";
 import type { AutomationServices } from "./automation/automation_services.ts";
 import type { Clock } from "./base/clock.ts";
+import type { Kit } from "./base/kit.ts";
 import type { Random } from "./base/random.ts";
 import type { KnownSecrets } from "./base/redact.ts";
 import type { Actor } from "./base/records/caller.ts";
@@ -56,7 +57,7 @@ export interface CurrentState {
   config: Config;
   /** Reason why the gateway takes no work any more, as the end of a sentence. Undefined: it does */
   draining: string | undefined;
-  /** Told once that somebody drained the gateway. */
+  /** Listeners, each called once when somebody has drained the gateway. */
   readonly drainListeners: (() => void)[];
 }
 
@@ -160,61 +161,92 @@ export interface GatewayServices extends Services {
 export interface ProgramHooks {
   /** Resolves when the program has its gateway. Nothing is called before. */
   readonly ready: Promise<void>;
-  /** Told of each run event. Default: nobody is */
+  /** Receives each run event. Default: nobody does */
   readonly onRunEvent?: TellProgram | undefined;
   /** Asked about each approval. Default: people alone are */
   readonly onApproval?: AskProgram | undefined;
+}
+
+/** Folders that the program gives a gateway. */
+export interface ProgramFolders {
+  /** Absolute path of the data directory, which is made when it is missing. */
+  readonly dataDir: string;
+  /** Absolute path of the folder that the agent works in. */
+  readonly workspaceRoot: string;
+  /** The user's home folder. */
+  readonly home: string;
+  /** Absolute paths of configuration files. No tool may touch them, as it may not touch the data directory. Default: none */
+  readonly ownPaths?: readonly string[] | undefined;
+  /** Folder of the list of configuration files that a person accepted, for the audit. Default: no acceptance is recorded */
+  readonly trustDir?: string | undefined;
+}
+
+/** Words of the program about itself. */
+export interface ProgramAbout {
+  readonly version: string;
+  /** Words that start this program where its reader is. Default `postern` */
+  readonly programName?: string | undefined;
+  /** Returns the `--help` text of each command by its name, for the offline assistant. Default: it knows README and `docs/` only */
+  readonly help?: (() => Promise<ReadonlyMap<string, string>>) | undefined;
+}
+
+/** Log of the program. */
+export interface ProgramLog {
+  readonly sink: LogSink;
+  /** Returns false while log lines are lost. Default: always true */
+  readonly isHealthy?: (() => boolean) | undefined;
+}
+
+/** Ways of a gateway to those that share its records. */
+export interface ProgramCluster {
+  /** Database that this gateway shares with others. Default: as `[storage]` says */
+  readonly database?: { readonly store: Store; readonly cluster: ClusterDatabase } | undefined;
+  /** Way to the other gateways of a cluster. Default: over the network */
+  readonly linkFetch?: LinkFetch | undefined;
+}
+
+/** Models that the program allows, beside what the configuration says. */
+export interface ProgramModels {
+  /** False: the gateway has no agent, as with `kind = "none"`. Default true */
+  readonly agent?: boolean | undefined;
+  /** Providers to use in place of the configured ones, for example a script in tests. Default: the configured ones */
+  readonly providers?: Providers | undefined;
+  /** Origins where `kind = "auto"` looks for local model servers. False: nowhere. Default: the usual ports on loopback */
+  readonly localServers?: readonly string[] | false | undefined;
+}
+
+/** Parts of the program that mounts a gateway, beside the built-in ones. */
+export interface ProgramAdditions {
+  /** Default: none */
+  readonly tools?: readonly Tool[] | undefined;
+  /** Prompts and resources. Default: none */
+  readonly offers?: ProgramOffers | undefined;
+  /** Default: none */
+  readonly ownProviders?: OwnProviders | undefined;
+  /** Functions that the gateway calls. Default: none */
+  readonly hooks?: ProgramHooks | undefined;
 }
 
 /** Options of `createServices`. */
 export interface ServicesOptions {
   /** Configuration of the start. */
   readonly config: Config;
-  /** Absolute path of the data directory, which is made when it is missing. */
-  readonly dataDir: string;
-  /** Absolute path of the folder that the agent works in. */
-  readonly workspaceRoot: string;
-  /** Absolute paths of configuration files. No tool may touch them, as it may not touch the data directory. Default: none */
-  readonly ownPaths?: readonly string[];
-  /** Folder of the list of configuration files that a person accepted, for the audit. Default: no acceptance is recorded */
-  readonly trustDir?: string;
   /** Writer of the configuration file. Default: the configuration is not the gateway's to write */
   readonly configWriter?: ConfigWriter | undefined;
-  /** The user's home folder. */
-  readonly home: string;
+  readonly folders: ProgramFolders;
+  readonly about: ProgramAbout;
+  readonly log: ProgramLog;
   readonly environment: Readonly<Record<string, string | undefined>>;
-  readonly version: string;
-  /** Words that start this program where its reader is. Default `postern` */
-  readonly programName?: string;
-  /** False: the gateway has no agent, as with `kind = "none"`. Default true */
-  readonly agent?: boolean;
   /** Token of the control file, for the command line on this machine. */
   readonly controlToken?: string | undefined;
-  readonly logSink: LogSink;
   /** Aborted when the start is given up: no wait for the database goes on, and nothing stays open. Default: it never is */
   readonly signal?: AbortSignal | undefined;
-  /** Returns false while log lines are lost. Default: always true */
-  readonly logHealthy?: () => boolean;
-  /** Database that this gateway shares with others. Default: as `[storage]` says */
-  readonly database?: { readonly store: Store; readonly cluster: ClusterDatabase };
-  /** Way to the other gateways of a cluster. Default: over the network */
-  readonly linkFetch?: LinkFetch | undefined;
-  /** Default: the system's clock */
-  readonly clock?: Clock;
-  /** Default: the system's randomness */
-  readonly random?: Random;
-  /** Providers to use in place of the configured ones, for example a script in tests. Default: the configured ones */
-  readonly providers?: Providers;
-  /** Returns the `--help` text of each command by its name, for the offline assistant. Default: it knows README and `docs/` only */
-  readonly help?: () => Promise<ReadonlyMap<string, string>>;
-  /** Tools of the program that mounts the gateway. Default: none */
-  readonly tools?: readonly Tool[];
-  /** Prompts and resources of that program. Default: none */
-  readonly offers?: ProgramOffers;
-  /** Providers of that program. Default: none */
-  readonly ownProviders?: OwnProviders;
-  /** Functions of that program. Default: none */
-  readonly hooks?: ProgramHooks;
-  /** Origins where `kind = "auto"` looks for local model servers. False: nowhere. Default: the usual ports on loopback */
-  readonly localServers?: readonly string[] | false;
+  /** Clock and randomness. Default: the system's */
+  readonly kit?: Partial<Pick<Kit, "clock" | "random">> | undefined;
+  /** Default: as the configuration says */
+  readonly cluster?: ProgramCluster | undefined;
+  /** Default: as the configuration says */
+  readonly models?: ProgramModels | undefined;
+  /** Default: none */
+  readonly additions?: ProgramAdditions | undefined;
 }

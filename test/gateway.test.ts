@@ -48,17 +48,15 @@ function heldIn(dataDir: string, clock: { pending(): number }): readonly string[
   return held;
 }
 
-function optionsOf(folder: string, parts: Pick<ServicesOptions, "clock" | "random">): ServicesOptions {
+function optionsOf(folder: string, kit: ServicesOptions["kit"]): ServicesOptions {
   return {
     config: configOf({ provider: { kind: "offline" } }),
-    dataDir: join(folder, "data"),
-    workspaceRoot: folder,
-    home: folder,
+    folders: { dataDir: join(folder, "data"), workspaceRoot: folder, home: folder },
+    about: { version: "0.0.0" },
+    log: { sink: () => {} },
     environment: {},
-    version: "0.0.0",
-    localServers: [],
-    logSink: () => {},
-    ...parts,
+    models: { localServers: [] },
+    kit,
   };
 }
 
@@ -82,7 +80,7 @@ test("a start that fails at any of its steps leaves nothing open", async () => {
       isLast = fault.calls() < step;
       await services?.drain(0);
       await services?.close();
-      assert.deepEqual(heldIn(options.dataDir, clock), [], `after a failure at call ${step}`);
+      assert.deepEqual(heldIn(options.folders.dataDir, clock), [], `after a failure at call ${step}`);
     });
   }
   assert.ok(failed >= 10, `${failed} calls failed`);
@@ -98,7 +96,7 @@ test("a gateway that cannot have its data directory leaves it to the one that ha
       return true;
     });
     assert.equal(first.state(), "ok");
-    assert.equal(takeGatewayLock(options.dataDir), undefined);
+    assert.equal(takeGatewayLock(options.folders.dataDir), undefined);
     await first.close();
   });
 });

@@ -236,7 +236,7 @@ function describePlugin(plugin: PluginInfo): string {
   ].join("\n");
 }
 
-/** Shows a plugin and asks for the person's word. @throws {CommandError} it was not given */
+/** Shows a plugin and asks the person for consent. @throws {CommandError} it was not given */
 async function askToEnable({ io, say }: CommandContext, plugin: PluginInfo): Promise<void> {
   const { id, asks, asks_more: more } = plugin;
   say(describePlugin(plugin));

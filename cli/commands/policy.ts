@@ -155,7 +155,7 @@ async function explain(
   const [commands, redactor, clock] = [createCommandLookup(), createRedactor(), systemClock];
   const processes = new Processes({
     ...{ commands, clock, home, ownPaths, marker: `explain-${process.pid}` },
-    ...{ quarantine: join(dataDir, "quarantine"), notes: join(dataDir, "commands") },
+    ...{ quarantine: { folder: join(dataDir, "quarantine") }, notes: join(dataDir, "commands") },
     relays: {
       folder: join(dataDir, "relays"),
       allowlist: () => config.url_access.domain_allowlist,

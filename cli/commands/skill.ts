@@ -189,7 +189,7 @@ async function packFolder(path: string, name: string): Promise<Uint8Array> {
   }
 }
 
-/** Shows a skill and asks for the person's word. @throws {CommandError} it was not given */
+/** Shows a skill and asks the person for consent. @throws {CommandError} it was not given */
 async function askToTrust({ io, say }: CommandContext, skill: SkillDetail): Promise<void> {
   const { name, source, folder, digest, allowed_tools: allowed, difference, text } = skill;
   const shown = exactLine(name);

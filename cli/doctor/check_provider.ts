@@ -59,22 +59,25 @@ function openProviders(
   onSecret: (secret: string) => void,
 ): Promise<Providers> {
   return createProviders({
-    provider: config.provider,
-    providers: config.providers,
+    kit: {
+      clock: systemClock,
+      random: createSystemRandom(),
+      log: createLogger({ level: "error", now: systemClock.now, sink: () => {}, redact: (text) => text }),
+      metrics: createMetrics(),
+    },
+    config,
     env,
-    ownerOf: createServerOwners({
-      localUsers: () => config.provider.local_users,
-      memory: createProviderMemory(),
-    }),
+    search: {
+      ownerOf: createServerOwners({
+        localUsers: () => config.provider.local_users,
+        memory: createProviderMemory(),
+      }),
+    },
     offline: createOfflineProvider({ now: systemClock.now }),
     net: createProviderClients({
       clock: systemClock,
       proxy: { ...config.proxy, environment: (name) => env[name] },
     }),
-    clock: systemClock,
-    random: createSystemRandom(),
-    log: createLogger({ level: "error", now: systemClock.now, sink: () => {}, redact: (text) => text }),
-    metrics: createMetrics(),
     onSecret,
   });
 }

@@ -43,21 +43,23 @@ export async function startServices(context: CommandContext, options: StartOptio
   });
   return await createServices({
     config: loaded.config,
-    dataDir: loaded.dataDir,
-    workspaceRoot: loaded.workspace,
-    ownPaths: loaded.ownPaths,
-    trustDir: trustDirectory(loadOptions),
+    folders: {
+      dataDir: loaded.dataDir,
+      workspaceRoot: loaded.workspace,
+      home: io.home,
+      ownPaths: loaded.ownPaths,
+      trustDir: trustDirectory(loadOptions),
+    },
     configWriter: await configWriterOf(loaded, { loadOptions, reload: options.reload ?? (() => context.loadConfig()) }),
-    home: io.home,
+    about: { version: VERSION, programName: programName(io.env), help: context.help },
     environment: io.env,
-    version: VERSION,
-    programName: programName(io.env),
-    help: context.help,
-    agent: options.agent,
+    models: { agent: options.agent },
     controlToken: options.controlToken,
     signal: options.signal,
-    ...(options.log === undefined ? {} : { logHealthy: options.log.healthy }),
-    logSink: quiet ? ofTrouble(sink) : sink,
+    log: {
+      isHealthy: options.log?.healthy,
+      sink: quiet ? ofTrouble(sink) : sink,
+    },
   });
 }
 

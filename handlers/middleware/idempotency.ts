@@ -159,7 +159,7 @@ export class Idempotency {
   }
 
   /**
-   * Stores the reply when it has ended. A request that may be tried again waits until its claim is gone. While the database is away, repeats at
+   * Stores the reply when it has ended. A request that may be tried again waits until its claim is gone. While the database is down, repeats at
    * this gateway get the reply all the same, or are refused.
    */
   #settleAtEnd(

@@ -15,11 +15,11 @@ export interface RequestOutcome {
   /** Bytes that are kept in memory until it is written */
   readonly bytes: number;
   readonly requestId: string;
-  /** Told once, when the first try found the database away */
+  /** Runs once, when the first try found the database down */
   readonly onLate: () => void;
 }
 
-/** Writes the ends of requests. While the database is away, a write is tried again each second: the claim of the request would stay. */
+/** Writes the ends of requests. While the database is down, a write is tried again each second: the claim of the request would stay. */
 export class LateOutcomes {
   readonly #services: { readonly clock: Pick<Clock, "after" | "monotonic">; readonly log: Pick<Logger, "warn"> };
   #outcomes = 0;

@@ -75,7 +75,7 @@ export interface NewToken extends TokenTerms {
 /** How certain a gateway is which tokens count. A gateway alone always is. */
 export type TokenStanding =
   | { readonly isConfirmed: true }
-  /** The database of the cluster is away, or too many requests wait for its answer. `forMs`: milliseconds since it was certain */
+  /** The database of the cluster is down, or too many requests wait for its answer. `forMs`: milliseconds since it was certain */
   | { readonly isConfirmed: false; readonly forMs: number };
 
 /** Sender of a request as `confirm` takes it: by the text of the token, or by the token's id. */
@@ -83,16 +83,16 @@ export type PresentedToken = { readonly token: string } | { readonly tokenId: st
 
 /** How long a request waits for certainty about the tokens. */
 export interface TokenPatience {
-  /** Most milliseconds to wait, for work that goes on without certainty. Default: until the database answers or counts as away */
+  /** Most milliseconds to wait, for work that goes on without certainty. Default: until the database answers or counts as down */
   readonly maxMs?: number | undefined;
   /** Ends the wait. Read when a wait begins, since most requests need no signal. Default: nobody leaves */
   readonly signal?: AbortSignal;
 }
 
-/** Time without an answer after which the database of a cluster counts as away. Until then requests wait for a slow one. Milliseconds */
+/** Time without an answer after which the database of a cluster counts as down. Until then requests wait for a slow one. Milliseconds */
 export const SILENCE_MS = 5_000;
 
-/** Returns the error for a caller who asks for what needs certainty about the tokens while the database of the cluster is away. */
+/** Returns the error for a caller who asks for what needs certainty about the tokens while the database of the cluster is down. */
 export function unconfirmed(): HttpError {
   return refuse(
     "storage_unavailable",

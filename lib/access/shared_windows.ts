@@ -192,7 +192,7 @@ class SharedWindow implements SlidingWindow {
   }
 
   /** Takes what the others have let in. */
-  hear(told: readonly RateWindowsBody["windows"][string][]): void {
+  takeOthers(told: readonly RateWindowsBody["windows"][string][]): void {
     const others = new Map<string, WindowCounts>();
     const now = this.#newest();
     for (const { window_ms, newest, keys } of told) {
@@ -276,7 +276,7 @@ export class SharedWindows {
     this.#triedAt = clock.monotonic();
     await this.#count();
     await this.#tell();
-    await this.#hear();
+    await this.#readOthers();
     this.#known.exchange++;
     this.#known.at = clock.monotonic();
   }
@@ -301,12 +301,12 @@ export class SharedWindows {
     for (const { told } of found) told();
   }
 
-  async #hear(): Promise<void> {
+  async #readOthers(): Promise<void> {
     const { store, clock, gateway } = this.#options;
     const page = await store.scan(RATE_WINDOWS.name, { limit: MAX_GATEWAYS });
     const others = RATE_WINDOWS.readable(store, page).filter(({ key }) => key !== gateway);
     for (const [kind, window] of this.#windows) {
-      window.hear(others.flatMap(({ value }) => value.windows[kind] ?? []));
+      window.takeOthers(others.flatMap(({ value }) => value.windows[kind] ?? []));
     }
     const longest = Math.max(...[...this.#windows.values()].map(({ windowMs }) => windowMs));
     const gone = others.filter(({ value }) => Math.abs(clock.now() - value.at) > 2 * longest);

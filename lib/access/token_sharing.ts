@@ -61,7 +61,7 @@ interface FoundChanges {
 export const CONFIRMED_MS = 1_000;
 /** Time after which a look that is not answered is followed by the next one. Its answer counts when it comes. Milliseconds */
 const NEXT_MS = 1_000;
-/** Least number of looks without an answer before the database counts as away. */
+/** Least number of looks without an answer before the database counts as down. */
 const SILENT_LOOKS = 4;
 /** Most requests that wait for a look. Others are refused until the look is answered. */
 const MAX_WAITING = 1_000;
@@ -81,7 +81,7 @@ const PURGE_MS = 10_000;
  * another gateway has changed one.
  *
  * A record has the version of all tokens, and each change writes the record in its batch. A look reads the record alone, for all requests at the
- * same time. A slow database is waited for. While the database is away, no request causes a look: the looks by themselves go on.
+ * same time. A slow database is waited for. While the database is down, no request causes a look: the looks by themselves go on.
  */
 export class TokenSharing {
   readonly #options: TokenSharingOptions;
@@ -98,7 +98,7 @@ export class TokenSharing {
   #takenBy = 0;
   /** Begin of the first look without an answer, in monotonic ms. Undefined when the last one was answered. */
   #silentSince: number | undefined = undefined;
-  #isAway = false;
+  #databaseIsDown = false;
   /** Requests that wait. */
   #waiting = 0;
   /** The newest look, until it is answered or the next one may begin. It never rejects. */
@@ -118,7 +118,7 @@ export class TokenSharing {
   /** Reads the tokens, and goes on looking until `stop`. Waits up to 30 seconds for the database. @throws {HttpError} 503 storage_unavailable */
   async start(): Promise<void> {
     const { clock, news } = this.#options;
-    this.#unlisten = news.onChange(() => void (this.#isAway || this.#lookNext()));
+    this.#unlisten = news.onChange(() => void (this.#databaseIsDown || this.#lookNext()));
     for (const end = clock.monotonic() + START_MS;;) {
       try {
         await this.requireNew();
@@ -144,14 +144,14 @@ export class TokenSharing {
     return isConfirmed ? CONFIRMED : { isConfirmed, forMs };
   }
 
-  /** Tells whether one more request may wait for a look: the database is not away, and not too many wait. */
+  /** Tells whether one more request may wait for a look: the database is not down, and not too many wait. */
   mayWait(): boolean {
-    return !this.#isAway && this.#waiting < MAX_WAITING;
+    return !this.#databaseIsDown && this.#waiting < MAX_WAITING;
   }
 
   /**
    * Waits for a look that began within the last second, or begins now. Undefined when it is certain, and when nobody may wait: the
-   * database is away, or too many wait already.
+   * database is down, or too many wait already.
    * @throws {CancelError} when the signal of `patience` aborts first
    */
   confirm(patience?: TokenPatience): Promise<void> | undefined {
@@ -168,7 +168,7 @@ export class TokenSharing {
   /** Waits for a look that begins after this call. @throws {HttpError} 503 storage_unavailable when it fails */
   async requireNew(): Promise<void> {
     const before = this.#looks;
-    do await this.#look(); while (this.#succeeded <= before && !this.#isAway);
+    do await this.#look(); while (this.#succeeded <= before && !this.#databaseIsDown);
     if (this.#succeeded <= before) throw unconfirmed();
   }
 
@@ -230,7 +230,7 @@ export class TokenSharing {
   }
 
   async #lookUntil(isCertain: () => boolean): Promise<void> {
-    while (!isCertain() && !this.#isAway) await this.#look();
+    while (!isCertain() && !this.#databaseIsDown) await this.#look();
   }
 
   async #lookLater(): Promise<void> {
@@ -300,15 +300,15 @@ export class TokenSharing {
     this.#succeeded = look;
     this.#confirmedAt = begunAt;
     this.#silentSince = look === this.#looks ? undefined : this.#begunAt;
-    if (this.#isAway) this.#options.log.info("It is certain again which tokens count");
-    this.#isAway = false;
+    if (this.#databaseIsDown) this.#options.log.info("It is certain again which tokens count");
+    this.#databaseIsDown = false;
   }
 
   #lose(error: unknown): void {
-    if (!this.#isAway) {
+    if (!this.#databaseIsDown) {
       this.#options.log.error("It is not certain any more which tokens count: most requests are refused", { error });
     }
-    this.#isAway = true;
+    this.#databaseIsDown = true;
   }
 }
 

@@ -32,7 +32,7 @@ export interface TokensOptions {
   readonly controlToken?: string | undefined;
   /** Writes what is issued and revoked. Default: to the store alone */
   readonly record?: RecordAccess;
-  /** Told when a last use could not be written. Default silent */
+  /** Runs when a last use could not be written. Default silent */
   readonly log?: Logger;
   /** Opens the sharing with the other gateways that use the store. Default: there are none */
   readonly openSharing?: ((parts: Omit<TokenSharingOptions, "news">) => Promise<TokenSharing>) | undefined;
@@ -226,7 +226,7 @@ export class Tokens {
     return true;
   }
 
-  /** Told the id of each token that is revoked, or forgotten after it expired, and waited for. For as long as the tokens live */
+  /** Receives the id of each token that is revoked, or forgotten after it expired, and waited for. For as long as the tokens live */
   onRevoke(listener: (tokenId: string) => void | Promise<void>): void {
     this.#listeners.push(listener);
   }

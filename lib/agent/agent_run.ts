@@ -210,7 +210,7 @@ export interface AgentModel {
   readonly findListedWindow?: (() => Promise<number>) | undefined;
   /** Returns the lesser of a window of `limits` and of what a refusal of the model told. Default: no refusal told anything */
   readonly learntWindow?: ((window: number) => number) | undefined;
-  /** Told when a provider that refused is asked again, and when it has answered */
+  /** Runs when a provider that refused is asked again, and when it has answered */
   readonly onAgain?: ((isAsking: boolean) => void) | undefined;
 }
 

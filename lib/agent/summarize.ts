@@ -122,7 +122,7 @@ export async function askModel(
   const said: Said = { text: "", usage: undefined, isBegun: false, isFinished: false };
   try {
     for await (const events of provider.stream(opened, call)) {
-      hear(events, said);
+      collect(events, said);
       if (said.isFinished) break;
     }
   } catch (error) {
@@ -145,7 +145,7 @@ interface Said {
   isFinished: boolean;
 }
 
-function hear(events: readonly ProviderEvent[], said: Said): void {
+function collect(events: readonly ProviderEvent[], said: Said): void {
   said.isBegun = true;
   for (const event of events) {
     if (event.type === "text_delta") said.text += event.delta;

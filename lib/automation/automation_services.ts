@@ -14,12 +14,12 @@ import type { Store } from "../storage/store.ts";
 import type { Files } from "../system/files/files.ts";
 import type { GuardedFetch } from "../system/net/guarded_fetch.ts";
 import type { ToolExecutor } from "../tools/runtime/tool_executor.ts";
-import type { ScheduleSharing, SharedSchedulesOptions } from "./cron/shared_schedules.ts";
+import type { SharedSchedulesOptions } from "./cron/shared_schedules.ts";
 import type { MakeWork } from "./work_part.ts";
 import { OPEN_DELIVERIES } from "./channels/delivery_record.ts";
 import type { Deliveries } from "./channels/delivery_service.ts";
 import type { ReplyTarget } from "./channels/deliver_reply.ts";
-import type { Cron } from "./cron/cron_service.ts";
+import type { Cron, ScheduleSharing } from "./cron/cron_service.ts";
 import { SCHEDULES } from "./cron/schedule_record.ts";
 import { OPEN_SOPS } from "./sops/execution_record.ts";
 import type { SopService } from "./sops/sop_service.ts";
@@ -32,10 +32,10 @@ export interface AutomationCluster {
   shareSchedules(
     parts: Omit<SharedSchedulesOptions, "bus" | "read">,
   ): ScheduleSharing | undefined | Promise<ScheduleSharing>;
-  /** Tells whether a collection of open work may have some, now or later without a word to this gateway. */
-  mayFind(collection: string): boolean | Promise<boolean>;
-  /** Returns a part that belongs to a gateway alone. Undefined: others would change it too */
-  ownOnly<T>(part: T): T | undefined;
+  /** Tells whether a collection of open work may have some, now or later without a note to this gateway. */
+  mayHaveWork(collection: string): boolean | Promise<boolean>;
+  /** Returns the documents that this gateway alone reads and writes. Where others would change them too, nothing is kept */
+  ownDocuments(documents: Documents): Documents;
 }
 
 /** Needs of `automationWing`. */
@@ -129,7 +129,7 @@ async function tellZone(
 ): Promise<void> {
   try {
     const { followZone } = await import("./cron/kept_zones.ts");
-    await followZone({ store, log, documents: cluster.ownOnly(documents), ...zones });
+    await followZone({ store, log, documents: cluster.ownDocuments(documents), ...zones });
   } catch (error) {
     log.error("Cannot tell which schedules keep their time zone", { error });
   }
@@ -149,7 +149,7 @@ function createLazyCron(needs: AutomationNeeds): Cron {
       settings: () => ({ ...config().cron, maxTasks: config().cron.max_tasks }),
     });
   };
-  const isNeeded = async () => config().cron.enabled && await cluster.mayFind(SCHEDULES.name);
+  const isNeeded = async () => config().cron.enabled && await cluster.mayHaveWork(SCHEDULES.name);
   return lateCron(lazilyStarted(load, isNeeded));
 }
 
@@ -172,7 +172,7 @@ export function lateCron({ load, start, stop }: LateService<Cron>): Cron {
 }
 
 function createLazySops(needs: AutomationNeeds): SopService {
-  const { kit: { clock, random, log }, config, storage: { store }, folders, guard, system, work, cluster } = needs;
+  const { kit, config, storage: { store }, folders, guard, system, work, cluster } = needs;
   const { workspaceRoot, dataDir, home } = folders;
   const settings = () => ({
     dirs: config().sops.dirs.map((path) => resolvePath(path, workspaceRoot, home)),
@@ -180,12 +180,12 @@ function createLazySops(needs: AutomationNeeds): SopService {
     forbiddenPaths: config().autonomy.forbidden_paths,
     retentionDays: config().runs.retention_days,
   });
-  const isNeeded = async () => await cluster.mayFind(OPEN_SOPS);
+  const isNeeded = async () => await cluster.mayHaveWork(OPEN_SOPS);
   const { load, start, stop } = lazilyStarted(async () => {
     const { createSops } = await import("./sops/sop_service.ts");
     const { approvals, taintedFiles } = guard;
     return createSops({
-      ...{ store, clock, random, log, approvals, taintedFiles, workspaceRoot, dataDir, settings },
+      ...{ kit, store, approvals, taintedFiles, workspaceRoot, dataDir, settings },
       work: cluster.work,
       files: system.files,
       scopesOf: scopesOf(needs),
@@ -220,7 +220,7 @@ function createLazyDeliveries(needs: AutomationNeeds): Deliveries {
       rules: () => config().url_access,
       retentionDays: () => config().runs.retention_days,
     });
-  }, async () => await cluster.mayFind(OPEN_DELIVERIES));
+  }, async () => await cluster.mayHaveWork(OPEN_DELIVERIES));
   return {
     start,
     stop,

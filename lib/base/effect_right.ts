@@ -11,7 +11,7 @@ import { cancelError, unlessAborted } from "./cancel.ts";
 /** Right to begin effects, which a gateway of a cluster has while its lease lets it act. */
 export interface EffectRight {
   /**
-   * Resolves when an effect may begin; while the right is uncertain, as when the database is away, it waits.
+   * Resolves when an effect may begin; while the right is uncertain, as when the database is down, it waits.
    * @throws {CancelError} when the right is lost, or the work was cancelled
    */
   mayAct(): Promise<void>;

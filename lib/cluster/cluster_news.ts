@@ -33,8 +33,8 @@ export interface ClusterNote {
 export interface NewsWire {
   /** Sends notes, outside any transaction. */
   send(notes: readonly ClusterNote[]): Promise<void>;
-  /** Calls `hear` for each note, those of this gateway included. @returns a function that ends this */
-  listen(hear: (note: ClusterNote) => void): Promise<() => void>;
+  /** Calls `onNote` for each note, those of this gateway included. @returns a function that ends this */
+  listen(onNote: (note: ClusterNote) => void): Promise<() => void>;
 }
 
 /** Notes of one gateway by what became of them. */
@@ -62,7 +62,7 @@ export class ClusterNews {
   readonly #listeners = new Set<(note: ClusterNote) => void>();
   #waiting = new Map<string, ClusterNote>();
   #sending: Promise<void> | undefined = undefined;
-  #isAway = false;
+  #databaseIsDown = false;
   #heard = 0;
   #sent = 0;
   #unsent = 0;
@@ -86,7 +86,7 @@ export class ClusterNews {
   }
 
   /** Takes a note that came over the wire. */
-  hear(note: ClusterNote): void {
+  receive(note: ClusterNote): void {
     this.#heard++;
     for (const listener of [...this.#listeners]) listener(note);
   }
@@ -109,13 +109,13 @@ export class ClusterNews {
       try {
         await this.#wire.send(notes);
         this.#sent += notes.length;
-        this.#isAway = false;
+        this.#databaseIsDown = false;
       } catch (error) {
         this.#unsent += notes.length;
-        if (!this.#isAway) {
+        if (!this.#databaseIsDown) {
           this.#log.warn("Notifications cannot be sent: the other gateways look once a second", { error });
         }
-        this.#isAway = true;
+        this.#databaseIsDown = true;
       }
     }
     // In the same step as the last look at what waits, so that no note falls between
@@ -149,11 +149,11 @@ export function createLocalWire(): NewsWire {
   const listeners = new Set<(note: ClusterNote) => void>();
   return {
     async send(notes) {
-      for (const note of notes) for (const hear of [...listeners]) hear(note);
+      for (const note of notes) for (const onNote of [...listeners]) onNote(note);
     },
-    async listen(hear) {
-      listeners.add(hear);
-      return () => void listeners.delete(hear);
+    async listen(onNote) {
+      listeners.add(onNote);
+      return () => void listeners.delete(onNote);
     },
   };
 }

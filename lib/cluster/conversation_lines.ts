@@ -93,7 +93,7 @@ export class ConversationLines {
   }
 
   /**
-   * Resolves when a run that is in line has its conversation for itself. Waits also while the database is away.
+   * Resolves when a run that is in line has its conversation for itself. Waits also while the database is down.
    * @throws {CancelError} when the signal aborts first, or others own the run
    */
   async takeConversation(run: ClaimableRun, signal: AbortSignal): Promise<void> {

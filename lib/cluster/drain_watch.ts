@@ -14,7 +14,7 @@ export const DRAINED =
 export interface DrainWatchOptions {
   readonly id: string;
   readonly drains: Pick<GatewayDrains, "all">;
-  readonly lease: Pick<GatewayLease, "say" | "joinAnew">;
+  readonly lease: Pick<GatewayLease, "announceDrain" | "joinAnew">;
   readonly bus: Pick<ClusterBus, "onNote">;
   readonly clock: Clock;
   readonly log: Logger;
@@ -71,7 +71,7 @@ export class DrainWatch {
   async #drain({ requested_at, by }: DrainRequest): Promise<void> {
     const { id, lease, letGo, giveWorkBack, record, log } = this.#options;
     log.warn("Somebody drains this gateway: its work goes to the others", { gateway: id, requested_at, by });
-    const told = lease.say("draining");
+    const told = lease.announceDrain("draining");
     // Whoever asked without a gateway has recorded nothing
     const recorded = record({ requested_at, by }).catch((error: unknown) =>
       log.error("The drain of this gateway could not be recorded in the audit", { gateway: id, error })

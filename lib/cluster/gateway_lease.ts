@@ -24,9 +24,9 @@ export interface GatewayLeaseOptions {
   readonly log: Logger;
   readonly id: string;
   readonly about: LeaseBody["about"];
-  /** Told when others have fenced the gateway off: nothing that it began before counts any more. Must not throw. */
+  /** Runs when others have fenced the gateway off: nothing that it began before counts any more. Must not throw. */
   readonly onLost: (fence: number) => void;
-  /** Told of each renewal that succeeded, with the milliseconds until the gateway's own deadline; 0 when it was fenced off. Must not throw. */
+  /** Receives each renewal that succeeded, with the milliseconds until the gateway's own deadline; 0 when it was fenced off. Must not throw. */
   readonly onBeat: (leftMs: number) => void;
 }
 
@@ -62,7 +62,7 @@ export class GatewayLease {
   /** Monotonic time until which the last renewal that succeeded lets this gateway act. An error of the heartbeat leaves it. */
   #deadline = 0;
   /** Set after an error, so that the log has one line for an outage. */
-  #isAway = false;
+  #databaseIsDown = false;
   /** Heartbeat that is at work. */
   #beating: Promise<void> | undefined = undefined;
   /** First join, while it is at work. */
@@ -124,7 +124,7 @@ export class GatewayLease {
   }
 
   /** Tells the cluster how far a drain of this gateway is. */
-  async say(drain: LeaseBody["drain"]): Promise<void> {
+  async announceDrain(drain: LeaseBody["drain"]): Promise<void> {
     this.#drain = drain;
     await this.#beating;
     this.#next(0);
@@ -247,15 +247,15 @@ export class GatewayLease {
       if (answer === undefined) throw new Error("The database did not answer in time");
       if (answer === false) return this.#lose();
       this.#take(hold === undefined ? held(Number(answer), sentAt) : extended(hold, sentAt, terms), sentAt);
-      if (this.#isAway) log.info("The lease is renewed again", { gateway: id });
-      this.#isAway = false;
+      if (this.#databaseIsDown) log.info("The lease is renewed again", { gateway: id });
+      this.#databaseIsDown = false;
     } catch (error) {
       asking.catch(() => {});
       if (this.#isStopped) return;
       this.#failures++;
       if (this.#hold !== undefined) this.#hold = brokenHold(this.#hold);
-      if (!this.#isAway) log.error("The lease could not be renewed: no effect begins until it is", { error });
-      this.#isAway = true;
+      if (!this.#databaseIsDown) log.error("The lease could not be renewed: no effect begins until it is", { error });
+      this.#databaseIsDown = true;
     }
     this.#next();
   }
@@ -300,7 +300,10 @@ export class GatewayLease {
     if (this.#isStopped) return;
     const usual = renewalPause(this.#options.terms);
     this.#timer?.clear();
-    this.#timer = this.#options.clock.after(pause ?? (this.#isAway ? usual / 4 : usual), () => void this.#beat());
+    this.#timer = this.#options.clock.after(
+      pause ?? (this.#databaseIsDown ? usual / 4 : usual),
+      () => void this.#beat(),
+    );
   }
 
   #now(): Instant {

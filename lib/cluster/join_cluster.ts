@@ -134,8 +134,8 @@ export async function joinCluster(options: JoinClusterOptions): Promise<Cluster>
       ...{ started_at: new Date(clock.now()).toISOString(), lease_ms: leaseMs, workspace_wait_ms: workspaceWaitMs },
     },
     onLost() {
-      ownership.lose();
-      for (const work of works) work.lose();
+      ownership.onFenced();
+      for (const work of works) work.onFenced();
     },
     onBeat: (leftMs) => {
       for (const listener of beatListeners) listener(leftMs);
@@ -162,7 +162,7 @@ export async function joinCluster(options: JoinClusterOptions): Promise<Cluster>
   // Before the join, which is the first heartbeat
   const gateways = () => takeovers.isStale() ? undefined : leases.found();
   observeCluster(metrics, { lease, notes, ownership, queue, gateways, takeovers: () => takeovers.count() });
-  opened.own(await patiently(() => database.wire.listen((note) => news.hear(note)), options), (stop) => stop());
+  opened.own(await patiently(() => database.wire.listen((note) => news.receive(note)), options), (stop) => stop());
   // Before the start: a join that the signal cuts off may have given a lease
   opened.own(lease, async (held) => {
     await news.flush();
@@ -208,7 +208,7 @@ export async function joinCluster(options: JoinClusterOptions): Promise<Cluster>
         kind,
       );
       works.push(work);
-      news.onNote((note) => work.hear(note));
+      news.onNote((note) => work.onNote(note));
       return work;
     },
     onBeat(listener) {

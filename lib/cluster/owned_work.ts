@@ -18,7 +18,7 @@ export interface WorkKind {
   readonly room: () => number;
   /** Lets a piece go on that is this gateway's from now on. */
   readonly takeUp: (id: string, hold: WorkHold) => void;
-  /** Told that a piece may have changed, here or elsewhere. `version`: that of its record; 0 where it is not known. */
+  /** Takes the news that a piece may have changed, here or elsewhere. `version`: that of its record; 0 where it is not known. */
   readonly changed: (id: string, version: number) => void;
 }
 
@@ -165,12 +165,12 @@ export class OwnedWork {
   }
 
   /** Takes a note that came over the wire. */
-  hear({ kind, id, seq }: ClusterNote): void {
+  onNote({ kind, id, seq }: ClusterNote): void {
     if (kind === "work") this.#kind.changed(id, seq);
   }
 
   /** Takes the news that others have fenced this gateway off. */
-  lose(): void {
+  onFenced(): void {
     const owned = [...this.#owned.values()];
     this.#owned.clear();
     for (const { lost } of owned) lost.abort(takenOver());

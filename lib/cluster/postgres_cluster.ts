@@ -224,7 +224,7 @@ class NotifyWire implements NewsWire {
     // Names of channels have 63 bytes, as names of schemas
     this.#channel = options.schema;
     this.#connection = new SingleConnection(options, async (session) => {
-      await session.listen(this.#channel, (payload) => this.#hear(payload));
+      await session.listen(this.#channel, (payload) => this.#receive(payload));
       session.onLost(() => this.#openAgain());
     });
   }
@@ -236,10 +236,10 @@ class NotifyWire implements NewsWire {
     ]);
   }
 
-  async listen(hear: (note: ClusterNote) => void): Promise<() => void> {
-    this.#listeners.add(hear);
+  async listen(onNote: (note: ClusterNote) => void): Promise<() => void> {
+    this.#listeners.add(onNote);
     await this.#connection.open();
-    return () => void this.#listeners.delete(hear);
+    return () => void this.#listeners.delete(onNote);
   }
 
   async close(): Promise<void> {
@@ -248,10 +248,10 @@ class NotifyWire implements NewsWire {
     await this.#connection.close();
   }
 
-  #hear(payload: string): void {
+  #receive(payload: string): void {
     const note = parseNote(payload);
     if (note === undefined) return;
-    for (const hear of [...this.#listeners]) hear(note);
+    for (const onNote of [...this.#listeners]) onNote(note);
   }
 
   /** Listens again after a loss. What is told meanwhile is found by the looks once a second. */

@@ -24,7 +24,7 @@ export interface RunOwnershipOptions {
   readonly membership?:
     | (() => Pick<WorkspaceMembership, "id" | "proven" | "refusal" | "whyUnproven" | "isThere"> | undefined)
     | undefined;
-  /** Told of the runs that a look found waiting. Default: nobody is */
+  /** Receives the runs that a look found waiting. Default: nobody does */
   readonly onLook?: ((queue: ClusterQueue) => void) | undefined;
 }
 
@@ -95,7 +95,7 @@ export class RunOwnership implements OwnedRuns, WorkPlaces {
     return this.#options.claims.counts(gateway);
   }
 
-  /** Tells whether an error says that the database is away: it may come back. */
+  /** Tells whether an error says that the database is down: it may come back. */
   isOutage(error: unknown): boolean {
     return isStorageAway(error);
   }
@@ -219,7 +219,7 @@ export class RunOwnership implements OwnedRuns, WorkPlaces {
   }
 
   /**
-   * Makes a write of a run, for an owned one again and again while the database is away and nobody else has taken the run.
+   * Makes a write of a run, for an owned one again and again while the database is down and nobody else has taken the run.
    * @param isWritten tells whether an earlier try was written whose answer was lost
    * @throws the error of the write, once the run is lost
    */
@@ -241,7 +241,7 @@ export class RunOwnership implements OwnedRuns, WorkPlaces {
   }
 
   /**
-   * Makes a call of the store for a run, again and again while the database is away. A run without a record has no owner, and waits as well:
+   * Makes a call of the store for a run, again and again while the database is down. A run without a record has no owner, and waits as well:
    * before its effects `mayAct` decides.
    * @throws {CancelError} `shutdown` when others own the run now; the signal's reason when it aborts during a pause
    */
@@ -376,7 +376,7 @@ export class RunOwnership implements OwnedRuns, WorkPlaces {
    * Takes the news that others have fenced this gateway off. Its runs keep the fence of their claims until they have left, those too that
    * are only being read, so that what they still write is refused and none begins an effect.
    */
-  lose(): void {
+  onFenced(): void {
     const lost = [...this.#owned.keys()];
     for (const listener of [...this.#lostListeners]) listener(lost);
   }

@@ -61,7 +61,7 @@ export class Takeovers {
     return this.#count;
   }
 
-  /** Tells whether no look has succeeded for some seconds, as while the database is away. */
+  /** Tells whether no look has succeeded for some seconds, as while the database is down. */
   isStale(): boolean {
     return this.#options.clock.monotonic() - this.#lookedAt > STALE_MS;
   }

@@ -24,7 +24,7 @@ export interface WorkHold {
   /** Lets the next look take the work up again, here or elsewhere. */
   giveBack(): void;
   /**
-   * Makes a batch with the precondition, again and again while the database is away. A batch whose answer was lost is made twice.
+   * Makes a batch with the precondition, again and again while the database is down. A batch whose answer was lost is made twice.
    * @throws {CancelError} `shutdown` when others own the work
    */
   write(writes: readonly Write[], signal: AbortSignal): Promise<void>;
@@ -47,7 +47,7 @@ export interface HoldParts {
   readonly clock: Clock;
 }
 
-/** Pause before owned work tries a call of the store again while the database is away. Milliseconds */
+/** Pause before owned work tries a call of the store again while the database is down. Milliseconds */
 export const RETRY_MS = 250;
 
 /** Hold of work under a fence of this gateway. */

@@ -60,7 +60,7 @@ export const configSchema = v.strictObject({
   proxy: about("Proxies for requests to model providers, of tools and to reply addresses", v.optional(proxySchema, {})),
   autonomy: about("What the agent may do by itself", v.optional(autonomySchema, {})),
   tools: about(
-    "Your word on tools of nodes, by the tool's name",
+    "Access of tools of nodes as you classify it, by the tool's name",
     v.optional(v.record(v.pipe(v.string(), v.nonEmpty(), v.maxLength(256)), toolSchema), {}),
   ),
   security: about("Files, commands and git", v.optional(securitySchema, {})),

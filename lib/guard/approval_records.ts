@@ -163,7 +163,7 @@ export interface ApprovalRecordsOptions {
   readonly clock: Clock;
   readonly log: Logger;
   readonly metrics: Metrics;
-  /** Told of every step, in one transaction with it */
+  /** Receives every step, in one transaction with it */
   readonly audit: AuditAppend;
   /** Default: nobody else settles an approval */
   readonly news?: ApprovalNews | undefined;

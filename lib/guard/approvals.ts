@@ -187,7 +187,7 @@ export interface Approvals {
   revoke(ruleId: string, by: Actor): Promise<boolean>;
   /** Settles what expired while no gateway ran, and forgets what was settled `days` ago (0: nothing) */
   tidy(days: number): Promise<void>;
-  /** Returns the same approvals for work that waits while the database of the gateways is away */
+  /** Returns the same approvals for work that waits while the database of the gateways is down */
   patient(patience: Patience): PatientApprovals;
   /** The program around the gateway, where it answers approvals. Default: it does not */
   readonly program?: ProgramWord | undefined;

@@ -29,9 +29,11 @@ export interface GuardNeeds {
   readonly telemetry: { readonly redactor: Pick<Redactor, "redact"> };
   readonly program: {
     /** Folder of the list of configuration files that a person accepted. Default: no acceptance is recorded */
-    readonly trustDir?: string | undefined;
+    readonly folders: { readonly trustDir?: string | undefined };
     /** Where the program answers approvals, it is asked once `ready` resolves. Default: people alone are asked */
-    readonly hooks?: { readonly onApproval?: AskProgram | undefined; readonly ready: Promise<void> } | undefined;
+    readonly additions?: {
+      readonly hooks?: { readonly onApproval?: AskProgram | undefined; readonly ready: Promise<void> } | undefined;
+    } | undefined;
   };
   readonly cluster: GuardCluster;
 }
@@ -73,7 +75,7 @@ export const guardWing = defineWing({ name: "guard", start: startGuard });
 async function startGuard(needs: GuardNeeds, opened: OpenedList): Promise<GuardServices> {
   const { kit: { clock, random, log, metrics }, config, storage: { store }, cluster } = needs;
   const { redact } = needs.telemetry.redactor;
-  const { trustDir } = needs.program;
+  const { trustDir } = needs.program.folders;
   const audit = await createAudit({
     ...{ store, clock, log, redact },
     openChain: cluster.openChain,
@@ -146,7 +148,7 @@ async function startGuard(needs: GuardNeeds, opened: OpenedList): Promise<GuardS
 
 async function withProgram(
   approvals: Approvals,
-  { program: { hooks }, kit: { clock, log }, telemetry }: GuardNeeds,
+  { program: { additions: { hooks } = {} }, kit: { clock, log }, telemetry }: GuardNeeds,
   opened: OpenedList,
 ): Promise<Approvals> {
   if (hooks?.onApproval === undefined) return approvals;

@@ -227,7 +227,7 @@ class StoredTaintedFiles implements TaintedFiles {
     await this.#noteWritten([...places.keys()]);
   }
 
-  /** Writes the marks that waited for the database. @throws {HttpError} `storage_unavailable` while it is away */
+  /** Writes the marks that waited for the database. @throws {HttpError} `storage_unavailable` while it is down */
   async #payOwed(): Promise<void> {
     while (this.#owed.length > 0) await (this.#paying ??= this.#payFirst().finally(() => this.#paying = undefined));
   }

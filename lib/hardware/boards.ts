@@ -26,7 +26,7 @@ export interface BoardContext {
 
 /** Options of createBoards. */
 export interface BoardsOptions {
-  /** The newest configuration: the addresses are the operator's word, never the model's */
+  /** The newest configuration: the operator names the addresses, the model never does */
   readonly config: () => Pick<Config, "hardware">;
   readonly clock: Clock;
 }

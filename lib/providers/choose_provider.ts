@@ -5,12 +5,12 @@ import { isLoopbackName } from "../system/net/address.ts";
 import {
   discoverLocalServers,
   type FoundServers,
+  type LocalSearch,
   type LocalServer,
   type RefusedServer,
 } from "./discovery/local_servers.ts";
 import type { OwnProviders } from "./own_providers.ts";
 import { type ProviderSettings, VENDORS } from "./provider_settings.ts";
-import type { OwnerOf } from "./discovery/server_owner.ts";
 
 /** The default provider, and why it is that one. */
 export interface ChosenProvider {
@@ -35,14 +35,7 @@ export interface ChooseProviderOptions {
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly clock: Clock;
   readonly net: ProviderClientFactory;
-  /** Where local servers are looked for, beside OLLAMA_HOST; false: nowhere. Default: the usual ports on loopback */
-  readonly localOrigins?: readonly string[] | false | undefined;
-  /** Tells who runs the server at an origin, and whether the server may be used */
-  readonly ownerOf: OwnerOf;
-  /** Further places where local servers are looked for, as those a person trusted. Default: none */
-  readonly trusted?: readonly string[] | undefined;
-  /** Tells whether an origin is this gateway itself. Default: none is */
-  readonly isOwn?: ((origin: string) => boolean) | undefined;
+  readonly search: LocalSearch;
 }
 
 const NOT_SOUGHT = "no API key is set, and local servers are not looked for";
@@ -55,7 +48,7 @@ const KINDS_BY_KEY = ["openai", "anthropic", "openrouter"];
  * Source: docs/design/providers.md "Choosing a provider"
  */
 export async function chooseProvider(options: ChooseProviderOptions): Promise<ChosenProvider> {
-  const { provider, env } = options;
+  const { provider, env, clock, net, search } = options;
   const told = (kind: string, reason: string) => ({ settings: { ...provider, kind }, reason, isFound: false });
   if (provider.kind !== "auto") return told(provider.kind, "the configuration names it");
   if (provider.base_url !== "") return told("openai_compatible", "the configuration names its address");
@@ -65,17 +58,9 @@ export async function chooseProvider(options: ChooseProviderOptions): Promise<Ch
     const name = VENDORS[kind]?.keyEnv ?? "";
     if ((env[name]?.trim() ?? "") !== "") return told(kind, `${name} is set`);
   }
-  const chosen = chooseLocal(provider, await findLocalServers(options));
+  const chosen = chooseLocal(provider, await discoverLocalServers({ ...search, env, clock, net }));
   // Without a search for local servers the choice never changes
-  return options.localOrigins === false ? { ...chosen, reason: NOT_SOUGHT, isFound: false } : chosen;
-}
-
-/** Finds local servers with the options of a choice. */
-export function findLocalServers(
-  { localOrigins, ...options }: Omit<ChooseProviderOptions, "provider">,
-): Promise<FoundServers> {
-  if (localOrigins === false) return Promise.resolve({ servers: [], refused: [] });
-  return discoverLocalServers({ ...options, origins: localOrigins });
+  return search.origins === false ? { ...chosen, reason: NOT_SOUGHT, isFound: false } : chosen;
 }
 
 /**

@@ -1,35 +1,31 @@
 import { ConfigError } from "../base/errors.ts";
 import { canonicalDigest } from "../base/json.ts";
 import type { Clock } from "../base/clock.ts";
-import type { Random } from "../base/random.ts";
+import type { Kit } from "../base/kit.ts";
 import type { ModelEntry } from "../base/records/provider_event.ts";
-import type { Logger } from "../base/telemetry/log.ts";
-import type { Metrics } from "../base/telemetry/metrics.ts";
 import type { Documents } from "../storage/documents.ts";
 import type { ProviderClientFactory } from "../system/net/provider_client.ts";
 import { chooseProvider, type ChosenProvider } from "./choose_provider.ts";
 import { createModelList, firstChatModel, withListedModels } from "./models/model_list.ts";
-import { admission, type LocalServer } from "./discovery/local_servers.ts";
+import { admission, type LocalSearch, type LocalServer } from "./discovery/local_servers.ts";
 import type { OpenedProvider } from "./open_provider.ts";
 import type { OwnProviders } from "./own_providers.ts";
 import type { Provider, Providers } from "./provider.ts";
 import { type Attempt, createProviderMetrics, type RetryOptions, type StreamObserver, withRetries } from "./retry.ts";
 import { createProviderMemory, type ProviderMemory } from "./discovery/provider_memory.ts";
 import type { ProviderSettings } from "./provider_settings.ts";
-import type { OwnerOf } from "./discovery/server_owner.ts";
 import { createModelNames, type ModelNames, type ProviderEntry } from "./models/model_names.ts";
 
 /** The configuration of providers and the services that providers use. */
 export interface CreateProvidersOptions {
-  /** `[provider]`; kind also `auto` and `none` */
-  readonly provider: ProviderSettings;
-  /** `[providers.<name>]` */
-  readonly providers: Readonly<Record<string, ProviderSettings>>;
+  readonly kit: Pick<Kit, "clock" | "random" | "log" | "metrics">;
+  readonly config: {
+    /** `[provider]`; kind also `auto` and `none` */
+    readonly provider: ProviderSettings;
+    /** `[providers.<name>]` */
+    readonly providers: Readonly<Record<string, ProviderSettings>>;
+  };
   readonly env: Readonly<Record<string, string | undefined>>;
-  readonly clock: Clock;
-  readonly random: Random;
-  readonly log: Logger;
-  readonly metrics: Metrics;
   /** Providers of the program that mounts the gateway. Default: none */
   readonly own?: OwnProviders | undefined;
   /** Counts requests and tokens. Default: the metrics, registered here */
@@ -41,16 +37,16 @@ export interface CreateProvidersOptions {
   readonly documents?: Documents;
   /** Called with every key, so that it is redacted everywhere */
   readonly onSecret?: (secret: string, name?: string) => void;
-  /** Where `auto` looks for local servers, beside OLLAMA_HOST; false: nowhere. Default: the usual ports on loopback */
-  readonly localOrigins?: readonly string[] | false | undefined;
-  /** Tells who runs the server at an origin, and whether a server that was found may be used */
-  readonly ownerOf: OwnerOf;
-  /** The choice that was made for `provider`. Default: it is made now */
-  readonly chosen?: ChosenProvider;
+  /** Where `auto` looks for local servers */
+  readonly search: LocalSearch;
   /** Memory that the data directory keeps of earlier models. Default: nothing is remembered, and nothing is kept */
   readonly memory?: ProviderMemory;
-  /** Called when a request names a model whose local server is gone. Default: nothing is called */
-  readonly onLost?: () => void;
+  /** The choice of somebody who watches the local servers. Default: the choice is made now, and nobody watches */
+  readonly watched?: {
+    readonly chosen: ChosenProvider;
+    /** Called when a request names a model whose local server is gone */
+    readonly onLost: () => void;
+  };
 }
 
 const OFFLINE_MODEL = "assistant";
@@ -64,28 +60,29 @@ const NAMES_MS = 2_000;
  * @throws {ConfigError} a key or address that is missing or unreadable, a fallback that is not configured
  */
 export async function createProviders(options: CreateProvidersOptions): Promise<Providers> {
-  const { clock } = options;
-  const chosen = options.chosen ?? await chooseProvider(options);
+  const { kit, config: { provider, providers }, watched } = options;
+  const { clock } = kit;
+  const chosen = watched?.chosen ?? await chooseProvider({ ...options, provider, clock });
   const bases = new Map<string, Base>();
   const missing: ModelNames["missing"] = (...asked) => names.missing(...asked);
   const open = async (name: string, settings: ProviderSettings, table: string, server?: LocalServer) =>
     void bases.set(name, await createBase(name, settings, { table, server, missing, options }));
   for (const [name, own] of options.own ?? []) {
     const { settings } = own;
-    bases.set(name, { provider: own.open(options), settings, model: settings.model, table: `providers.${name}` });
+    bases.set(name, { provider: own.open(kit), settings, model: settings.model, table: `providers.${name}` });
   }
   const { kind } = chosen.settings;
   if (kind !== "none" && !bases.has(kind)) await open(kind, chosen.settings, "provider", chosen.server);
-  for (const [name, settings] of Object.entries(options.providers)) await open(name, settings, `providers.${name}`);
+  for (const [name, settings] of Object.entries(providers)) await open(name, settings, `providers.${name}`);
 
   const entries = new Map<string, ProviderEntry>();
   const inUse = { name: chosen.settings.kind, reason: chosen.reason };
   const listAll = (signal: AbortSignal) => listed(entries, names, signal);
   const retry: RetryOptions = {
     clock,
-    random: options.random,
-    log: options.log,
-    observer: options.observer ?? createProviderMetrics(options.metrics),
+    random: kit.random,
+    log: kit.log,
+    observer: options.observer ?? createProviderMetrics(kit.metrics),
     modelNames: () => within(NAMES_MS, clock, async (signal) => (await listAll(signal)).map(({ id }) => id)),
   };
   for (const [name, base] of bases) {
@@ -99,11 +96,11 @@ export async function createProviders(options: CreateProvidersOptions): Promise<
     entries,
     standard,
     inUse,
-    isGuess: options.provider.kind === "auto",
+    isGuess: provider.kind === "auto",
     isFound: chosen.isFound,
     server: chosen.server,
     memory: options.memory ?? createProviderMemory(),
-    onLost: options.onLost,
+    onLost: watched?.onLost,
   });
   if (standard !== undefined && standard.model === "") standard.model = await firstListed(standard, clock);
   return {
@@ -136,7 +133,7 @@ async function createBase(
     return { provider, settings, table, model: settings.model || OFFLINE_MODEL };
   }
   const { openProvider } = await import("./open_provider.ts");
-  const { ownerOf } = options;
+  const { kit: { clock, random }, search: { ownerOf } } = options;
   const net: ProviderClientFactory = server === undefined
     ? options.net
     : (client) => options.net({ ...client, admit: admission(ownerOf, client.origin) });
@@ -144,7 +141,7 @@ async function createBase(
   const layers = server === undefined || server.kind === "ollama"
     ? []
     : [withListedModels({ models: server.models, unknown: missing })];
-  return { ...await openProvider(name, settings, { ...options, net, table, layers }), settings, table };
+  return { ...await openProvider(name, settings, { ...options, clock, random, net, table, layers }), settings, table };
 }
 
 interface EntryParts extends CreateProvidersOptions {
@@ -163,7 +160,8 @@ function toEntry(name: string, base: Base, parts: EntryParts): ProviderEntry {
     model: base.model,
     isOffline: settings.kind === "offline",
     models: createModelList(alone, {
-      ...parts,
+      ...parts.kit,
+      documents: parts.documents,
       key: `models/${name}/${canonicalDigest([settings.kind, settings.base_url])}`,
     }),
   };

@@ -4,9 +4,14 @@ import type { ModelEntry } from "../base/records/provider_event.ts";
 import type { Config } from "../config/config.ts";
 import { isListening } from "../system/net/tcp.ts";
 import type { ProviderClientFactory } from "../system/net/provider_client.ts";
-import { chooseLocal, chooseProvider, type ChosenProvider, findLocalServers, sayRefused } from "./choose_provider.ts";
+import { chooseLocal, chooseProvider, type ChosenProvider, sayRefused } from "./choose_provider.ts";
 import { createProviders, type CreateProvidersOptions } from "./create_providers.ts";
-import type { FoundServers, LocalServer } from "./discovery/local_servers.ts";
+import {
+  discoverLocalServers,
+  type FoundServers,
+  type LocalSearch,
+  type LocalServer,
+} from "./discovery/local_servers.ts";
 import type { Providers, ResolvedModel } from "./provider.ts";
 import { createProviderMemory, type ProviderMemory } from "./discovery/provider_memory.ts";
 import type { StreamObserver } from "./retry.ts";
@@ -27,16 +32,15 @@ const PARTS = [
 export type ProvidersConfig = Pick<Config, typeof PARTS[number]>;
 
 /** The first configuration, and the services that providers use. */
-export interface LiveProvidersOptions
-  extends Omit<CreateProvidersOptions, "provider" | "providers" | "net" | "chosen" | "ownerOf"> {
+export interface LiveProvidersOptions extends Omit<CreateProvidersOptions, "net" | "search" | "watched"> {
   readonly config: ProvidersConfig;
   readonly observer: StreamObserver;
   /** In place of the configured ones: only their routes follow the configuration. Default: none */
   readonly fixed?: Providers | undefined;
   /** HTTP clients under a `[proxy]` */
   readonly netOf: (proxy: Config["proxy"]) => ProviderClientFactory;
-  /** Tells whether an origin is this gateway itself, which must not become its own provider */
-  readonly isOwn?: (origin: string) => boolean;
+  /** This gateway itself must not become its own provider */
+  readonly search: Pick<LocalSearch, "origins" | "isOwn">;
   /** Where owners of local servers are read from. Default: this machine */
   readonly owners?: Pick<ServerOwnersOptions, "sockets" | "users" | "ownUid"> | undefined;
 }
@@ -141,8 +145,9 @@ class ReplaceableProviders implements LiveProviders {
     if (options.fixed !== undefined) {
       return { config, net, chosen: undefined, providers: withRouting(options.fixed, config) };
     }
-    const ownerOf = this.#ownerOfIn(config);
-    const chosen = known ?? await chooseProvider({ ...options, provider, net, ownerOf, trusted: this.#trusted() });
+    const search = this.#searchOf(config);
+    const { clock } = options.kit;
+    const chosen = known ?? await chooseProvider({ ...options, provider, clock, net, search });
     this.#tellRefused(chosen);
     await rememberReal(this.#memory, chosen, providers);
     // A server that comes and goes is opened once
@@ -152,14 +157,12 @@ class ReplaceableProviders implements LiveProviders {
     if (before !== undefined) return before;
     const created = await createProviders({
       ...options,
-      provider,
-      providers,
+      config,
       net,
       observer: this.#observer(),
-      chosen,
       memory: this.#memory,
-      ownerOf,
-      onLost: this.lookSoon,
+      search,
+      watched: { chosen, onLost: this.lookSoon },
     });
     return { config, net, chosen, providers: withRouting(created, config) };
   }
@@ -169,7 +172,7 @@ class ReplaceableProviders implements LiveProviders {
     this.#current = next;
     // A reload may take its configuration over after the end
     if (next.chosen?.isFound && !this.#closed) {
-      this.#watch ??= new ServersWatch({ clock: this.#options.clock, look: () => this.#look() });
+      this.#watch ??= new ServersWatch({ clock: this.#options.kit.clock, look: () => this.#look() });
       return;
     }
     this.#watch?.stop();
@@ -199,8 +202,10 @@ class ReplaceableProviders implements LiveProviders {
     };
   }
 
-  #trusted(): readonly string[] {
-    return this.#memory.trusted().map(({ origin }) => origin);
+  /** Returns the search under a configuration, which also looks at the servers that a person trusted. */
+  #searchOf(config: ProvidersConfig): LocalSearch {
+    const trusted = this.#memory.trusted().map(({ origin }) => origin);
+    return { ...this.#options.search, ownerOf: this.#ownerOfIn(config), trusted };
   }
 
   /** Looks which local servers answer, and uses another one when the choice changes. Never throws. */
@@ -209,8 +214,8 @@ class ReplaceableProviders implements LiveProviders {
     const { config, net, chosen: known } = before;
     if (known === undefined) return;
     const { settings } = known;
-    const ownerOf = this.#ownerOfIn(config);
-    const found = await findLocalServers({ ...this.#options, net, ownerOf, trusted: this.#trusted() });
+    const { env, kit: { clock } } = this.#options;
+    const found = await discoverLocalServers({ ...this.#searchOf(config), env, clock, net });
     const same = found.servers.find(({ baseUrl }) => baseUrl === settings.base_url);
     const isGone = settings.kind !== "offline" && same === undefined;
     if (await this.#isPatient(isGone, settings.base_url, found) || this.#closed || this.#inUse !== before) return;
@@ -240,12 +245,12 @@ class ReplaceableProviders implements LiveProviders {
       this.#use(next);
       this.#tell(news);
     } catch (error) {
-      this.#options.log.error("A change of the local model servers could not be followed", { error });
+      this.#options.kit.log.error("A change of the local model servers could not be followed", { error });
     }
   }
 
   async #listens(baseUrl: string): Promise<boolean> {
-    const timeout = this.#options.clock.timeoutSignal(LISTENING_MS);
+    const timeout = this.#options.kit.clock.timeoutSignal(LISTENING_MS);
     try {
       return await isListening(new URL(baseUrl).origin, timeout.signal);
     } finally {
@@ -257,13 +262,13 @@ class ReplaceableProviders implements LiveProviders {
   #tellRefused({ refused = [] }: ChosenProvider): void {
     const said = refused.map(sayRefused);
     for (const sentence of said.filter((one) => !this.#toldRefused.includes(one))) {
-      this.#options.log.warn(`${sentence.charAt(0).toUpperCase()}${sentence.slice(1)}`);
+      this.#options.kit.log.warn(`${sentence.charAt(0).toUpperCase()}${sentence.slice(1)}`);
     }
     this.#toldRefused = said;
   }
 
   #tell({ gone, servers }: ServerNews): void {
-    const { log } = this.#options;
+    const { log } = this.#options.kit;
     const { name, model, reason } = this.inUse;
     const found = servers.map(({ software, baseUrl }) => `${software} ${baseUrl}`);
     const fields = { provider: name, model, reason, found };

@@ -43,17 +43,19 @@ export interface ModelsNeeds {
 
 /** Models as the program wants them that starts the gateway. */
 export interface ModelsProgram {
-  /** False: no provider is opened. Default true */
-  readonly agent?: boolean | undefined;
+  readonly models?: {
+    /** False: no provider is opened. Default true */
+    readonly agent?: boolean | undefined;
+    /** Used in place of the configured providers. Default: none */
+    readonly providers?: Providers | undefined;
+    /** Origins where `kind = "auto"` looks for local model servers; false: nowhere. Default: the usual ports on loopback */
+    readonly localServers?: readonly string[] | false | undefined;
+  } | undefined;
   readonly environment: Readonly<Record<string, string | undefined>>;
-  /** Used in place of the configured providers. Default: none */
-  readonly providers?: Providers | undefined;
   /** Providers of the program, beside the configured ones. Default: none */
-  readonly ownProviders?: OwnProviders | undefined;
+  readonly additions?: { readonly ownProviders?: OwnProviders | undefined } | undefined;
   /** Text of each command's `--help` by its name, for the offline assistant. Default: none */
-  readonly help?: (() => Promise<ReadonlyMap<string, string>>) | undefined;
-  /** Origins where `kind = "auto"` looks for local model servers; false: nowhere. Default: the usual ports on loopback */
-  readonly localServers?: readonly string[] | false | undefined;
+  readonly about: { readonly help?: (() => Promise<ReadonlyMap<string, string>>) | undefined };
 }
 
 /** Models of a gateway. */
@@ -88,7 +90,7 @@ export const modelsWing = defineWing({ name: "models", start: startModels });
 async function startModels(needs: ModelsNeeds, opened: OpenedList): Promise<ProviderServices> {
   const { kit: { log }, config, storage: { store }, program, cluster } = needs;
   const memory = await loadProviderMemory({ store, log, machine: cluster.machine });
-  const hasAgent = program.agent !== false && config().provider.kind !== "none";
+  const hasAgent = program.models?.agent !== false && config().provider.kind !== "none";
   const live = hasAgent ? await openProviders(needs, { memory, opened }) : undefined;
   const { vectors } = needs.memory;
   if (live !== undefined) vectors.start(createEmbedder({ config, log, providers: live.providers }));
@@ -110,38 +112,35 @@ async function openProviders(
   needs: ModelsNeeds,
   { memory, opened }: { readonly memory: ProviderMemory; readonly opened: OpenedList },
 ): Promise<OpenProviders> {
-  const { kit: { clock, random, log, metrics }, config, program, storage: { store }, system, work } = needs;
+  const { kit, config, program, storage: { store }, system, work } = needs;
+  const { clock, random, log } = kit;
   const env = program.environment;
   const onSecret = needs.telemetry.redactor.add;
-  const observer = createProviderMetrics(metrics);
+  const observer = createProviderMetrics(kit.metrics);
   const rememberAgents = async ({ agents }: Config) => {
     if (Object.values(agents).some(({ provider }) => provider !== "")) await memory.remember();
   };
   await rememberAgents(config());
   const queues = createExchangeQueues();
   const providers: LiveProviders = await createLiveProviders({
+    kit,
     config: config(),
-    fixed: program.providers,
-    own: program.ownProviders,
+    fixed: program.models?.providers,
+    own: program.additions?.ownProviders,
     env,
     // The assistant asks later, when somebody talks to it
     offline: createOfflineProvider({
       now: clock.now,
-      help: program.help,
+      help: program.about.help,
       isToolOff: (name) => work.tools().get(name)?.enabled === false,
       hasModel: () => providers.inUse.name !== "offline",
     }),
     netOf: (proxy) => createProviderClients({ clock, proxy: { ...proxy, environment: (name) => env[name] }, queues }),
-    isOwn: system.ownAddress.isOwn,
-    localOrigins: program.localServers,
+    search: { isOwn: system.ownAddress.isOwn, origins: program.models?.localServers },
     observer,
     documents: createDocuments({ store }),
     memory,
     onSecret,
-    clock,
-    random,
-    log,
-    metrics,
   });
   opened.own(providers, (open) => open.close());
   const { net } = providers;

@@ -124,7 +124,7 @@ export interface FollowOptions {
   readonly afterSeq: number;
   /** Ends the iteration without an error. The run goes on. */
   readonly signal: AbortSignal;
-  /** Told when the events begin to come in another way; an empty array follows. At the beginning they are live. Default: nobody is */
+  /** Runs when the events begin to come in another way; an empty array follows. At the beginning they are live. Default: nothing runs */
   readonly onPace?: ((pace: RunPace) => void) | undefined;
 }
 

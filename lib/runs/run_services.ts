@@ -39,7 +39,7 @@ export interface RunsNeeds {
   readonly extensions: Pick<Extensions, "skills" | "instructions">;
   readonly tools: DrainableExecutor;
   readonly models: { readonly live: OpenProviders | undefined };
-  /** Told of the events of each run. Undefined: the program wants none */
+  /** Receives the events of each run. Undefined: the program wants none */
   readonly feed: { readonly take: OnRecorded } | undefined;
   readonly work: Pick<WorkSeam, "join">;
   readonly cluster: ClusterMember;
@@ -111,14 +111,18 @@ async function guidanceOf({ skills, instructions }: RunsNeeds["extensions"]): Pr
 export interface FeedNeeds {
   readonly kit: Kit;
   readonly program: {
-    readonly hooks?: { readonly onRunEvent?: TellProgram | undefined; readonly ready: Promise<void> } | undefined;
+    readonly additions?: {
+      readonly hooks?: { readonly onRunEvent?: TellProgram | undefined; readonly ready: Promise<void> } | undefined;
+    } | undefined;
   };
 }
 
 /** Feed of run events to the program. Undefined where it wants none. */
 export const feedWing = defineWing({
   name: "feed",
-  async start({ program: { hooks }, kit: { clock, log } }: FeedNeeds): Promise<RunEventFeed | undefined> {
+  async start(
+    { program: { additions: { hooks } = {} }, kit: { clock, log } }: FeedNeeds,
+  ): Promise<RunEventFeed | undefined> {
     if (hooks?.onRunEvent === undefined) return undefined;
     const { RunEventFeed } = await import("./journal/run_event_feed.ts");
     return new RunEventFeed({ tell: hooks.onRunEvent, ready: hooks.ready, clock, log });

@@ -34,9 +34,9 @@ export interface PostgresStoreOptions {
   readonly engineUnchecked?: boolean;
   readonly clock: Clock;
   readonly random: Random;
-  /** Told of migrations, and of a server that is away. Default: nobody */
+  /** Receives notices of migrations, and of a server that does not answer. Default: nobody does */
   readonly log?: Logger;
-  /** Aborted at the end of the gateway's start. Until then, and for 30 seconds at most, calls wait for a server that is away. Default: none waits */
+  /** Aborted at the end of the gateway's start. Until then, and for 30 seconds at most, calls wait for a server that is down. Default: none waits */
   readonly started?: AbortSignal | undefined;
   /** Aborted when the start is given up, which ends each wait of it. Default: it never is */
   readonly signal?: AbortSignal | undefined;
@@ -44,7 +44,7 @@ export interface PostgresStoreOptions {
 
 /**
  * Opens the store in one schema of a PostgreSQL database, whose tables it makes or brings to their next version. A write whose promise has
- * resolved is committed. While the server is away, every call rejects with HttpError `storage_unavailable`.
+ * resolved is committed. While the server is down, every call rejects with HttpError `storage_unavailable`.
  * @throws {ConfigError} what `migrateSchema` throws; {DatabaseAwayError} a server that cannot be reached
  */
 export async function openPostgresStore(options: PostgresStoreOptions): Promise<Store> {

@@ -28,7 +28,7 @@ export interface SqliteStoreOptions {
   /** Path of the database file */
   readonly path: string;
   readonly clock: Clock;
-  /** Told of migrations. Default: nobody */
+  /** Receives notices of migrations. Default: nobody does */
   readonly log?: Logger;
 }
 

@@ -44,7 +44,7 @@ export interface SystemConfig {
 export interface SystemNeeds {
   readonly kit: Kit;
   readonly config: () => SystemConfig;
-  readonly program: { readonly version: string };
+  readonly program: { readonly about: { readonly version: string } };
   readonly telemetry: { readonly redactor: { readonly part: RedactPart } };
   readonly folders: {
     /** The user's home folder, absolute. */
@@ -56,7 +56,7 @@ export interface SystemNeeds {
   };
   /** Marker of the gateway's processes. `known`: an earlier gateway had it and may have left processes. */
   readonly marker: { readonly text: string; readonly known: boolean };
-  /** Told of the files that a command with taint has written */
+  /** Receives the files that a command with taint has written */
   readonly guard: {
     readonly taintedFiles: {
       markWritten(
@@ -127,7 +127,7 @@ async function startSystem(needs: SystemNeeds, opened: OpenedList): Promise<Syst
     ownAddress,
     guardedFetch: lazily(async () => {
       const { createGuardedFetch } = await import("./net/guarded_fetch.ts");
-      return createGuardedFetch({ policy: urls, clock, userAgent: `postern/${program.version}`, proxy });
+      return createGuardedFetch({ policy: urls, clock, userAgent: `postern/${program.about.version}`, proxy });
     }),
     proxyOf: (url) => chooseProxy(proxy(), url),
     containment: () => processes.containment(shell()),
@@ -193,7 +193,14 @@ function openProcesses(
     marker: marker.text,
     gateway: cluster.id,
     redact: telemetry.redactor.part,
-    quarantine: join(dataDir, "quarantine"),
+    quarantine: {
+      folder: join(dataDir, "quarantine"),
+      onFound: (found) =>
+        log.warn(
+          "A command made protected names, which were moved to quarantine, or could not be looked for",
+          quarantineFields(found),
+        ),
+    },
     notes: join(dataDir, "commands"),
     relays: {
       folder: join(dataDir, "relays"),
@@ -217,11 +224,6 @@ function openProcesses(
     },
     random,
     onTainted: ({ paths, taint, workspace }) => guard.taintedFiles.markWritten(paths, { taint, root: workspace }),
-    onQuarantine: (found) =>
-      log.warn(
-        "A command made protected names, which were moved to quarantine, or could not be looked for",
-        quarantineFields(found),
-      ),
     onLook(found) {
       const { kind, text } = containmentOf(shell(), found);
       log[kind === "refused" ? "warn" : "info"](text);

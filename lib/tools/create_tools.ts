@@ -24,10 +24,10 @@ export interface ToolsNeeds {
   readonly config: () => Config;
   readonly program: {
     /** Tools of the program that mounts the gateway. Default: none */
-    readonly tools?: readonly Tool[] | undefined;
+    readonly additions?: { readonly tools?: readonly Tool[] | undefined } | undefined;
     /** Writer of the configuration file. Default: nobody writes it */
     readonly configWriter?: unknown;
-    readonly programName?: string | undefined;
+    readonly about: { readonly programName?: string | undefined };
   };
   readonly folders: { readonly workspaceRoot: string; readonly home: string; readonly ownPaths: readonly string[] };
   readonly telemetry: { readonly redactor: Redactor };
@@ -46,13 +46,14 @@ export const toolsWing = defineWing({ name: "tools", start: createTools });
 function createTools(needs: ToolsNeeds): DrainableExecutor {
   const { kit: { clock, log, metrics }, config, program, folders, telemetry, guard, extensions } = needs;
   const { workspaceRoot, home, ownPaths } = folders;
+  const { tools: own } = program.additions ?? {};
   const executor = createToolExecutor({
     ...{ clock, log, metrics, config, workspaceRoot, home, ownPaths },
-    tools: [...BUILTIN_TOOLS, ...program.tools ?? []],
-    foreign: withoutNames(extensions.tools, program.tools),
+    tools: [...BUILTIN_TOOLS, ...own ?? []],
+    foreign: withoutNames(extensions.tools, own),
     services: needs.toolServices,
     writesConfig: program.configWriter !== undefined,
-    programName: program.programName,
+    programName: program.about.programName,
     remembered: (...call) => guard.approvals.remembered(...call),
     taintedFiles: guard.taintedFiles,
     isTrustedFile: (file) => guard.trustedDocuments.isTrusted(file),

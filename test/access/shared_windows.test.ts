@@ -152,7 +152,7 @@ describe("windows that gateways share", () => {
     assert.equal(clock.pending(), 0);
   });
 
-  test("let in a part of the limit at each gateway while the database is away, so that nobody is locked out", async () => {
+  test("let in a part of the limit at each gateway while the database is down, so that nobody is locked out", async () => {
     const bench = await createBench(3, 30);
     bench.isAway = true;
     let allowed = 0;

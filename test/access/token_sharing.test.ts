@@ -129,7 +129,7 @@ test("a busy gateway never waits: its looks by themselves keep it certain", asyn
   a.tokens.close();
 });
 
-test("with the database away nothing is read for a flood of tokens, and it is not certain which count", async () => {
+test("with the database down nothing is read for a flood of tokens, and it is not certain which count", async () => {
   const { database, clock, reads, start } = createGateways();
   const a = await start();
   const { token } = await a.tokens.issue(ADMIN);
@@ -573,7 +573,7 @@ test("a gateway has given 1,000 tickets at most, and the oldest goes first", asy
   assert.ok(await a.tickets.takeAnywhere(tickets[1] ?? ""));
 });
 
-test("with the database away no ticket is looked for", async () => {
+test("with the database down no ticket is looked for", async () => {
   const { database, clock, start } = createGateways();
   const a = await start();
   const { ticket } = await a.tickets.issue({ tokenId: null, scopes: [] });

@@ -102,13 +102,11 @@ const checked = validateConfig([{ storage: { driver: "memory" }, gateway: { rate
 if (!("config" in checked)) throw new Error("The configuration of the bench is not valid");
 const services = await createServices({
   config: checked.config,
-  dataDir: "",
-  workspaceRoot: process.cwd(),
-  home: process.cwd(),
+  folders: { dataDir: "", workspaceRoot: process.cwd(), home: process.cwd() },
   environment: { POSTERN_TOKEN: TOKEN },
-  version: "0.0.0",
-  providers: createProviders(),
-  logSink: () => {},
+  about: { version: "0.0.0" },
+  models: { providers: createProviders() },
+  log: { sink: () => {} },
 });
 
 let body = Buffer.alloc(0);

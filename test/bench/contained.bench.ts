@@ -74,7 +74,7 @@ async function sandboxAlone(): Promise<() => Promise<void>> {
     commands.find("true"),
   ]);
   if (bubblewrap.kind !== "bubblewrap") throw new Error(bubblewrap.reason);
-  const line = await contain({ file, args: [], cwd: root, env: {} }, { bubblewrap, workspaceRoot: root, hidden: [] });
+  const line = await contain({ file, args: [], cwd: root, env: {} }, { bubblewrap, workspace: { root, hidden: [] } });
   if (line === undefined) throw new Error("The workspace cannot be contained");
   return async () => {
     await runCommand(line, { timeoutMs: 60_000, maxOutputBytes: 1000, signal, clock: systemClock });

@@ -210,7 +210,7 @@ test("whoever pairs at one gateway and asks it for a ticket opens a socket at an
     assert.equal((await passing(database, atB.shake(`/ws/chat?ticket=${ticket}`))).code, "101");
   }));
 
-test("a token made a moment before the database went away is not called wrong by a gateway that could not look", () =>
+test("a token made a moment before the database went down is not called wrong by a gateway that could not look", () =>
   withMembers(async ({ database, a, b }) => {
     const at = doorsOf(b);
     const known = await b.services.tokens.issue(ADMIN);
@@ -228,7 +228,7 @@ test("a token made a moment before the database went away is not called wrong by
     assert.equal(await passing(database, codeOf(token)), "200");
   }));
 
-test("with the database away every door is closed but those of the table, for any token, until it is back", () =>
+test("with the database down every door is closed but those of the table, for any token, until it is back", () =>
   withMembers(async ({ database, b }) => {
     const at = doorsOf(b);
     const { token } = await b.services.tokens.issue(ADMIN);

@@ -331,7 +331,7 @@ describe("two gateways over one database", () => {
     await a.close();
   });
 
-  test("the database is away for 60 s: no run changes its owner, and none becomes needs_review", async () => {
+  test("the database is down for 60 s: no run changes its owner, and none becomes needs_review", async () => {
     const database = createSharedDatabase();
     const slow = slowTool();
     const a = await joinGateway(database, [CALL, "from A"], { seed: 1, tools: [slow.tool] });

@@ -79,7 +79,7 @@ test("attached and durable runs of one conversation begin in the order of their 
   await Promise.all([a.close(), b.close()]);
 });
 
-test("an attached run goes on waiting for an earlier one of its conversation while the database is away", async () => {
+test("an attached run goes on waiting for an earlier one of its conversation while the database is down", async () => {
   const database = createSharedDatabase();
   const { begun, script, end } = scene();
   const a = await joinGateway(database, script, { seed: 1 });

@@ -45,15 +45,13 @@ async function startMember(database: SharedDatabase, folder: string, script: Scr
       autonomy: { level: "supervised" },
       security: { write_file: { enabled: true } },
     }),
-    dataDir: join(folder, "data"),
-    workspaceRoot,
-    home: folder,
+    folders: { dataDir: join(folder, "data"), workspaceRoot, home: folder },
     environment: {},
-    version: "0.0.0-test",
-    logSink: () => {},
-    clock,
-    database: link,
-    providers: createScriptedProviders(createScriptedProvider(script, { clock })),
+    about: { version: "0.0.0-test" },
+    log: { sink: () => {} },
+    kit: { clock },
+    cluster: { database: link },
+    models: { providers: createScriptedProviders(createScriptedProvider(script, { clock })) },
   });
   const { token } = await services.tokens.issue({ scopes: ["admin"], label: "test" });
   const router = createRouter({ services, routes: ROUTES });

@@ -22,14 +22,12 @@ function start(
   const { clock } = database;
   return createServices({
     config: toConfig({ storage: { driver: "memory" }, cluster: { workspace_id: "shared" } }),
-    dataDir: join(folder, "data"),
-    workspaceRoot: folder,
-    home: folder,
+    folders: { dataDir: join(folder, "data"), workspaceRoot: folder, home: folder },
     environment: {},
-    version: "0.0.0-test",
-    logSink: ({ message }) => void logged.push(message),
-    providers: createScriptedProviders(createScriptedProvider([], { clock })),
-    ...{ database: link, clock, signal },
+    about: { version: "0.0.0-test" },
+    log: { sink: ({ message }) => void logged.push(message) },
+    models: { providers: createScriptedProviders(createScriptedProvider([], { clock })) },
+    ...{ cluster: { database: link }, kit: { clock }, signal },
   });
 }
 
@@ -40,7 +38,7 @@ test("a start that is given up while the database does not answer ends at once, 
     const stop = new AbortController();
     const logged: string[] = [];
     // Away from the first join on
-    link.onBatch = () => Promise.reject(new Error("The database is away"));
+    link.onBatch = () => Promise.reject(new Error("The database is down"));
     const starting = start({ database, link, signal: stop.signal }, folder, logged);
     await until(() => logged.some((message) => message.startsWith("The cluster cannot be joined yet")));
     stop.abort(new CancelError("shutdown"));

@@ -251,7 +251,7 @@ describe("an execution in a cluster", () => {
     });
   });
 
-  test("the database is away for a minute: the owner goes on with its execution", async () => {
+  test("the database is down for a minute: the owner goes on with its execution", async () => {
     await withCluster(async (world) => {
       const { database } = world;
       const [a, b] = [await join(world, 1), await join(world, 2)];
@@ -270,7 +270,7 @@ describe("an execution in a cluster", () => {
     });
   });
 
-  test("the database is away for one look of each kind at its approval: it goes on waiting", async () => {
+  test("the database is down for one look of each kind at its approval: it goes on waiting", async () => {
     await withCluster(async (world) => {
       const { database } = world;
       const [a, b] = [await join(world, 1), await join(world, 2)];

@@ -181,7 +181,7 @@ class Model {
     if (this.#mayTick(state)) yield { step: "tick", next: this.#tick(state) };
     if (this.#failures.has("outage")) {
       if (state.isDown) yield this.#comeBack(state);
-      else if (!state.isBack) yield { step: "the database is away", next: { ...state, isDown: true } };
+      else if (!state.isBack) yield { step: "the database is down", next: { ...state, isDown: true } };
     }
     for (const index of state.gateways.keys()) {
       if (index < (this.#options.failing ?? Infinity)) yield* this.#failing(state, index);

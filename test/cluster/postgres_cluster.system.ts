@@ -127,7 +127,7 @@ describe("a cluster over PostgreSQL", { skip: NO_POSTGRES }, () => {
         }))
     ));
 
-  test("a request that needs the connection of the lease is told that the database is away, however it is away", async () => {
+  test("a request that needs the connection of the lease is told that the database is down, however it is away", async () => {
     await withSchema(async (url, schema) => {
       const address = new URL(url);
       const proxy = await startCuttingProxy(Number(address.port));
@@ -190,7 +190,7 @@ describe("a cluster over PostgreSQL", { skip: NO_POSTGRES }, () => {
     });
   });
 
-  test("the server is away for more than two leases: the run stays with its owner; promoted, every gateway joins anew", async () => {
+  test("the server is down for more than two leases: the run stays with its owner; promoted, every gateway joins anew", async () => {
     const server = await startPostgres();
     const link = async () => await openLink(server.url(), "postern");
     await withTemporaryFolder(async (folder) => {
@@ -207,7 +207,7 @@ describe("a cluster over PostgreSQL", { skip: NO_POSTGRES }, () => {
         await until(async () => (await run())?.status === "running");
         await server.stop();
         await systemClock.sleep(1.2 * LEASE_MS);
-        // The turn ends while the server is away: its record waits
+        // The turn ends while the server is down: its record waits
         held.resolve();
         await systemClock.sleep(1.2 * LEASE_MS);
         await server.start();

@@ -222,7 +222,7 @@ describe("schedules in a cluster", () => {
     await close(...members);
   });
 
-  test("the database is away at a time: it is made up for once", async () => {
+  test("the database is down at a time: it is made up for once", async () => {
     const database = createSharedDatabase();
     const [a, b] = [await join(database, { seed: 1 }), await join(database, { seed: 2 })];
     await a.cron.add({ id: "a", schedule: "every minute", ...WORK }, MAKER);

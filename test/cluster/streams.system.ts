@@ -501,7 +501,7 @@ test("a hundred followers of a run have one link and a bounded number of reads",
   });
 });
 
-test("a link goes on while the database is away", async () => {
+test("a link goes on while the database is down", async () => {
   await withCluster(async ({ database, start, network, pass, passUntil }) => {
     const text = Array.from({ length: 300 }, (_, at) => `w${at} `);
     const a = await start("a", { script: [{ text, chunkDelayMs: 1 }] });
@@ -511,7 +511,7 @@ test("a link goes on while the database is away", async () => {
     const other = follow(b, id);
     await passUntil(() => other.events.includes("w100 "), "it is live");
     database.isAway = true;
-    await passUntil(() => other.events.includes("w250 "), "it is live while the database is away");
+    await passUntil(() => other.events.includes("w250 "), "it is live while the database is down");
     assert.deepEqual(other.comments, []);
     database.isAway = false;
     await passUntil(() => other.isEnded, "it ends");

@@ -46,7 +46,7 @@ describe("a gateway that died", () => {
     await Promise.all([a.close(), b.close()]);
   });
 
-  test("while the database is away it stays, and is fenced off after it, with one line in the log", async () => {
+  test("while the database is down it stays, and is fenced off after it, with one line in the log", async () => {
     const database = createSharedDatabase();
     const a = await joinLink(database, { seed: 1 });
     const b = await joinLink(database, { seed: 2 });

@@ -51,7 +51,7 @@ function overMcp(name: string, input: object) {
   };
 }
 
-test("a call that finds the database away is 503 storage_unavailable at every door, and may be repeated", () =>
+test("a call that finds the database down is 503 storage_unavailable at every door, and may be repeated", () =>
   withTemporaryFolder(async (folder) => {
     const database = createSharedDatabase();
     mkdirSync(join(folder, "a", "data", "sops"), { recursive: true });
@@ -106,7 +106,7 @@ test("a call that finds the database away is 503 storage_unavailable at every do
     await endMember(database, member);
   }));
 
-test("a gateway that closes while the database is away waits for no record of its calls any more", () =>
+test("a gateway that closes while the database is down waits for no record of its calls any more", () =>
   withTemporaryFolder(async (folder) => {
     const database = createSharedDatabase();
     const member = await startMember(database, join(folder, "a"), { config: { autonomy: { level: "full" } } });
@@ -139,7 +139,7 @@ test("a procedure that has begun says so when the database goes away before it c
       toToolCall("sop_execute", JSON.stringify(CALLS["sop_execute"]), DIRECT),
     );
     assert.equal(result.isError, true);
-    assert.match(result.output, /it was started, and the database went away after that/);
+    assert.match(result.output, /it was started, and the database went down after that/);
     database.isAway = false;
     await database.clock.advance(2_000);
     assert.equal(await database.store.count(SOP_EXECUTIONS.name), 1);

@@ -97,7 +97,7 @@ async function passUntil(database: SharedDatabase, holds: () => boolean | Promis
 
 const AT_WORK: readonly (Run["status"] | undefined)[] = [undefined, "queued", "running", "waiting_for_approval"];
 
-/** Returns a run once it is over. @param meanwhile called while it is at work; may fail while the database is away */
+/** Returns a run once it is over. @param meanwhile called while it is at work; may fail while the database is down */
 async function endOf(
   database: SharedDatabase,
   id: string,
@@ -127,7 +127,7 @@ async function recordsOf(audit: Audit): Promise<readonly string[]> {
 
 type Gateway = Awaited<ReturnType<typeof joinWithTools>>;
 
-/** Ways in which one operation of the store fails, after which the database is away for three leases. */
+/** Ways in which one operation of the store fails, after which the database is down for three leases. */
 const FAILURES = {
   /** The answer arrives, and nothing after it */
   "goes away": () => undefined,
@@ -282,7 +282,7 @@ test("a run that waits for the database before its effect is cancelled at once, 
   await gateway.close();
 });
 
-test("a gateway that is shut down while the database is away hands its run on with the result of the effect", async () => {
+test("a gateway that is shut down while the database is down hands its run on with the result of the effect", async () => {
   const database = createSharedDatabase();
   const { tool, effects } = effectTool(() => (database.isAway = true));
   const script: Script = ({ messages }) => messages.some(({ role }) => role === "tool") ? "all done" : CALL;
@@ -306,7 +306,7 @@ test("a gateway that is shut down while the database is away hands its run on wi
   await b.close();
 });
 
-describe("a call without a run, while the database is away", () => {
+describe("a call without a run, while the database is down", () => {
   const DIRECT: CallChanges = {
     direct: true,
     caller: { via: "http", tokenId: "tok_1", scopes: ["tools"] },

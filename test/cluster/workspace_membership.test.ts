@@ -128,7 +128,7 @@ describe("gateways of one workspace", () => {
   for (
     const [what, isMembers] of [["the answer of a member", true], ["the record of one that comes in", false]] as const
   ) {
-    test(`${what} is written again when the database was away for one write`, async () => {
+    test(`${what} is written again when the database was down for one write`, async () => {
       const database = createSharedDatabase();
       const first = await joinGateway(database, [], { seed: 1 });
       let failures = 0;

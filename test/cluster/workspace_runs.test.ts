@@ -46,7 +46,9 @@ function hasStatus(gateway: ClusteredGateway, id: string, status: Run["status"])
 async function drain(database: SharedDatabase, { cluster, runs }: ClusteredGateway): Promise<void> {
   const { lease, giveWorkBack } = cluster;
   let isOver = false;
-  void lease.say("draining").then(() => runs.drain(100)).then(giveWorkBack).then(() => lease.joinAnew("drained"))
+  void lease.announceDrain("draining").then(() => runs.drain(100)).then(giveWorkBack).then(() =>
+    lease.joinAnew("drained")
+  )
     .then(() => isOver = true);
   await passUntil(database, () => isOver);
 }
@@ -245,7 +247,7 @@ describe("a run whose workspace has no gateway", () => {
     };
     await passUntil(database, () => b.link.isCut);
     await database.clock.advance(2 * LEASE_MS);
-    assert.ok(tries < 100, `${tries} tries to claim while the database is away`);
+    assert.ok(tries < 100, `${tries} tries to claim while the database is down`);
     assert.equal(ownership.stranded().length, 0, "what the last look found does not count any more");
     b.link.isCut = false;
     for (const run of [id, ...more]) await passUntil(database, isWaiting(b, run));

@@ -55,14 +55,12 @@ async function withBench(use: (bench: Bench) => Promise<void>): Promise<void> {
         security: { shell: { sandbox: "off" }, process: { allowed_commands: ["sleep"] } },
         sops: { dirs: [sops] },
       }),
-      dataDir: join(folder, "data"),
-      workspaceRoot,
-      home: folder,
+      folders: { dataDir: join(folder, "data"), workspaceRoot, home: folder },
       environment: {},
-      version: "0.0.0-test",
-      logSink: () => {},
-      clock,
-      providers: createScriptedProviders(createScriptedProvider(() => ({ hang: "before" }), { clock })),
+      about: { version: "0.0.0-test" },
+      log: { sink: () => {} },
+      kit: { clock },
+      models: { providers: createScriptedProviders(createScriptedProvider(() => ({ hang: "before" }), { clock })) },
     });
     let count = 0;
     const pass = async <T>(work: Promise<T>, stepMs = 1): Promise<T> => {

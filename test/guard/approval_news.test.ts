@@ -6,7 +6,7 @@ import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
 import { awayError } from "../support/clustered.ts";
 import { createFakeClock } from "../support/fake_clock.ts";
 
-test("a look that fails is made again: quietly while the database is away, and with a line in the log for anything else", async () => {
+test("a look that fails is made again: quietly while the database is down, and with a line in the log for anything else", async () => {
   const clock = createFakeClock();
   const lines: LogRecord[] = [];
   const log = createLogger({

@@ -75,7 +75,7 @@ test("an object is no answer to an approval of a call", async () => {
   assert.match(note ?? "", /gave neither/);
 });
 
-test("an answer that comes while the database is away counts once it is back", async () => {
+test("an answer that comes while the database is down counts once it is back", async () => {
   const clock = createFakeClock();
   let isAway = false;
   const answer = Promise.withResolvers<string>();

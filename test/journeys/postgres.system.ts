@@ -40,7 +40,7 @@ describe("a gateway over PostgreSQL", { skip: NO_POSTGRES }, () => {
       assert.ok(!output.includes(server.password), "the password is in the log");
     }));
 
-  test("is degraded and refuses by 503 while the server is away, and goes on when it is back", () =>
+  test("is degraded and refuses by 503 while the server is down, and goes on when it is back", () =>
     withGateway(async (world) => {
       const upstream = await world.upstream();
       const gateway = await world.killableGateway({ baseUrl: upstream.baseUrl, env: await storage() });
@@ -64,7 +64,7 @@ describe("a gateway over PostgreSQL", { skip: NO_POSTGRES }, () => {
       await until(async () => (await health()).status === "ok");
       await until(async () => (await store()).status < 300);
       const { output } = await gateway.stop();
-      assert.match(output, /The database is away/);
+      assert.match(output, /The database is down/);
       assert.match(output, /The database answers again/);
       assert.ok(!output.includes(server.password), "the password is in the log");
     }));

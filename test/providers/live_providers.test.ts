@@ -56,24 +56,26 @@ async function live(
   const asked: string[] = [];
   const clients = createProviderClients({ clock });
   const providers = await createLiveProviders({
+    kit: {
+      clock,
+      random: createSeededRandom(),
+      log: createLogger({
+        level: "info",
+        now: clock.now,
+        sink: (line) => void logged.push(line),
+        redact: (text) => text,
+      }),
+      metrics,
+    },
     config,
     env: {},
-    clock,
-    random: createSeededRandom(),
-    log: createLogger({
-      level: "info",
-      now: clock.now,
-      sink: (line) => void logged.push(line),
-      redact: (text) => text,
-    }),
-    metrics,
     observer: createProviderMetrics(metrics),
     offline: createScriptedProvider(() => "offline says hello", { name: "offline", models: ["assistant"] }),
     netOf: () => (client) => {
       asked.push(client.origin);
       return clients(client);
     },
-    localOrigins: changes.origins ?? [],
+    search: { origins: changes.origins ?? [] },
     owners: { sockets: () => Promise.resolve([{ uid: 1000, inode: "1" }]), ownUid: 1000 },
     ...changes,
   });

@@ -235,7 +235,7 @@ describe("a store in PostgreSQL", { skip: NO_POSTGRES }, () => {
       const refusal = { code: "storage_unavailable", status: 503 };
       await store.insertOnce("c", "k", 1);
       proxy.refuse(true);
-      // The first calls find that the server is away, the others know it
+      // The first calls find that the server is down, the others know it
       const asked = [store.get("c", "k"), store.insertOnce("c", "new", 2)];
       await until(() => !store.healthy());
       asked.push(store.get("c", "k"), store.insertOnce("c", "newer", 3));

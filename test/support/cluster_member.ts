@@ -35,15 +35,13 @@ export async function startMember(
       security: { write_file: { enabled: true } },
       ...config,
     }),
-    dataDir: join(folder, "data"),
-    workspaceRoot,
-    home: folder,
+    folders: { dataDir: join(folder, "data"), workspaceRoot, home: folder },
     environment,
-    version: "0.0.0-test",
-    logSink: () => {},
-    clock,
-    database: link,
-    providers: createScriptedProviders(createScriptedProvider(script, { clock })),
+    about: { version: "0.0.0-test" },
+    log: { sink: () => {} },
+    kit: { clock },
+    cluster: { database: link },
+    models: { providers: createScriptedProviders(createScriptedProvider(script, { clock })) },
   });
   return { services, link };
 }

@@ -25,7 +25,7 @@ const USED_MS = 300;
  * at once, so no new token and none that was revoked before is used then.
  */
 const QUIET_MS = 2_000;
-/** Answers of a gateway whose database is away, and of one that stood still while the request came. */
+/** Answers of a gateway whose database is down, and of one that stood still while the request came. */
 const NOT_NOW: ReadonlySet<number> = new Set([503, 408]);
 /** Clients that use tokens: some wait for a gateway that stands still. */
 const CLIENTS = 6;

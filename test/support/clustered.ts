@@ -30,7 +30,7 @@ export interface SharedDatabase {
   onResult: (operation: string, first: unknown, link?: DatabaseLink) => Promise<void>;
   /** Name of the history that the database goes on with. */
   history: string;
-  /** True: the database is away for all. */
+  /** True: the database is down for all. */
   isAway: boolean;
   /** True: no note arrives. */
   isMute: boolean;
@@ -255,7 +255,7 @@ function linkedStore(
   });
 }
 
-/** Returns the error of a database that is away. */
+/** Returns the error of a database that is down. */
 export function awayError(): HttpError {
   return refuse("storage_unavailable", "Cannot reach the database");
 }

@@ -183,7 +183,7 @@ function runsOf({ services }: LinkedGateway): NonNullable<GatewayServices["agent
   return services.agent?.runs ?? assert.fail("There is no agent");
 }
 
-/** A client that follows a run, and goes on where it was when the database is away or a person has decided. */
+/** A client that follows a run, and goes on where it was when the database is down or a person has decided. */
 class Reader {
   readonly #events: AgentEvent[];
 

@@ -10,7 +10,7 @@ import { getCACertificates, setDefaultCACertificates } from "node:tls";
 import { type Clock, systemClock } from "../../lib/base/clock.ts";
 import { ToolError } from "../../lib/base/errors.ts";
 import type { OwnGateway } from "../../lib/system/net/address.ts";
-import { createGuardedFetch, type GuardedRequest } from "../../lib/system/net/guarded_fetch.ts";
+import { createGuardedFetch, type GuardedRequest, type UrlGuard } from "../../lib/system/net/guarded_fetch.ts";
 import type { ProxySettings } from "../../lib/system/net/proxy_choice.ts";
 import { createUrlPolicy } from "../../lib/system/net/url_policy.ts";
 import type { UrlRules } from "../../lib/system/net/url_rules.ts";
@@ -85,6 +85,9 @@ export interface FetchSetUp {
   readonly clock?: Clock;
 }
 
+/** Changes of a request that a test makes: a part of its guard leaves the rest as it is. */
+export type FetchChanges = Partial<Omit<GuardedRequest, "guard">> & { readonly guard?: Partial<UrlGuard> };
+
 /** Creates a guarded fetch with names of its own, and short forms of its use. */
 export function fetchSetUp({ names = {}, own, proxy, clock = systemClock }: FetchSetUp = {}) {
   const lookups: string[] = [];
@@ -103,24 +106,24 @@ export function fetchSetUp({ names = {}, own, proxy, clock = systemClock }: Fetc
     userAgent: "postern/test",
     proxy: proxy && (() => proxy),
   });
-  const get = (url: string, changes: Partial<GuardedRequest> = {}) =>
+  const get = (url: string, { guard, ...changes }: FetchChanges = {}) =>
     guarded({
       method: "GET",
       url,
-      rules: LOCAL,
+      guard: { rules: LOCAL, ...guard },
       maxBytes: 100_000,
       timeoutMs: 30_000,
       signal: new AbortController().signal,
       ...changes,
     });
   /** Returns the error that a request ends with. */
-  const failure = async (url: string, changes: Partial<GuardedRequest> = {}): Promise<ToolError> => {
+  const failure = async (url: string, changes: FetchChanges = {}): Promise<ToolError> => {
     const error = await get(url, changes).then(() => undefined, (thrown) => thrown);
     assert.ok(error instanceof ToolError, String(error));
     assert.match(error.message, /^Cannot .*[^.]$/);
     return error;
   };
-  const refusal = async (url: string, changes: Partial<GuardedRequest> = {}) => (await failure(url, changes)).code;
+  const refusal = async (url: string, changes: FetchChanges = {}) => (await failure(url, changes)).code;
   return { guarded, get, failure, refusal, lookups };
 }
 

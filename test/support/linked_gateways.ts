@@ -95,17 +95,14 @@ export async function startLinked(database: SharedDatabase, options: LinkedOptio
       },
       ...options.config,
     }),
-    dataDir: join(folder, "data"),
-    workspaceRoot,
-    home: folder,
+    folders: { dataDir: join(folder, "data"), workspaceRoot, home: folder },
     environment: { CLUSTER_TOKEN: token, POSTERN_TOKEN: `admin-${name}`, ...options.environment },
-    ...(options.tools === undefined ? {} : { tools: options.tools }),
-    version: "0.0.0-test",
-    logSink: (record) => void log.push(record),
-    clock,
-    database: link,
-    linkFetch: network.fetch,
-    providers: createScriptedProviders(createScriptedProvider(script, { clock })),
+    additions: { tools: options.tools },
+    about: { version: "0.0.0-test" },
+    log: { sink: (record) => void log.push(record) },
+    kit: { clock },
+    cluster: { database: link, linkFetch: network.fetch },
+    models: { providers: createScriptedProviders(createScriptedProvider(script, { clock })) },
   });
   const router = createRouter({ services, routes: ROUTES });
   network.add(name, router);
@@ -174,7 +171,7 @@ export async function withCluster(use: (cluster: LinkedCluster) => Promise<void>
         },
       });
     } finally {
-      // A test that failed may leave the database away, and the gateways would wait for it
+      // A test that failed may leave the database down, and the gateways would wait for it
       database.isAway = false;
       for (const { database: link } of started) {
         link.isCut = false;

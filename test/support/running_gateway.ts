@@ -14,7 +14,7 @@ import type { Config } from "../../lib/config/config.ts";
 import { validateConfig } from "../../lib/config/validate_config.ts";
 import type { Connections } from "../../handlers/connections.ts";
 import { createServices } from "../../lib/gateway.ts";
-import type { GatewayServices, ServicesOptions } from "../../lib/services.ts";
+import type { GatewayServices, ProgramCluster, ServicesOptions } from "../../lib/services.ts";
 import { type ChatClient, openGatewayChat } from "./chat_client.ts";
 import { createReplyCheck } from "./described_reply.ts";
 import { callGateway, type CallInit, methodOf } from "./gateway_call.ts";
@@ -68,7 +68,7 @@ export interface RunningGatewayOptions {
   /** Kept afterwards. Default: a fresh one with `files` */
   readonly workspace?: Workspace;
   /** Database that it shares with other gateways. Default: it is alone */
-  readonly database?: ServicesOptions["database"];
+  readonly database?: ProgramCluster["database"];
 }
 
 const checkReply = createReplyCheck(ROUTES);
@@ -95,18 +95,18 @@ export async function withRunningGateway(
       const provider = createScriptedProvider(options.script ?? [], { sees: options.sees });
       const services = await createServices({
         config: configOf({ provider: { kind: "offline" }, ...options.config }),
-        dataDir,
-        workspaceRoot: workspace.root,
-        home: folder,
+        folders: { dataDir, workspaceRoot: workspace.root, home: folder },
         environment: { POSTERN_TOKEN: TOKEN, ...options.environment },
-        version: VERSION,
-        localServers: options.localServers ?? [],
+        about: { version: VERSION },
+        log: { sink: (record) => void log.push(record) },
         configWriter: options.configWriter,
-        ...(options.agent === undefined ? {} : { agent: options.agent }),
-        ...(options.clock === undefined ? {} : { clock: options.clock }),
-        ...(options.database === undefined ? {} : { database: options.database }),
-        logSink: (record) => void log.push(record),
-        ...(options.script === undefined ? {} : { providers: createScriptedProviders(provider) }),
+        kit: options.clock && { clock: options.clock },
+        cluster: { database: options.database },
+        models: {
+          agent: options.agent,
+          localServers: options.localServers ?? [],
+          providers: options.script && createScriptedProviders(provider),
+        },
       });
       const server = await serveGateway({ services, host: "127.0.0.1", port: 0 });
       const url = server.url.replace(/\/$/, "");

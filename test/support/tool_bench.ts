@@ -203,7 +203,7 @@ export function createToolBench(options: ToolBenchOptions): ToolBench {
         })),
     },
     onTainted: ({ paths, taint, workspace }) => taintedFiles.markWritten(paths, { taint, root: workspace }),
-    ...(options.quarantine === undefined ? {} : { quarantine: options.quarantine }),
+    ...(options.quarantine === undefined ? {} : { quarantine: { folder: options.quarantine } }),
     ...(options.marker === undefined ? {} : { marker: options.marker }),
     ...(options.bounds === undefined ? {} : { bounds: options.bounds }),
   });
@@ -297,10 +297,8 @@ export function createToolBench(options: ToolBenchOptions): ToolBench {
         tools: () => executor,
       }),
       sops: createSops({
+        kit: { clock, random, log: SILENT },
         store,
-        clock,
-        random,
-        log: SILENT,
         approvals: createApprovals({
           store,
           clock,
@@ -367,7 +365,7 @@ function withStandIns(guarded: GuardedFetch, standIns: Readonly<Record<string, s
     if (asked === null || origin === undefined) return guarded(request);
     const url = origin + asked.pathname + asked.search;
     const headers = (to: URL) => request.headers?.(to.origin === origin ? asked : to) ?? {};
-    return guarded({ ...request, url, headers, fromConfig: true });
+    return guarded({ ...request, url, headers, guard: { ...request.guard, fromConfig: true } });
   };
 }
 

@@ -15,7 +15,7 @@ export function createWorkspaceProcesses(root: string, changes: Partial<Processe
     clock: systemClock,
     home: "/home/nobody",
     ownPaths: [],
-    quarantine: join(beside, "quarantine"),
+    quarantine: { folder: join(beside, "quarantine") },
     notes: join(beside, "commands"),
     marker: "test",
     ...changes,

@@ -189,9 +189,10 @@ test(`${STARTS} starts of MCP servers and plugins beside a contained attacker sh
     let [struck, begun] = [0, 0];
     const asPlugin = async (script: string) => {
       const prepared = await bench.processes.prepareProgram({
-        ...{ title: "plugin", file: "sh", args: ["-c", script], folder: path("../package"), taint: [] },
-        ...{ workspace: among(["read", "write"] as const), sandbox: "require", section: "[plugins]" },
-        ...{ hosts: { key: "", entries: [] }, signal: new AbortController().signal },
+        program: { file: "sh", args: ["-c", script], folder: path("../package") },
+        rights: { workspace: among(["read", "write"] as const), hosts: { key: "", entries: [] } },
+        ...{ title: "plugin", taint: [], sandbox: "require", section: "[plugins]" },
+        signal: new AbortController().signal,
         scope: { workspaceRoot: root, workspaceOnly: true, forbiddenPaths, allowSensitive: false },
       });
       return { program: await prepared.start(), after: prepared.after };

@@ -69,7 +69,7 @@ export const mcpAcceptCommand = defineCliCommand({
     }),
 });
 
-/** Shows what differs and asks for the person's word. @throws {CommandError} it was not given */
+/** Shows what differs and asks the person for consent. @throws {CommandError} it was not given */
 async function askToAccept({ io, say }: CommandContext, waiting: readonly ListedChange[], name: string): Promise<void> {
   say(describe(waiting));
   await requireYes({ io }, "Your model reads these words. Accept them?", {

@@ -29,7 +29,6 @@ import {
   toSchedule,
   type ViewOptions,
 } from "./read_schedules.ts";
-import type { ScheduleSharing, SharedSchedules } from "./shared_schedules.ts";
 import { tryChange } from "./try_change.ts";
 import { DONE_SCHEDULES, type FiringRecord, type ScheduleRecord, SCHEDULES } from "./schedule_record.ts";
 import { Scheduler } from "./scheduler.ts";
@@ -68,11 +67,47 @@ export interface CronOptions {
   /** Scopes that a token has now. undefined: the token does not count any more */
   readonly scopesOf: FireOptions["scopesOf"];
   readonly tools: () => Pick<ToolExecutor, "judge" | "shown">;
-  /** Sharing of the schedules in a cluster. Default: the gateway is alone */
+  /** Sharing of the schedules in a cluster. Default: nobody else has them */
   readonly sharing?: ScheduleSharing | undefined;
   /** Called at each start, once the schedules are read. Default: nothing is called */
   readonly onStart?: () => Promise<void>;
 }
+
+/** Sharing of schedules with the other gateways that have them. */
+export interface ScheduleSharing {
+  /** Returns the workspace of this gateway; null: none. */
+  readonly workspace: () => string | null;
+  /** Makes what follows the changes of other gateways. @param read reads all schedules again; called when others may have changed some */
+  readonly follow: (read: () => Promise<void>) => FollowedSchedules;
+}
+
+/** Schedules of this gateway among those who may change them too. */
+export interface FollowedSchedules {
+  /** Reads the schedules, and begins to follow their changes. */
+  start(): Promise<void>;
+  stop(): void;
+  /** Returns the version of all schedules now. Undefined: nobody else changes them */
+  version(): Promise<number | undefined>;
+  /** Returns the writes that hold only while nobody else changes one schedule. */
+  unchanged(id: string): Promise<readonly Write[]>;
+  /** Returns the writes that go with each change. @param version of all schedules, where none may have changed since. Default: any */
+  writes(version?: number): readonly Write[];
+  /** Tells the others of a change that is written. */
+  tell(): void;
+}
+
+/** Schedules that nobody else has. */
+const UNSHARED: ScheduleSharing = {
+  workspace: () => null,
+  follow: (read) => ({
+    start: read,
+    stop() {},
+    version: () => Promise.resolve(undefined),
+    unchanged: () => Promise.resolve([]),
+    writes: () => [],
+    tell() {},
+  }),
+};
 
 /** Key under which one schedule is added after the other, since each counts them all. No id is empty. */
 const ALL = "";
@@ -88,15 +123,16 @@ class CronService implements Cron {
   readonly #firing: FireOptions;
   readonly #reader: ScheduleReader;
   readonly #scheduler: Scheduler;
-  /** Undefined for a gateway alone. */
-  readonly #shared: SharedSchedules | undefined;
+  readonly #sharing: ScheduleSharing;
+  readonly #followed: FollowedSchedules;
   /** Changes and firings of one schedule come one after the other. */
   readonly #mutex = createKeyedMutex();
 
   constructor(options: CronOptions) {
-    const { store, clock, log, runs, scopesOf, sharing } = options;
+    const { store, clock, log, runs, scopesOf, sharing = UNSHARED } = options;
     this.#options = options;
-    this.#shared = sharing?.follow(() => this.#readAll());
+    this.#sharing = sharing;
+    this.#followed = sharing.follow(() => this.#readAll());
     this.#view = { runs, shown: (value: unknown) => options.tools().shown(value) };
     this.#firing = { store, clock, log, runs, scopesOf };
     this.#reader = new ScheduleReader(store, this.#view);
@@ -184,13 +220,13 @@ class CronService implements Cron {
 
   async start(): Promise<void> {
     if (!this.#options.settings().enabled) return;
-    await (this.#shared?.start() ?? this.#readAll());
+    await this.#followed.start();
     this.#scheduler.start();
     await this.#options.onStart?.();
   }
 
   stop(): Promise<void> {
-    this.#shared?.stop();
+    this.#followed.stop();
     return this.#scheduler.stop();
   }
 
@@ -210,9 +246,9 @@ class CronService implements Cron {
 
   /** Adds a schedule. @returns undefined when another gateway changed schedules meanwhile: it may have taken the last place */
   async #add(id: string, order: NewSchedule, by: ScheduleMaker): Promise<Schedule | undefined> {
-    const version = await this.#shared?.version();
+    const version = await this.#followed.version();
     await this.#checkPlace(id, by.caller);
-    const workspace = this.#options.sharing?.workspace() ?? undefined;
+    const workspace = this.#sharing.workspace() ?? undefined;
     const record = {
       ...newRecord(id, order, this.#checkOptions(by)),
       ...(workspace === undefined ? {} : { workspace }),
@@ -229,11 +265,11 @@ class CronService implements Cron {
   /** Removes a schedule with its history. @returns false when another gateway fired or changed it meanwhile */
   async #remove(id: string, caller: ScopedCaller): Promise<boolean> {
     const { store } = this.#options;
-    const version = this.#shared === undefined ? undefined : (await store.get(SCHEDULES.name, id))?.version ?? 0;
+    const unchanged = await this.#followed.unchanged(id);
     if (!await this.#isKnown(id)) throw await this.#unknown(id, "remove");
     checkOwner("schedule", { action: "remove", id }, { owner: await this.#reader.ownerOf(id), caller });
     const isRemoved = await this.#commit([
-      ...(version === undefined ? [] : [SCHEDULES.check(id, version)]),
+      ...unchanged,
       SCHEDULES.remove(id),
       DONE_SCHEDULES.remove(id),
       ...await firingDeletes(store, id),
@@ -248,11 +284,8 @@ class CronService implements Cron {
    * @returns false when a precondition did not hold
    */
   async #commit(writes: readonly Write[], version?: number): Promise<boolean> {
-    const { store } = this.#options;
-    const isWritten = await store.batch(
-      this.#shared === undefined ? writes : [...writes, this.#shared.write(version)],
-    );
-    if (isWritten) this.#shared?.tell();
+    const isWritten = await this.#options.store.batch([...writes, ...this.#followed.writes(version)]);
+    if (isWritten) this.#followed.tell();
     return isWritten;
   }
 

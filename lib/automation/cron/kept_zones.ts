@@ -23,15 +23,15 @@ export async function followZone(
     readonly log: Logger;
     readonly timezone: string;
     readonly before?: string;
-    /** Keeps the zone of the last look. Undefined in a cluster */
-    readonly documents: Documents | undefined;
+    /** Keeps the zone of the last look. In a cluster it keeps none */
+    readonly documents: Documents;
   },
 ): Promise<void> {
   const zone = zoneOf(timezone);
-  const kept = before === undefined ? await documents?.get(KEY) : { zone: zoneOf(before) };
+  const kept = before === undefined ? await documents.get(KEY) : { zone: zoneOf(before) };
   if (isRecord(kept) && kept["zone"] === zone) return;
   if (kept !== undefined) await nameKeptZones({ store, log, zone });
-  await documents?.set(KEY, { zone });
+  await documents.set(KEY, { zone });
 }
 
 async function nameKeptZones(

@@ -3,7 +3,8 @@ import { Poller } from "../../base/poller.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
 import type { ClusterBus } from "../../cluster/cluster_news.ts";
 import type { Store, Write } from "../../storage/store.ts";
-import { SCHEDULE_CHANGES } from "./schedule_record.ts";
+import type { FollowedSchedules, ScheduleSharing } from "./cron_service.ts";
+import { SCHEDULE_CHANGES, SCHEDULES } from "./schedule_record.ts";
 
 /** Store, clock and notes that gateways follow each other's schedules with. */
 export interface SharedSchedulesOptions {
@@ -13,14 +14,6 @@ export interface SharedSchedulesOptions {
   readonly bus: ClusterBus;
   /** Reads all schedules again. Called when others may have changed some */
   readonly read: () => Promise<void>;
-}
-
-/** Schedules as the gateways of a cluster share them, for `createCron`. */
-export interface ScheduleSharing {
-  /** Returns the workspace of this gateway; null: none. */
-  readonly workspace: () => string | null;
-  /** Makes what follows the changes of other gateways. @param read see SharedSchedulesOptions */
-  readonly follow: (read: () => Promise<void>) => SharedSchedules;
 }
 
 /** Lets the gateways of a cluster share their schedules. */
@@ -43,7 +36,7 @@ const KEY = "all";
  * A gateway follows the changes of others by a note, and by a look at this one record each second. It reads the schedules themselves after a
  * change alone, and at most once a second. A firing is no change: each gateway has the time itself, and reads the schedule when it is due.
  */
-export class SharedSchedules {
+export class SharedSchedules implements FollowedSchedules {
   readonly #options: SharedSchedulesOptions;
   /** Version that this gateway has read the schedules of. */
   #seen = -1;
@@ -58,23 +51,26 @@ export class SharedSchedules {
     });
   }
 
-  /** Returns the write that goes with each change. @param version of the record, where nothing may have changed since. Default: any */
-  write(version?: number): Write {
+  writes(version?: number): readonly Write[] {
     const body = { v: 1 };
-    return version === undefined ? SCHEDULE_CHANGES.put(KEY, body) : SCHEDULE_CHANGES.putOver(KEY, version, body);
+    return [version === undefined ? SCHEDULE_CHANGES.put(KEY, body) : SCHEDULE_CHANGES.putOver(KEY, version, body)];
   }
 
-  /** Tells the other gateways of a change that is written. */
+  async unchanged(id: string): Promise<readonly Write[]> {
+    const version = (await this.#options.store.get(SCHEDULES.name, id))?.version ?? 0;
+    return [SCHEDULES.check(id, version)];
+  }
+
   tell(): void {
     this.#options.bus.tell("schedules", KEY);
   }
 
-  /** Returns the version now. 0: nothing was changed since the cluster began */
+  /** 0: nothing was changed since the cluster began */
   async version(): Promise<number> {
     return (await this.#options.store.get(SCHEDULE_CHANGES.name, KEY))?.version ?? 0;
   }
 
-  /** Reads the schedules, and begins to follow their changes. While the database is away they are read at a later look. */
+  /** Reads the schedules, and begins to follow their changes. While the database is down they are read at a later look. */
   async start(): Promise<void> {
     this.stop();
     const { clock, bus } = this.#options;

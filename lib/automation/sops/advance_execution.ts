@@ -1,8 +1,6 @@
 import { type Taint, taintField, UNTAINTED } from "../../base/taint.ts";
-import type { Clock } from "../../base/clock.ts";
-import type { Random } from "../../base/random.ts";
+import type { Kit } from "../../base/kit.ts";
 import type { Scope } from "../../base/records/caller.ts";
-import type { Logger } from "../../base/telemetry/log.ts";
 import { type Approvals, hiddenByOthers, type NewApproval } from "../../guard/approvals.ts";
 import type { BoundCall, ToolExecutor } from "../../tools/runtime/tool_executor.ts";
 import type { SopStep } from "./definition.ts";
@@ -67,15 +65,13 @@ import { TemplateError } from "./template.ts";
 
 /** Stores, runs, tools and settings for advancing executions. */
 export interface AdvanceOptions {
+  /** The randomness names the envelopes around text from outside */
+  readonly kit: Pick<Kit, "clock" | "random" | "log">;
   readonly store: ExecutionStore;
   readonly approvals: Approvals;
   /** Returns undefined without an agent. The executor then calls nothing here */
   readonly runs: () => StepRuns | undefined;
   readonly tools: () => Pick<ToolExecutor, "get" | "shown" | "masked" | "bind" | "enabled">;
-  readonly clock: Clock;
-  /** Names the envelopes around text from outside */
-  readonly random: Random;
-  readonly log: Logger;
   readonly workspaceRoot: string;
   /** Returns the scopes that a token has now. undefined: the token was revoked or has expired, and no step begins for it */
   readonly scopesOf: (tokenId: string | null) => readonly Scope[] | undefined | Promise<readonly Scope[] | undefined>;
@@ -225,7 +221,7 @@ class ExecutionAdvance {
   async #filledStep({ found: { execution }, plan, step }: CurrentStep): Promise<FilledStep | TemplateError> {
     const results = await this.#options.store.results(execution);
     try {
-      return fillStep(step, { execution, plan, results, random: this.#options.random });
+      return fillStep(step, { execution, plan, results, random: this.#options.kit.random });
     } catch (error) {
       if (error instanceof TemplateError) return error;
       throw error;
@@ -252,7 +248,7 @@ class ExecutionAdvance {
   /** Lets a person do the step. `sop_advance` says that it is done. */
   async #startHandWork(current: CurrentStep): Promise<void> {
     const { found: { execution }, index } = current;
-    const { clock, approvalTimeoutMs } = this.#options;
+    const { kit: { clock }, approvalTimeoutMs } = this.#options;
     const deadline = new Date(clock.now() + approvalTimeoutMs()).toISOString();
     await this.#change(current, stepStarted(execution, { index, status: "waiting", deadline, time: this.#time() }));
   }
@@ -265,7 +261,7 @@ class ExecutionAdvance {
   ): Promise<void> {
     const { found, plan, step, index } = current;
     const { execution } = found;
-    const { store, clock, tools } = this.#options;
+    const { store, kit: { clock }, tools } = this.#options;
     const started = await startStepRun(this.#runs(), work, {
       execution,
       plan,
@@ -307,7 +303,7 @@ class ExecutionAdvance {
 
   /** Waits until the record says that the step is done, which aborts the signal, or fails the execution at the deadline. */
   async #waitForHandWork(current: CurrentStep): Promise<void> {
-    const { clock } = this.#options;
+    const { clock } = this.#options.kit;
     const remaining = Date.parse(current.state.deadline ?? "") - clock.now();
     if (remaining > 0) return await clock.sleep(Math.min(remaining, MAX_TIMER_MS), current.signal);
     const message = `Nobody said in time that the step "${current.step.title}" is done`;
@@ -317,7 +313,7 @@ class ExecutionAdvance {
   /** Waits for the run of a step, and records its end. A run that needs a review is followed until a person has decided. */
   async #followRun(current: CurrentStep): Promise<void> {
     const { found: { execution }, state, step, index, signal } = current;
-    const { clock, log } = this.#options;
+    const { clock, log } = this.#options.kit;
     const runs = this.#runs();
     const run = await endOfStepRun(state, { runs, approvals: this.#approvals, log, signal });
     switch (run?.status) {
@@ -376,7 +372,7 @@ class ExecutionAdvance {
 
   /** Writes the outcome of a move, unless the record has changed since it was read. */
   async #change(input: StepInput, next: Execution, result?: EndedStep): Promise<void> {
-    const { store, log } = this.#options;
+    const { store, kit: { log } } = this.#options;
     if (!await store.change(input.found, next, result)) return await this.#waitRefused(input);
     if (!hasEnded(next)) return;
     log.info("Procedure ended", { execution_id: next.id, sop: next.sop, status: next.status, error: next.error });
@@ -387,7 +383,7 @@ class ExecutionAdvance {
    * the owner's precondition did not hold, and its lease is about to say so.
    */
   async #waitRefused({ found, signal }: StepInput): Promise<void> {
-    const { store, clock } = this.#options;
+    const { store, kit: { clock } } = this.#options;
     if ((await store.find(found.execution.id))?.version !== found.version) return;
     if (found.alongside !== undefined) return await clock.sleep(BUSY_MS, signal);
     throw new TypeError("A write of a procedure was refused, and its record has not changed");
@@ -406,7 +402,7 @@ class ExecutionAdvance {
   }
 
   #time(): string {
-    return new Date(this.#options.clock.now()).toISOString();
+    return new Date(this.#options.kit.clock.now()).toISOString();
   }
 }
 

@@ -75,7 +75,7 @@ export class Executor {
 
   /** Goes on with the executions that a stop left open */
   async start(): Promise<void> {
-    const { clock, runs } = this.#options;
+    const { kit: { clock }, runs } = this.#options;
     if (runs() !== undefined) await this.#work.start();
     void this.#prune();
     this.#pruning = clock.every(DAY_MS, () => void this.#prune());
@@ -156,7 +156,7 @@ export class Executor {
   }
 
   async #loop(id: string, hold: WorkHold | undefined): Promise<void> {
-    const { store, clock, log } = this.#options;
+    const { store, kit: { clock, log } } = this.#options;
     let plan: ExecutionPlan | undefined;
     for (const backoff = new Backoff(RETRIES); !this.#closing.signal.aborted && hold?.lost.aborted !== true;) {
       const signal = this.#nextPass(id, hold);
@@ -196,7 +196,7 @@ export class Executor {
 
   /** Forgets executions that ended long ago, or are too many. */
   async #prune(): Promise<void> {
-    const { store, clock, log, retentionDays } = this.#options;
+    const { store, kit: { clock, log }, retentionDays } = this.#options;
     try {
       const days = retentionDays();
       const before = days === 0 ? "" : new Date(clock.now() - days * DAY_MS).toISOString();

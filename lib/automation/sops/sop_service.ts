@@ -1,13 +1,11 @@
 import { resolve } from "node:path";
 import { CancelError } from "../../base/cancel.ts";
-import type { Clock } from "../../base/clock.ts";
 import { HttpError, ToolError } from "../../base/errors.ts";
 import { hasRoom, shareOf } from "../../base/fair_share.ts";
-import type { Random } from "../../base/random.ts";
+import type { Kit } from "../../base/kit.ts";
 import type { Approval } from "../../base/records/approval.ts";
 import { type Caller, isTokenScope, type Scope } from "../../base/records/caller.ts";
 import { joinTaints, type Taint, taintField, UNTAINTED } from "../../base/taint.ts";
-import type { Logger } from "../../base/telemetry/log.ts";
 import type { Approvals } from "../../guard/approvals.ts";
 import type { TaintedFiles } from "../../guard/tainted_files.ts";
 import { isStorageAway, unlessUnreadable } from "../../storage/read_records.ts";
@@ -37,10 +35,8 @@ export interface SopSettings {
 
 /** Store, runs, tools and settings that procedures work with. */
 export interface SopsOptions {
+  readonly kit: Pick<Kit, "clock" | "random" | "log">;
   readonly store: Store;
-  readonly clock: Clock;
-  readonly random: Random;
-  readonly log: Logger;
   readonly approvals: Approvals;
   readonly files: Files;
   /** Scopes that a token has now. undefined: the token does not count any more */
@@ -150,7 +146,11 @@ class ProcedureService implements SopService {
     const { caller, runId, mayGrant, tools, limits, taint } = by;
     const outside = await this.#taintOf(file);
     const isGated = !mayGrant && await this.#isGated(found, outside);
-    const execution = newExecution(definition, { id: this.#options.random.id("sop_"), time: this.#time(), isGated });
+    const execution = newExecution(definition, {
+      id: this.#options.kit.random.id("sop_"),
+      time: this.#time(),
+      isGated,
+    });
     await this.#store.create(execution, {
       v: 1,
       definition,
@@ -311,7 +311,7 @@ class ProcedureService implements SopService {
 
   /** Returns the execution once its approval is filed, or after 5 s. */
   async #untilAsked(id: string): Promise<KeptExecution> {
-    const limit = this.#options.clock.timeoutSignal(ASKING_MS);
+    const limit = this.#options.kit.clock.timeoutSignal(ASKING_MS);
     try {
       return await this.#executor.untilAsked(id, limit.signal) ?? await this.#find(id);
     } catch (error) {
@@ -353,13 +353,13 @@ class ProcedureService implements SopService {
   }
 
   #time(): string {
-    return new Date(this.#options.clock.now()).toISOString();
+    return new Date(this.#options.kit.clock.now()).toISOString();
   }
 }
 
 /**
  * Shows an execution after a change of it. The change is made, so nobody may take an error of the store for its failure.
- * @throws {ToolError} `storage_away` when the store went away after the change
+ * @throws {ToolError} `storage_away` when the store went down after the change
  */
 async function shownAfter<T>(done: string, id: string, view: () => Promise<T>): Promise<T> {
   try {
@@ -368,7 +368,7 @@ async function shownAfter<T>(done: string, id: string, view: () => Promise<T>): 
     if (!isStorageAway(error)) throw error;
     throw new ToolError(
       "storage_away",
-      `Cannot show the execution "${id}": it was ${done}, and the database went away after that; sop_status shows it later`,
+      `Cannot show the execution "${id}": it was ${done}, and the database went down after that; sop_status shows it later`,
     );
   }
 }

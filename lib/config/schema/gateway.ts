@@ -130,7 +130,7 @@ export const clusterSchema = v.strictObject({
     boolean(false),
   ),
   stale_auth_secs: about(
-    "Seconds for which completions without tools go on with the tokens that the gateway knows while the database is away. Anything else is refused then",
+    "Seconds for which completions without tools go on with the tokens that the gateway knows while the database is down. Anything else is refused then",
     integer(30, 0, 3_600),
   ),
 });

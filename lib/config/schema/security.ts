@@ -71,7 +71,7 @@ export const autonomySchema = v.strictObject({
   allow_sensitive_file_writes: about("Lets tools write files that hold credentials", boolean(false)),
 });
 
-/** `[tools."<name>"]`: the operator's word on a foreign tool; empty: what the tool's own description says. */
+/** `[tools."<name>"]`: access that the operator gives to a foreign tool; empty: what the tool's own description says. */
 export const toolSchema = v.strictObject({
   access: about(
     "What the tool does at most, as you classify it. Empty: what the tool's own description says",

@@ -12,7 +12,7 @@ export interface HeldToolOptions {
   readonly server: string;
   readonly definition: Pick<McpToolDefinition, "digest">;
   readonly state: ToolChange["state"];
-  /** Returns the operator's word, `network` without one. */
+  /** Returns the access that the operator gave it, `network` without one. */
   readonly access: () => Access;
 }
 

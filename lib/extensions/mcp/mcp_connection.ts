@@ -85,7 +85,7 @@ export interface McpRequestOptions {
   readonly signal: AbortSignal;
   /** Milliseconds. Progress begins the time anew, questions to a person stop it. Default: `timeout_secs` */
   readonly timeoutMs?: number | undefined;
-  /** Told of the server's progress. */
+  /** Receives the server's progress. */
   readonly onProgress?: ((progress: Progress) => void) | undefined;
   /** Answers a question of the server to the user. Default: it is declined */
   readonly onElicit?: ((params: ElicitRequest["params"], signal: AbortSignal) => Promise<ElicitResult>) | undefined;

@@ -17,7 +17,7 @@ export interface McpToolOptions {
   readonly name: string;
   readonly connection: McpConnection;
   readonly definition: McpToolDefinition;
-  /** Returns the operator's word, `network` without one. */
+  /** Returns the access that the operator gave it, `network` without one. */
   readonly access: () => Access;
   /** Limits of the server, in seconds, from the newest configuration. */
   readonly limits: () => { readonly startupSecs: number; readonly callSecs: number };
@@ -33,7 +33,7 @@ const MAX_EXTENSION = 10;
 const GRACE_MS = 5_000;
 
 /**
- * Makes a tool of a server one of the gateway's. Its access is the operator's word, and its output is content from outside. An approval
+ * Makes a tool of a server one of the gateway's. The operator gives it its access, and its output is content from outside. An approval
  * counts for the definition that it was asked with: description, schemas and claims of the server.
  */
 export function createMcpTool(options: McpToolOptions): Tool {

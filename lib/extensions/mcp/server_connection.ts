@@ -37,7 +37,7 @@ export interface ServerConnectionOptions {
   readonly redact: RedactPart;
   /** Knowledge of the server from earlier sessions. */
   readonly known: ServerKnowledge;
-  /** Told of what is known now. */
+  /** Receives what is known now. */
   readonly onKnown: (known: ServerKnowledge) => Promise<void>;
 }
 

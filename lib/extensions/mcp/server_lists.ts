@@ -16,7 +16,7 @@ export interface ServerListsOptions {
   readonly log: Logger;
   /** Tools that are known from earlier sessions. */
   readonly list: ToolList | undefined;
-  /** Told of each reading. @param isSame no tool has changed since an earlier one */
+  /** Receives each reading. @param isSame no tool has changed since an earlier one */
   readonly onTools: (list: ToolList, isSame: boolean) => void;
 }
 

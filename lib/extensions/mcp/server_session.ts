@@ -38,7 +38,7 @@ export interface ServerSessionOptions {
   readonly clock: Clock;
   /** Milliseconds that a request may take */
   readonly timeoutMs: number;
-  /** Told of changes that the server announces. */
+  /** Receives the changes that the server announces. */
   readonly onEvent: (event: McpEvent) => void;
   /** Takes lines of the server's log. */
   readonly onLog: (line: string) => void;

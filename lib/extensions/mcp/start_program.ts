@@ -106,18 +106,19 @@ async function requestOf(
   const files = [file, ...network ? NAME_FILES : []].filter((shown) => existsSync(shown));
   return {
     title: `the MCP server "${name}"`,
-    ...{ file, args, env, sandbox, signal },
-    folder: own,
-    shown: files,
-    writable: [own],
-    grants,
-    ownEnvironment: {
-      values: { PATH: path, HOME: home, LANG: environment("LANG") ?? "C.UTF-8" },
-      temporary: join(own, "tmp"),
+    program: {
+      ...{ file, args, env },
+      folder: own,
+      shown: files,
+      ownEnvironment: {
+        values: { PATH: path, HOME: home, LANG: environment("LANG") ?? "C.UTF-8" },
+        temporary: join(own, "tmp"),
+      },
     },
+    rights: { writable: [own], grants, hosts: { entries: [], key: "" }, openNetwork: network },
     ...watchedOf(name, workspaceRoot, config().autonomy.forbidden_paths),
-    hosts: { entries: [], key: "" },
-    openNetwork: network,
+    sandbox,
+    signal,
     section: `[mcp.servers.${name}]`,
   };
 }

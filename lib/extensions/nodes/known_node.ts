@@ -187,7 +187,7 @@ function toTime(time: number | undefined): string | null {
 export interface NodeToolOptions {
   readonly nodeId: string;
   readonly offer: ToolOffer;
-  /** The operator's word, `network` without one (docs/design/plugins.md "Nodes") */
+  /** The access that the operator gave it, `network` without one (docs/design/plugins.md "Nodes") */
   readonly access: () => Access;
   readonly connected: () => boolean;
   /** Makes the call on the node. @throws {ToolError} {CancelError} */

@@ -59,7 +59,7 @@ export class NodeEnd {
   #maxFrameBytes = MAX_FRAME_BYTES;
   /** Monotonic time of the last frame of the gateway */
   #lastHeard: number;
-  /** Told when the last call at work has ended */
+  /** Runs when the last call at work has ended */
   #onIdle = () => {};
 
   constructor(options: NodeEndOptions) {

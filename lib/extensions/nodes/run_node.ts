@@ -17,7 +17,7 @@ export interface RunNodeOptions {
   readonly platform: string;
   readonly kit: Pick<Kit, "clock" | "random" | "log">;
   readonly audit: AuditAppend;
-  /** Told at each welcome */
+  /** Runs at each welcome */
   readonly onConnected: () => void;
   /** Ends the node: no call is taken any more, those at work have `graceMs`, and then it returns */
   readonly signal: AbortSignal;

@@ -46,7 +46,7 @@ export interface NodeElsewhere extends HeldNode {
   readonly gateway: LinkedGateway;
 }
 
-/** Told of the nodes of other gateways. */
+/** Receives the nodes of other gateways. */
 export interface SharedNodesListener {
   /** A node that another gateway holds has come, changed or gone. */
   changed(id: string): void;

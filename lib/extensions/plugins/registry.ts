@@ -304,9 +304,8 @@ async function download(
     const { status, truncated } = await guarded({
       method: "GET",
       url: address.href,
-      rules,
       // The operator named the registry. What it leads to elsewhere is as any other address
-      fromConfig: address.origin === index.origin,
+      guard: { rules, fromConfig: address.origin === index.origin },
       maxBytes,
       sink: ({ status }) =>
         Promise.resolve(

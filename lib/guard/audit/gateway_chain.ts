@@ -84,7 +84,7 @@ export class GatewayChain implements ChainPlace {
   /** Begins to look at the other chains. @param append writes to this chain */
   start(append: AuditAppend): void {
     const { clock } = this.#options;
-    // Without a word in the log: the store says that it is away
+    // Without a word in the log: the store says that it is down
     const looks = new Poller(() => this.#look());
     const upkeep = new Poller(() => this.#keepUp(append));
     this.#pollers = [looks, upkeep];

@@ -114,7 +114,7 @@ async function lingerNotes(run: RunProgram, env: SystemdOptions["env"]): Promise
   ];
 }
 
-/** Told alive twice in this time, or it is restarted. */
+/** The service must say twice in this time that it is alive, or it is restarted. */
 const WATCHDOG_SECONDS = 60;
 /** A first start may have to move a large database to a new version. */
 const START_SECONDS = 300;

@@ -30,19 +30,23 @@ export interface FoundServers {
   readonly refused: readonly RefusedServer[];
 }
 
-/** Places to look at, and the means to look. */
-export interface DiscoveryOptions {
-  readonly net: ProviderClientFactory;
-  readonly clock: Clock;
-  readonly env: Readonly<Record<string, string | undefined>>;
-  /** On this machine. Default: the usual ports of Ollama, LM Studio, llama.cpp, vLLM and SGLang on loopback */
-  readonly origins?: readonly string[] | undefined;
+/** Places on this machine where model servers are looked for, and which of them may be used. */
+export interface LocalSearch {
+  /** Beside OLLAMA_HOST. False: nowhere at all. Default: the usual ports of Ollama, LM Studio, llama.cpp, vLLM and SGLang on loopback */
+  readonly origins?: readonly string[] | false | undefined;
   /** Tells who runs the server at an origin. A server that is not accepted is sent nothing */
   readonly ownerOf: OwnerOf;
   /** Further places on this machine, as those a person trusted. Default: none */
   readonly trusted?: readonly string[] | undefined;
   /** Tells whether an origin is this gateway itself, which is not asked. Default: none is */
   readonly isOwn?: ((origin: string) => boolean) | undefined;
+}
+
+/** A search, and the means to look. */
+export interface DiscoveryOptions extends LocalSearch {
+  readonly net: ProviderClientFactory;
+  readonly clock: Clock;
+  readonly env: Readonly<Record<string, string | undefined>>;
 }
 
 const USUAL_PORTS = [11434, 1234, 8080, 8000, 30000];
@@ -66,6 +70,7 @@ const SOFTWARE_OF_OWNER: ReadonlyMap<string, string> = new Map(Object.entries({
  */
 export async function discoverLocalServers(options: DiscoveryOptions): Promise<FoundServers> {
   const { net, clock, env, ownerOf, trusted = [] } = options;
+  if (options.origins === false) return { servers: [], refused: [] };
   const named = ollamaAddress(env["OLLAMA_HOST"]);
   const usual = options.origins ?? USUAL_PORTS.map((port) => `http://127.0.0.1:${port}`);
   const isOwn = options.isOwn ?? (() => false);

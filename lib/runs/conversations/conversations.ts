@@ -77,7 +77,7 @@ export interface Conversations {
       readonly time: string;
     },
   ): Promise<readonly Write[]>;
-  /** Returns the same conversations for a run that waits while the database of the gateways is away. */
+  /** Returns the same conversations for a run that waits while the database of the gateways is down. */
   patient(patience: Patience): RunConversations;
 }
 

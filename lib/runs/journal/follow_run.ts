@@ -11,9 +11,9 @@ import type { RunWatch } from "./run_watch.ts";
 /** Place of a follower, and where the run's events are found. */
 export interface FollowRunOptions extends FollowOptions {
   readonly runs: RunStore;
-  /** Time between two reads of a store that is away. Default: such a store ends the stream by its error */
+  /** Time between two reads of a store that is down. Default: such a store ends the stream by its error */
   readonly clock?: Pick<Clock, "sleep">;
-  /** Woken with a run's id when the run has new events, and at its end. */
+  /** Wakes whoever waits for new events of a run, or for its end, by its id. */
   readonly news: KeyedNotifier;
   /** Returns the run while it is at work here. */
   readonly find: (id: string) => ActiveRun | undefined;
@@ -30,7 +30,7 @@ export interface FollowRunOptions extends FollowOptions {
  * Yields the events of a run after a seq, live to the terminal one; see RunSupervisor.follow.
  *
  * A follower keeps nothing but its place. Events that it has not taken stay in the journal, in the recorder of the running turn, or in the
- * watch of a run elsewhere. News only wake it. While the store is away it waits.
+ * watch of a run elsewhere. News only wake it. While the store is down it waits.
  * @throws {HttpError} 404 `not_found` when the run's record is gone before its end; 500 `record_unreadable`
  */
 export async function* followRun(

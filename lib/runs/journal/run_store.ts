@@ -65,12 +65,12 @@ interface Head {
 
 const NEVER = new AbortController().signal;
 
-/** Told of the events of each record that is on disk. Must not throw. */
+/** Receives the events of each record that is on disk. Must not throw. */
 export type OnRecorded = (runId: string, events: PackedEvents) => void;
 
 /** Beside the store of a journal: who is told of its records, and who owns its runs. */
 export interface RunStoreOptions {
-  /** Told of the events of each record that is on disk. Default: nobody is */
+  /** Receives the events of each record that is on disk. Default: nobody does */
   readonly onRecorded?: OnRecorded | undefined;
   /** Rights of this gateway to write runs. Default: all, as a gateway alone */
   readonly ownership?: RunRights | undefined;
@@ -91,7 +91,7 @@ export interface RunRights {
   own(): JoinedGateway | undefined;
   /** Tells whether a gateway still has this fence: what it had begun goes on there. */
   isCurrent(gateway: JoinedGateway): Promise<boolean>;
-  /** Tells whether an error says that the database is away and may come back, so that a write is made then. */
+  /** Tells whether an error says that the database is down and may come back, so that a write is made then. */
   isOutage(error: unknown): boolean;
   /** Returns the name of the database's history. Undefined: it has one. */
   history(): string | undefined;
@@ -112,11 +112,11 @@ export interface RunRights {
   /** Returns the write by which the owner of a run hears that it has something to read. */
   signal(runId: string): readonly Write[];
   /**
-   * Makes a write of a run, again while the database is away and this gateway owns the run.
+   * Makes a write of a run, again while the database is down and this gateway owns the run.
    * @param isWritten tells whether an earlier try was written whose answer was lost
    */
   write(runId: string, write: () => Promise<boolean>, isWritten: () => Promise<boolean>): Promise<boolean>;
-  /** Makes a call of the store for a run, again while the database is away. */
+  /** Makes a call of the store for a run, again while the database is down. */
   onceBack<T>(runId: string, work: () => Promise<T>, signal: AbortSignal): Promise<T>;
   /** Tells all gateways that something about a run has changed. */
   tell(kind: "run" | "end", runId: string, seq?: number): void;
@@ -297,7 +297,7 @@ export class RunStore {
     return this.#events.records(runId);
   }
 
-  /** Returns the same runs for a reader that waits while the store is away. */
+  /** Returns the same runs for a reader that waits while the store is down. */
   patient(patience: Patience): PatientRuns {
     return {
       get: patiently(patience, (id) => this.get(id)),

@@ -18,7 +18,7 @@ import type { RunStore } from "./run_store.ts";
 export interface RunWatchOptions {
   readonly runs: Pick<RunStore, "read" | "recorded">;
   readonly links: Pick<GatewayLinks, "ownerOf" | "events">;
-  /** Woken with a run's id when its followers should look again. */
+  /** Wakes the followers of a run, by its id, when they should look again. */
   readonly news: KeyedNotifier;
   readonly clock: Clock;
   readonly random: Random;
@@ -76,8 +76,8 @@ export class RunWatches {
   }
 
   /** Takes a note: the journal of a run has come to `seq`. */
-  hear(id: string, seq: number): void {
-    this.#watches.get(id)?.hear(seq);
+  onNote(id: string, seq: number): void {
+    this.#watches.get(id)?.onNote(seq);
   }
 
   /** Returns the number of runs that are watched. */
@@ -128,7 +128,7 @@ export class RunWatch {
   #again = 0;
   /** Ends the wait or the look that is due. */
   #onNote: () => void = () => {};
-  #isAway = false;
+  #databaseIsDown = false;
 
   constructor(id: string, options: RunWatchOptions & { readonly onEnd: () => void }) {
     this.#id = id;
@@ -183,7 +183,7 @@ export class RunWatch {
     return { kind: this.#isOver ? "over" : "wait" };
   }
 
-  hear(seq: number): void {
+  onNote(seq: number): void {
     this.#hint = Math.max(this.#hint, seq);
     this.#isNoted = true;
     this.#onNote();
@@ -194,15 +194,15 @@ export class RunWatch {
     while (!signal.aborted) {
       try {
         if (!await this.#catchUp()) return this.stop();
-        this.#isAway = false;
+        this.#databaseIsDown = false;
         await this.#goOn();
       } catch (error) {
         if (signal.aborted) return;
         const { log } = this.#options;
-        if (!this.#isAway) {
+        if (!this.#databaseIsDown) {
           log.warn("A run of another gateway cannot be read: it is tried again", { run_id: this.#id, error });
         }
-        this.#isAway = true;
+        this.#databaseIsDown = true;
         await this.#pause(POLL_MS);
       }
     }
@@ -300,7 +300,7 @@ export class RunWatch {
   #checkLink(link: AbortController): Timer {
     const { clock } = this.#options;
     let soon: Timer | undefined;
-    // While the database is away the link goes on
+    // While the database is down the link goes on
     const poller = new Poller(async () => {
       const recorded = await this.#options.runs.recorded(this.#id);
       const isBehind = recorded === undefined || !isAtWork(recorded.run.status) ||
@@ -353,7 +353,7 @@ export class RunWatch {
 
   /** Learns how far the journal is, and forgets what is in it. */
   async #refresh(): Promise<void> {
-    // While the database is away a link goes on, within its bounds
+    // While the database is down a link goes on, within its bounds
     const recorded = await this.#options.runs.recorded(this.#id).catch(() => undefined);
     if (recorded === undefined || recorded.end.seq <= this.#recorded) return;
     this.#recorded = recorded.end.seq;

@@ -48,7 +48,7 @@ export function createDelegation(
   const keep = (record: SubAgentRecord) => store.batch([SUB_AGENTS.put(record.id, record)]);
   const keepLate = patiently(createPatience({ clock, signal: closing }), keep);
 
-  /** Keeps the end of a delegation. The answer does not wait for a database of a cluster that is away. */
+  /** Keeps the end of a delegation. The answer does not wait for a database of a cluster that is down. */
   const keepEnd = async (record: SubAgentRecord) => {
     try {
       await keep(record);

@@ -98,7 +98,7 @@ export interface RunJournalOptions {
   readonly conversations: Pick<RunConversations, "writes">;
   readonly parkedRecords: Pick<ParkedRecords, "writes" | "note">;
   readonly log: Logger;
-  /** Told of the events of a run that ended without a record. Default: nobody is */
+  /** Receives the events of a run that ended without a record. Default: nobody does */
   readonly onUnrecorded?: OnRecorded | undefined;
   /** Called once, when the run is over and written. Undefined: stopped for a shutdown, with its journal open for the next start. */
   readonly onEnd: (status: RunStatus | undefined) => void;

@@ -43,7 +43,7 @@ export class RunClaimer {
   readonly #poller: Poller;
   /** True: the next look is a whole one, as once a second. */
   #isWholeDue = false;
-  /** True: the database was away when a claimed run was taken up, so news waits for the next whole look. */
+  /** True: the database was down when a claimed run was taken up, so news waits for the next whole look. */
   #isBroken = false;
   #isStopped = false;
   /** Runs that could not be read: they stay for a person. */

@@ -48,7 +48,7 @@ export class ClusterRuns implements RunCoordination {
   start(): Promise<void> {
     const { ends } = this.#options;
     this.#options.cluster.bus.onNote(({ kind, id, seq }) => {
-      if (kind === "run" || kind === "end") this.watches.hear(id, seq);
+      if (kind === "run" || kind === "end") this.watches.onNote(id, seq);
       if (kind === "end") ends.wake(id);
       if (kind === "signal" && this.ownership.owns(id)) void this.#claimer.readSignal(id);
       if (kind === "queue") this.look();
@@ -120,7 +120,7 @@ export class ClusterRuns implements RunCoordination {
   }
 
   /**
-   * Returns a place that waits for the conversation in the whole cluster. The run stands in line from here on, and lends its slot while
+   * Returns a place that waits for the conversation in the whole cluster. The run stands in line from here on, and frees its slot while
    * it waits for earlier runs: they may need it.
    */
   placeOf(place: QueuePlace, { run, isAccepted }: {

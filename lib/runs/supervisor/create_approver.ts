@@ -125,7 +125,7 @@ async function wait(
   }
 }
 
-/** Takes an approval back. One of a cluster whose database is away stays until its time is over: nobody waits for it. */
+/** Takes an approval back. One of a cluster whose database is down stays until its time is over: nobody waits for it. */
 async function cancelIfThere(
   id: string,
   { approvals, run }: { readonly approvals: Approvals; readonly run: Pick<ApprovableRun, "patience"> },

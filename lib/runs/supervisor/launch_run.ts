@@ -39,7 +39,7 @@ export interface SupervisedRuns {
   readonly active: ActiveRuns<ActiveRun>;
   readonly queue: RunQueue;
   readonly day: DayBudget;
-  /** Woken with a run's id when the run has new events. */
+  /** Wakes whoever waits for new events of a run, by its id. */
   readonly news: KeyedNotifier;
 }
 
@@ -61,7 +61,7 @@ export interface LaunchParts {
   readonly tools: ToolExecutor;
   readonly configured: Pick<RunConfiguration, "agent">;
   readonly approvals?: Pick<RunApprovals, "approverOf"> | undefined;
-  /** Told of the events of each run: those on record, and at its end those of a run without a record. Default: nobody is */
+  /** Receives the events of each run: those on record, and at its end those of a run without a record. Default: nobody does */
   readonly onEvents?: OnRecorded | undefined;
   /** Called once, when a run is over and written. Undefined: the run was stopped for a shutdown. */
   readonly onEnd: (entry: ActiveRun, status: RunStatus | undefined) => void;

@@ -23,9 +23,9 @@ export interface RunParts {
   /** Tells whether the tokens of a run are limited: its sub-agents then work at its gateway, within its budget. Default: they are not */
   readonly hasRunBudget?: (() => boolean) | undefined;
   readonly recovery: RecoverOptions;
-  /** Woken with a run's id when the run has new events. */
+  /** Wakes whoever waits for new events of a run, by its id. */
   readonly news: KeyedNotifier;
-  /** Woken with a run's id when the run ends. */
+  /** Wakes whoever waits for the end of a run, by its id. */
   readonly ends: KeyedNotifier;
   readonly cancel: (id: string) => Promise<unknown>;
   readonly clock: Clock;

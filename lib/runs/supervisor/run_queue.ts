@@ -17,7 +17,7 @@ export interface QueuePlace {
   /** Resolves when the run may work. @throws {CancelError} when `signal` aborts first */
   wait(signal: AbortSignal): Promise<void>;
   /**
-   * Lends the slot to others while the run waits for a person. Takes it back at once, over the limit if need be, so that an answered
+   * Frees the slot for others while the run waits for a person. Takes it back at once, over the limit if need be, so that an answered
    * run does not queue again. The conversation stays the run's own.
    */
   pause<T>(wait: () => Promise<T>): Promise<T>;
@@ -45,7 +45,7 @@ export interface EnterOptions {
 /** Queue of runs: first come, first served, and one run of a conversation at a time. */
 export class RunQueue {
   readonly #limits: () => RunLimits;
-  readonly #onLent: () => void;
+  readonly #onVacated: () => void;
   readonly #waiting = new Set<SlotPlace>();
   /** Conversations with a run at work. */
   readonly #busy = new Set<string>();
@@ -54,11 +54,11 @@ export class RunQueue {
 
   /**
    * @param limits read at every entrance, so that a reload takes effect
-   * @param onLent called when a run lends its slot and no run here takes it. Default: nobody is told
+   * @param onVacated called when a waiting run frees its slot and no run here takes it. Default: nothing is called
    */
-  constructor(limits: () => RunLimits, onLent: () => void = () => {}) {
+  constructor(limits: () => RunLimits, onVacated: () => void = () => {}) {
     this.#limits = limits;
-    this.#onLent = onLent;
+    this.#onVacated = onVacated;
   }
 
   /** @throws {HttpError} 503 `overloaded` */
@@ -87,11 +87,11 @@ export class RunQueue {
     this.#slots--;
   }
 
-  /** Gives a slot to others for a while. */
-  lendSlot(): void {
+  /** Frees the slot of a run that waits. */
+  vacateSlot(): void {
     this.giveSlot();
     this.startNext();
-    if (this.freeSlots() > 0) this.#onLent();
+    if (this.freeSlots() > 0) this.#onVacated();
   }
 
   free(conversationId: string): void {
@@ -179,11 +179,11 @@ class SlotPlace implements QueuePlace {
   }
 
   async pause<T>(wait: () => Promise<T>): Promise<T> {
-    this.#lend(1);
+    this.#countPause(1);
     try {
       return await wait();
     } finally {
-      this.#lend(-1);
+      this.#countPause(-1);
     }
   }
 
@@ -200,17 +200,17 @@ class SlotPlace implements QueuePlace {
     this.#queue.startNext();
   }
 
-  #lend(count: number): void {
-    const wasLent = this.#paused > 0;
+  #countPause(count: number): void {
+    const wasPaused = this.#paused > 0;
     this.#paused += count;
-    const isLent = this.#paused > 0;
-    if (this.options.isChild || this.#left || wasLent === isLent) return;
-    if (isLent) this.#queue.lendSlot();
+    const isPaused = this.#paused > 0;
+    if (this.options.isChild || this.#left || wasPaused === isPaused) return;
+    if (isPaused) this.#queue.vacateSlot();
     else this.#queue.takeSlot();
   }
 }
 
-/** Place of a run without a slot, which may work at once and has nothing to lend. */
+/** Place of a run without a slot, which may work at once and frees none while it waits. */
 class PlainPlace implements QueuePlace {
   #onLeave: (() => void) | undefined;
 

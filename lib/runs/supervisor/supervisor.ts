@@ -50,9 +50,9 @@ export interface SupervisorOptions {
   readonly guidance?: (() => Promise<RunGuidance> | undefined) | undefined;
   /** Default: nobody approves, and nothing waits for anybody */
   readonly approvals?: RunApprovals | undefined;
-  /** Told of the end of each run that has tools or a record, one that stopped for a shutdown included. Must not throw. Default: nobody is. */
+  /** Receives the end of each run that has tools or a record, one that stopped for a shutdown included. Must not throw. Default: nobody does. */
   readonly onRunEnd?: (runId: string) => void;
-  /** Told of the events of each run, once: those on record, and at its end those of a run without a record. Must not throw. Default: nobody is. */
+  /** Receives the events of each run, once: those on record, and at its end those of a run without a record. Must not throw. Default: nobody does. */
   readonly onEvents?: OnRecorded | undefined;
   /** Membership among the gateways of the database. Default: the gateway is alone */
   readonly cluster?: ClusterMember | undefined;
@@ -85,9 +85,9 @@ class Supervisor implements RunSupervisor {
   readonly #recovery: RecoverOptions;
   readonly #ownership: ClusterMember["ownership"];
   readonly #cluster: RunCoordination;
-  /** Woken with a run's id when the run has new events. */
+  /** Wakes whoever waits for new events of a run, by its id. */
   readonly #news = createKeyedNotifier();
-  /** Woken with a run's id when the run ends. */
+  /** Wakes whoever waits for the end of a run, by its id. */
   readonly #ends = createKeyedNotifier();
   readonly #waitForEnd = createSharedWait((id, signal) => this.#untilEnded(id, signal));
   readonly #ended: Family<Counter>;
@@ -235,7 +235,7 @@ class Supervisor implements RunSupervisor {
       try {
         const run = await this.#find(id, runs);
         if (run === undefined || !isAtWork(run.status)) return run;
-        // Whoever waits already goes on waiting while the store is away
+        // Whoever waits already goes on waiting while the store is down
         if (runs === this.#runs) runs = this.#runs.patient(createPatience({ clock, signal }));
         if (this.#draining !== undefined && this.#active.find(id) === undefined) throw new CancelError("shutdown");
         await this.#cluster.news(listening.heard);

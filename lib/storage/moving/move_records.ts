@@ -31,7 +31,7 @@ export interface MoveOptions {
   readonly textOf: TextOf;
   readonly clock: Clock;
   readonly random: Random;
-  /** Told how far the move is */
+  /** Receives how far the move is */
   readonly onProgress: (progress: MoveProgress) => void;
   /** Milliseconds for which another copy into the schema is waited for. Default 5,000 */
   readonly lockWaitMs?: number;

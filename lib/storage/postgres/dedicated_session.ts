@@ -17,8 +17,8 @@ import { type PostgresValue, quoteName, withValues } from "./statement_text.ts";
 export interface DedicatedSession extends PostgresSession {
   /** Runs `work` between BEGIN and COMMIT, once. No other statement of this session may be made meanwhile. */
   transaction<T>(work: (session: PostgresSession) => Promise<T>): Promise<T>;
-  /** Calls `hear` with the payload of each NOTIFY on the channel, from now on. */
-  listen(channel: string, hear: (payload: string) => void): Promise<void>;
+  /** Calls `onPayload` with the payload of each NOTIFY on the channel, from now on. */
+  listen(channel: string, onPayload: (payload: string) => void): Promise<void>;
   /** Calls `lost` once when the connection ends by any other way than `close()`, also when it has ended already. */
   onLost(lost: (error: Error) => void): void;
   /** Ends the connection, by force when the server does not answer. Repeating it does nothing. */
@@ -77,7 +77,7 @@ class ClientSession implements DedicatedSession {
     client.on("error", (cause) => this.#lose(cause));
     client.on("end", () => this.#lose(undefined));
     client.on("notification", ({ channel, payload = "" }) => {
-      for (const hear of this.#heard.get(channel) ?? []) hear(payload);
+      for (const onPayload of this.#heard.get(channel) ?? []) onPayload(payload);
     });
   }
 
@@ -89,9 +89,9 @@ class ClientSession implements DedicatedSession {
     return inTransaction((text) => this.#run(text), { work, timeoutMs: this.#place.timeoutMs });
   }
 
-  async listen(channel: string, hear: (payload: string) => void): Promise<void> {
+  async listen(channel: string, onPayload: (payload: string) => void): Promise<void> {
     const known = this.#heard.get(channel);
-    this.#heard.set(channel, [...known ?? [], hear]);
+    this.#heard.set(channel, [...known ?? [], onPayload]);
     if (known === undefined) await this.query(`LISTEN ${quoteName(channel)}`);
   }
 

@@ -5,7 +5,7 @@ import type { Logger } from "../../base/telemetry/log.ts";
 import { DatabaseAwayError, sqlStateOf } from "./database_errors.ts";
 import type { PostgresDatabase } from "./postgres_database.ts";
 
-/** First and longest pause between two attempts to reach a server that is away; each is cut by up to a half at random. Milliseconds */
+/** First and longest pause between two attempts to reach a server that is down; each is cut by up to a half at random. Milliseconds */
 const PAUSES = { firstMs: 100, mostMs: 5_000 } as const;
 /** Least time between two questions whether the server is there: each request may want to know. Milliseconds */
 const PROBE_EVERY_MS = 1_000;
@@ -20,7 +20,7 @@ export interface ServerWatchOptions {
   readonly clock: Clock;
   readonly random: Random;
   readonly log: Pick<Logger, "warn" | "info">;
-  /** Aborted at the end of the start. Until then, and for 30 seconds at most, calls wait for a server that is away. Default: no call waits */
+  /** Aborted at the end of the start. Until then, and for 30 seconds at most, calls wait for a server that is down. Default: no call waits */
   readonly started?: AbortSignal | undefined;
   /** Aborted when the start is given up: no call waits any more. Default: it never is */
   readonly signal?: AbortSignal | undefined;
@@ -41,7 +41,7 @@ export class ServerWatch {
   /** Monotonic time before which nobody asks again. */
   #probeAt = -Infinity;
 
-  /** Set while the server is away: resolves when it is back. */
+  /** Set while the server is down: resolves when it is back. */
   #back: PromiseWithResolvers<void> | undefined = undefined;
   readonly #patience: { readonly until: number; readonly signal: AbortSignal } | undefined;
   /** Aborted when the start is given up. */
@@ -65,18 +65,18 @@ export class ServerWatch {
     return this.#away === undefined;
   }
 
-  /** Returns whether calls wait for a server that is away. */
+  /** Returns whether calls wait for a server that is down. */
   isPatient(): boolean {
     const { until = 0, signal } = this.#patience ?? {};
     return signal?.aborted === false && this.#clock.monotonic() < until;
   }
 
-  /** @throws {HttpError} `storage_unavailable` while the server is away, and calls do not wait for it */
+  /** @throws {HttpError} `storage_unavailable` while the server is down, and calls do not wait for it */
   requireThere(): void {
     if (this.#away !== undefined && !this.isPatient()) throw storageUnavailable(this.#away);
   }
 
-  /** Waits for a server that is away, while the gateway starts. @throws {HttpError} `storage_unavailable` */
+  /** Waits for a server that is down, while the gateway starts. @throws {HttpError} `storage_unavailable` */
   async whenThere(): Promise<void> {
     const { until, signal } = this.#patience ?? {};
     if (this.#back !== undefined && until !== undefined && signal?.aborted === false) {
@@ -138,7 +138,7 @@ export class ServerWatch {
     if (this.#away !== undefined || this.#stopped.signal.aborted) return;
     this.#away = error;
     this.#back = Promise.withResolvers();
-    this.#log.warn("The database is away: what needs it is refused until it answers again", { reason: error.message });
+    this.#log.warn("The database is down: what needs it is refused until it answers again", { reason: error.message });
     void this.#search().catch(() => {});
   }
 

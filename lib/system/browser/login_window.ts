@@ -23,9 +23,9 @@ export interface LoginWindowOptions {
   readonly site: LoginSite;
   /** Hosts that the login counts for; the site's comes first */
   readonly hosts: readonly string[];
-  /** Told when the window is there */
+  /** Runs when the window is there */
   readonly onOpened: () => void;
-  /** Told of each connection of a page that was refused, once */
+  /** Receives each connection of a page that was refused, once */
   readonly onProblem: (sentence: string) => void;
   /** Resolves when the person says that they have signed in */
   readonly done: Promise<void>;

@@ -15,13 +15,8 @@ import type { AllowedHosts, UrlRules } from "./url_rules.ts";
 /** HTTP method that tools may use. */
 export type GuardedMethod = "GET" | "HEAD" | "POST" | "PUT" | "PATCH" | "DELETE";
 
-/** Request to the outside. */
-export interface GuardedRequest {
-  readonly method: GuardedMethod;
-  readonly url: string;
-  /** Asked again for each address a redirect leads to, so that a credential goes to its own host alone. Default: none */
-  readonly headers?: ((url: URL) => Readonly<Record<string, string>>) | undefined;
-  readonly body?: string | Uint8Array | undefined;
+/** Rules for the addresses of one request. */
+export interface UrlGuard {
   /** `[url_access]` */
   readonly rules: UrlRules;
   /** The tool's own list of hosts. Default: none */
@@ -31,6 +26,25 @@ export interface GuardedRequest {
    * it redirects to gets no such trust. The blocklist holds for both. Such a request does not wait for others to its host. Default false
    */
   readonly fromConfig?: boolean | undefined;
+}
+
+/**
+ * Answer to a redirect. `follow`: at most five are followed. `keep_method`: they are followed, but one that would turn the method into GET is
+ * given back as the reply. `give_back`: each is given back as the reply. `refuse`: each is an error.
+ */
+export type RedirectMode = "follow" | "keep_method" | "give_back" | "refuse";
+
+/** Request to the outside. */
+export interface GuardedRequest {
+  readonly method: GuardedMethod;
+  readonly url: string;
+  /** Asked again for each address a redirect leads to, so that a credential goes to its own host alone. Default: none */
+  readonly headers?: ((url: URL) => Readonly<Record<string, string>>) | undefined;
+  readonly body?: string | Uint8Array | undefined;
+  /** Asked about the URL, and about each address that a redirect leads to */
+  readonly guard: UrlGuard;
+  /** Default `follow` */
+  readonly redirects?: RedirectMode | undefined;
   /** Asks for a body that is not compressed. Default false: gzip, and br and zstd where the runtime has them */
   readonly identity?: boolean | undefined;
   /** Limit for the reply's body, decompressed. */
@@ -42,12 +56,6 @@ export interface GuardedRequest {
   readonly sink?: ((head: ReplyHead) => Promise<BodySink | undefined>) | undefined;
   /** For all of it: waiting for other requests to the host, look-ups, redirects and the last byte of the reply. Milliseconds */
   readonly timeoutMs: number;
-  /** Default 5 */
-  readonly maxRedirects?: number | undefined;
-  /** A redirect that would turn the method into GET is given back as the reply. Default false */
-  readonly keepsMethod?: boolean | undefined;
-  /** Every redirect is given back as the reply. Default false */
-  readonly stopsAtRedirect?: boolean | undefined;
   readonly signal: AbortSignal;
 }
 
@@ -135,14 +143,16 @@ interface FetchStep {
 }
 
 async function follow(request: GuardedRequest, machine: FetchMachine): Promise<GuardedReply> {
-  const { maxRedirects = MAX_REDIRECTS } = request;
+  const { redirects: mode = "follow" } = request;
+  const maxRedirects = mode === "refuse" ? 0 : MAX_REDIRECTS;
   let { method, body } = request;
   let next = request.url;
   for (let redirects = 0;; redirects++) {
     const { url, reply } = await send({ url: next, method, body, isFirst: redirects === 0 }, request, machine);
     const location = isRedirect(reply.status) ? reply.headers["location"] : undefined;
     const turnsToGet = reply.status === 303 ? method !== "HEAD" : reply.status < 303 && method === "POST";
-    if (location === undefined || request.stopsAtRedirect || (request.keepsMethod && turnsToGet && method !== "GET")) {
+    const isKept = mode === "give_back" || (mode === "keep_method" && turnsToGet && method !== "GET");
+    if (location === undefined || isKept) {
       return { ...reply, url: shownUrl(url) };
     }
     if (redirects === maxRedirects) {
@@ -165,7 +175,7 @@ async function send(
 ): Promise<{ readonly url: URL; readonly reply: PinnedReply }> {
   const { method, body } = step;
   const { signal, maxBytes, sink } = request;
-  const isTrusted = step.isFirst && request.fromConfig === true;
+  const isTrusted = step.isFirst && request.guard.fromConfig === true;
   const way = wayOf(step.url, machine);
   const { url, addresses } = await checkStep(step, request, {
     policy: machine.policy,
@@ -193,7 +203,7 @@ async function send(
 
 function checkStep(
   { url, method, isFirst }: FetchStep,
-  { rules, allowed, fromConfig, signal }: GuardedRequest,
+  { guard: { rules, allowed, fromConfig }, signal }: GuardedRequest,
   { policy, isByProxy }: { readonly policy: UrlPolicy; readonly isByProxy: boolean },
 ): Promise<AllowedUrl> {
   if (!isFirst || !fromConfig) return policy.check(url, rules, { signal, allowed, method, isByProxy });

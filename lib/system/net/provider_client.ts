@@ -147,8 +147,8 @@ function admitted(
     const check = async (before: string, socket: Socket) => {
       // Nobody else hears of a failure until the socket is handed on
       let lost: Error | undefined;
-      const hear = (error: Error) => void (lost = error);
-      socket.on("error", hear);
+      const onError = (error: Error) => void (lost = error);
+      socket.on("error", onError);
       try {
         if (await admit() !== before) throw new ForeignServerError("another server took its place");
         if (socket.destroyed) throw lost ?? new ForeignServerError("it closed the connection at once");
@@ -156,7 +156,7 @@ function admitted(
         socket.destroy();
         return refuse(error);
       }
-      socket.off("error", hear);
+      socket.off("error", onError);
       callback(null, socket);
     };
     // With an error there is no socket

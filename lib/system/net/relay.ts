@@ -95,7 +95,7 @@ export interface RelayOptions {
   /** `[proxy]` as it is now. Default: none */
   readonly proxy?: (() => ProxySettings) | undefined;
   readonly limits?: Partial<RelayLimits> | undefined;
-  /** Told of each new problem. Default: nobody is */
+  /** Receives each new problem. Default: nobody does */
   readonly onProblem?: ((problem: RelayProblem) => void) | undefined;
 }
 

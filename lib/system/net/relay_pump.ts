@@ -9,7 +9,7 @@ export interface PumpOptions {
   readonly clock: Clock;
   /** Milliseconds without a byte in either direction, after which both ends are closed */
   readonly idleMs: number;
-  /** Told of each piece that moves */
+  /** Receives each piece that moves */
   readonly onBytes: (bytes: number) => void;
 }
 

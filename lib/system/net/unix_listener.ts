@@ -25,7 +25,7 @@ const CHUNK_BYTES = 65_536;
 /** Receivers of a listener's connections and failures. */
 export interface ListenerOptions {
   readonly onConnection: (connection: Duplex) => void;
-  /** Told when no connection can be taken, as without free descriptors. The listener then tries again after `pause` */
+  /** Runs when no connection can be taken, as without free descriptors. The listener then tries again after `pause` */
   readonly onError: (error: unknown) => void;
   readonly pause: () => Promise<void>;
 }

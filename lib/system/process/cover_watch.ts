@@ -25,7 +25,7 @@ export interface Covers {
   readonly copied: readonly string[];
 }
 
-/** Told the path, relative to the workspace, where something lies now that nothing covers; or `sandbox_unavailable`, when nobody would notice. Once */
+/** Receives the path, relative to the workspace, where something lies now that nothing covers; or `sandbox_unavailable`, when nobody would notice. Once */
 export type OnLost = (lost: string | ToolError) => void;
 
 /** Begins a watch. What is replaced before the sandbox is made, is covered as it is then. @throws {ToolError} `sandbox_unavailable` */

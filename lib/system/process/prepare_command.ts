@@ -16,7 +16,7 @@ import type { ComposedCommand, Launcher, ProcessRequest } from "./run_command.ts
 import { MARKER_VARIABLE } from "./leftover_processes.ts";
 import type { CommandLine } from "./process_group.ts";
 import type { Aftermath } from "./quarantine.ts";
-import { contain, type ContainOptions, holdsSystem } from "./sandbox.ts";
+import { contain, type ContainOptions, holdsSystem, type WorkspaceCovers } from "./sandbox.ts";
 import {
   type ArgumentScope,
   holdsSensitive,
@@ -136,7 +136,7 @@ export class Preparation {
       watch.requireSettled(composed.gitPlaces ?? []);
       const inside = bubblewrap === undefined ? await this.#launched(line) : await containedLine(line, request, {
         bubblewrap,
-        copies: composed.copies,
+        covers: { hidden: [], copies: composed.copies },
         shown: reads,
         isRaced,
         isGit: composed.gitPlaces !== undefined,
@@ -190,7 +190,7 @@ export class Preparation {
       };
     }
     requireSurveyed(command, before, { place: "the workspace" });
-    const options = { bubblewrap, ...await watch.coversOf(before, scope), isRaced: watch.isRaced(workspace) };
+    const options = { bubblewrap, covers: await watch.coversOf(before, scope), isRaced: watch.isRaced(workspace) };
     const relay = request.network === "allowlist" ? await this.#options.relays.open(command) : undefined;
     try {
       const inside = await containedLine(line, request, { ...options, relay });
@@ -307,16 +307,14 @@ function unsettledOutside(reads: readonly string[]): ToolError {
 async function containedLine(
   line: CommandLine,
   request: AnyRequest,
-  options: Pick<ContainOptions, "bubblewrap"> & Partial<ContainOptions>,
+  { covers, ...options }: Omit<ContainOptions, "workspace"> & { readonly covers: WorkspaceCovers },
 ): Promise<CommandLine> {
   const { composed, scope: { workspaceRoot }, words: [command = ""], localSockets } = request;
   const inside = await contain(line, {
-    hidden: [],
     ...options,
     localSockets,
-    workspaceRoot,
     network: composed?.network ?? false,
-    writes: composed?.writes,
+    workspace: { ...covers, root: workspaceRoot, writes: composed?.writes },
   });
   if (inside === undefined) throw uncontainable(command);
   return inside;

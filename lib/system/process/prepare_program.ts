@@ -25,7 +25,7 @@ import {
 import { killRestOf, MARKER_VARIABLE, temporaryFolder, temporaryName } from "./leftover_processes.ts";
 import type { Launcher } from "./run_command.ts";
 import { type CommandLine, type ProgramEnd, startGroup } from "./process_group.ts";
-import { contain, type ContainOptions, holdsSystem } from "./sandbox.ts";
+import { contain, holdsSystem, type SeenWorkspace } from "./sandbox.ts";
 import type { ArgumentScope } from "./screen_arguments.ts";
 import {
   type AfterProgram,
@@ -38,33 +38,43 @@ import {
 } from "./workspace_watch.ts";
 
 /** Program that a person has installed, as a plugin's: no word of a model is among its arguments, so that nothing of it is screened. */
-export interface ProgramRequest {
-  /** Name for errors, as `plugin "weather"` */
-  readonly title: string;
+export interface InstalledProgram {
   /** Absolute path, the bare name of a program in the fixed search path, or that of the runtime: `node` on Node, `deno` on Deno */
   readonly file: string;
   readonly args: readonly string[];
   /** Absolute path of the folder that it starts in and may read */
   readonly folder: string;
-  /** Absolute paths of further files and folders that it may read. Default: the system's alone */
+  /** Absolute paths of further files and folders that it needs to read. Default: the system's alone */
   readonly shown?: readonly string[];
-  /** Absolute paths of files and folders that it may write as well. Default: none */
-  readonly writable?: readonly string[];
-  /** Files and folders that a person gave it. What of them lies in the workspace has the guards of commands there. Default: none */
-  readonly grants?: readonly PathGrant[];
   /** Variables beside the fixed ones. Default: none */
   readonly env?: Readonly<Record<string, string>>;
   /** The whole environment beside `env`, in place of the fixed one. Default: the fixed one */
   readonly ownEnvironment?: OwnEnvironment | undefined;
+}
+
+/** Things beside itself that a contained program may reach. */
+export interface ProgramRights {
+  /** Absolute paths of files and folders that it may write as well. Default: none */
+  readonly writable?: readonly string[];
+  /** Files and folders that a person gave it. What of them lies in the workspace has the guards of commands there. Default: none */
+  readonly grants?: readonly PathGrant[];
   /** Default: none, and whoever starts it looks at what it writes all the same (`Processes.watchWrites`) */
   readonly workspace?: "none" | "read" | "write";
-  /** Origins of what it writes to the workspace, whose files are marked */
-  readonly taint: Taint;
-  readonly scope: ArgumentScope;
   /** Hosts that it may reach. Empty: it has no network */
   readonly hosts: AllowedHosts;
   /** True: it has the network of the machine. Default false */
   readonly openNetwork?: boolean;
+}
+
+/** Request for the start of an installed program. */
+export interface ProgramRequest {
+  /** Name for errors, as `plugin "weather"` */
+  readonly title: string;
+  readonly program: InstalledProgram;
+  readonly rights: ProgramRights;
+  /** Origins of what it writes to the workspace, whose files are marked */
+  readonly taint: Taint;
+  readonly scope: ArgumentScope;
   readonly sandbox: SandboxMode;
   /** Section of the configuration that `sandbox` stands in */
   readonly section: SandboxSection;
@@ -163,8 +173,8 @@ async function prepareContained(
   request: ProgramRequest,
   { bubblewrap, ...options }: ProgramOptions & { readonly bubblewrap: Bubblewrap },
 ): Promise<PreparedProgram> {
-  const { title, section, hosts, signal } = request;
-  const { grants = [], openNetwork: network } = request;
+  const { title, program, rights, section, signal } = request;
+  const { grants = [], hosts, openNetwork: network } = rights;
   const root = await realpath(request.scope.workspaceRoot);
   const [inside, outside] = [true, false].map((isIn) => grants.filter(({ real }) => areNested(real, root) === isIn));
   const { seen, note, isRaced, atEnd, ...call } = inside === undefined || inside.length === 0
@@ -172,15 +182,15 @@ async function prepareContained(
     : await grantedWorkspace(request, inside, options);
   const pathsOf = (readOnly: boolean) =>
     outside?.filter((one) => one.readOnly === readOnly).map(({ path }) => path) ?? [];
-  const writable = [...request.writable ?? [], ...pathsOf(false)];
+  const writable = [...rights.writable ?? [], ...pathsOf(false)];
   const shown = [
-    ...[request.folder, ...request.shown ?? [], ...pathsOf(true)],
-    ...isAbsolute(request.file) ? [] : [line.file],
+    ...[program.folder, ...program.shown ?? [], ...pathsOf(true)],
+    ...isAbsolute(program.file) ? [] : [line.file],
   ];
   const localSockets = await socketsAmong([...shown, ...writable, ...inside?.map(({ path }) => path) ?? []]);
   const containedLine = async (relay?: CommandRelay, raced = false) => {
     const granted = { shown, writable, network, relay, localSockets, isRaced: raced };
-    const contained = await contain(line, { ...seen, ...granted, bubblewrap });
+    const contained = await contain(line, { workspace: seen, ...granted, bubblewrap });
     if (contained === undefined) throw uncontainable(title, section);
     return contained;
   };
@@ -220,7 +230,7 @@ async function socketsAmong(paths: readonly string[]): Promise<readonly string[]
 
 /** Returns the line of a program as the system would start it without a sandbox. */
 async function lineOf(
-  { title, file, args, folder, env, ownEnvironment }: ProgramRequest,
+  { title, program: { file, args, folder, env, ownEnvironment } }: ProgramRequest,
   { commands, environment, marker }: ProgramOptions,
   temporary: string | undefined,
 ): Promise<CommandLine> {
@@ -240,7 +250,7 @@ async function lineOf(
 
 /** Makes the folder for temporary files of one program. @returns its absolute path; undefined for a program without an environment of its own */
 async function makeTemporary(
-  { ownEnvironment, scope }: ProgramRequest,
+  { program: { ownEnvironment }, scope }: ProgramRequest,
   { marker }: ProgramOptions,
 ): Promise<string | undefined> {
   if (ownEnvironment === undefined) return undefined;
@@ -306,7 +316,7 @@ async function prepareUncontained(
   const launched = file === undefined ? line : { ...line, file, args: [...prefix, line.file, ...line.args] };
   return {
     // Whatever it has asked for, nothing keeps it from the workspace
-    ...request.workspace === undefined ? unwatched(false) : await watchedWorkspace(request, { watch, clock }),
+    ...request.rights.workspace === undefined ? unwatched(false) : await watchedWorkspace(request, { watch, clock }),
     key: keyOf([launched.file, ...launched.args], []),
     contained: false,
     async start() {
@@ -334,7 +344,7 @@ async function watchedWorkspace(
 }
 
 /** Part of a request that says which files of a running program are watched. */
-export type WriteWatch = Pick<ProgramRequest, "sandbox" | "taint" | "scope" | "writable">;
+export type WriteWatch = Pick<ProgramRequest, "sandbox" | "taint" | "scope"> & Pick<ProgramRights, "writable">;
 
 /**
  * Watches the workspace for files that a program writes from now on, so that they are marked: all of it where nothing contains the
@@ -374,26 +384,24 @@ function noteOf(
   return { workspace, skip: [...skip], known: guarded.map(({ identity }) => identity) };
 }
 
-/** Workspace of a contained program. */
-interface SeenWorkspace extends AfterProgram {
+/** Workspace of a contained program, and the steps after its call. */
+interface SurveyedWorkspace extends AfterProgram {
   /** Default: it writes nothing there */
   readonly note?: CallNote;
-  /** As in ContainOptions. What the sandbox is made of stays the same, so that a program which waits is found again by it */
+  /** See `ContainOptions`. What the sandbox is made of stays the same, so that a program which waits is found again by it */
   readonly isRaced: boolean;
   readonly atEnd?: AfterProgram;
-  readonly seen: Pick<
-    ContainOptions,
-    "workspaceRoot" | "only" | "hidden" | "sockets" | "copies" | "guarded" | "watchCovers" | "writes"
-  >;
+  /** Undefined: it sees nothing of it */
+  readonly seen: SeenWorkspace | undefined;
 }
 
 /** Looks through the workspace, and says what the program sees of it. */
 async function seenWorkspace(
-  { title, section, workspace, scope, taint, signal }: ProgramRequest,
+  { title, section, rights: { workspace }, scope, taint, signal }: ProgramRequest,
   { watch, clock }: ProgramOptions,
-): Promise<SeenWorkspace> {
+): Promise<SurveyedWorkspace> {
   if (workspace === undefined || workspace === "none") {
-    return { seen: { hidden: [] }, isRaced: false, ...unwatched(false) };
+    return { seen: undefined, isRaced: false, ...unwatched(false) };
   }
   const writes = workspace === "write";
   if (writes) await watch.requireRoom(title);
@@ -403,7 +411,7 @@ async function seenWorkspace(
   const skip = await watch.skippedIn(scope);
   const before = await watch.surveyOf(skip, signal)(root, !scope.allowSensitive);
   requireSurveyed(title, before, { place: "the workspace", section });
-  const seen = { ...await watch.coversOf(before, scope), workspaceRoot: root, writes };
+  const seen = { ...await watch.coversOf(before, scope), root, writes };
   const note = { ...noteOf(root, skip, before.guarded), changes: changesFrom(clock, taint) };
   const isRaced = watch.isRaced(root);
   return writes
@@ -416,7 +424,7 @@ async function grantedWorkspace(
   { title, section, scope, signal }: ProgramRequest,
   grants: readonly PathGrant[],
   { watch }: ProgramOptions,
-): Promise<SeenWorkspace> {
+): Promise<SurveyedWorkspace> {
   await watch.requireRoom(title);
   const root = await realpath(scope.workspaceRoot);
   // Before the survey, which would look through the whole system
@@ -450,7 +458,7 @@ async function grantedWorkspace(
   const seen = {
     ...covers,
     hidden: [...skip, ...covers.hidden].filter(isSeen),
-    workspaceRoot: root,
+    root,
     only: grants,
     writes,
   };

@@ -49,6 +49,14 @@ export interface ProcessRelays {
   readonly allowlist: () => readonly string[];
 }
 
+/** Place of the protected names that appear while a command runs. */
+export interface ProcessQuarantine {
+  /** Absolute path of the folder that they are moved to; made with the first one */
+  readonly folder: string;
+  /** Called with what was moved there, or could not be. Default: nothing is called */
+  readonly onFound?: (found: Aftermath) => void;
+}
+
 /** Services and places that starting programs needs. */
 export interface ProcessesOptions extends ScreenOptions {
   readonly commands: Pick<CommandLookup, "find">;
@@ -57,21 +65,18 @@ export interface ProcessesOptions extends ScreenOptions {
   readonly marker: string;
   /** Id of the gateway in a cluster. Default: the gateway is alone */
   readonly gateway?: string | undefined;
-  /** Absolute path of the folder where protected names go that appear while a command runs; made when one does */
-  readonly quarantine: string;
+  readonly quarantine: ProcessQuarantine;
   /** Absolute path of the folder for notes of the commands that run; made with the first one */
   readonly notes: string;
   /** Relays of commands with `network = "allowlist"`. Default: such commands are refused */
   readonly relays?: ProcessRelays | undefined;
-  /** Told of the files that a command with taint has written. Default: nobody is */
+  /** Receives the files that a command with taint has written. Default: nobody does */
   readonly onTainted?: ((written: TaintedWrites) => Promise<void>) | undefined;
   /** Default: the operating system's */
   readonly random?: Random;
-  /** Told what was moved there, or could not be. Default: nobody is */
-  readonly onQuarantine?: (found: Aftermath) => void;
   /** Masks secrets in the output of the model's commands. Default: nothing is masked */
   readonly redact?: RedactPart;
-  /** Told of each look for bubblewrap. Default: nobody is */
+  /** Receives each look for bubblewrap. Default: nobody does */
   readonly onLook?: (found: Containment) => void;
   /** Bounds of contained programs that take the place of this machine's. Default: none */
   readonly bounds?: Partial<Bounds>;
@@ -321,10 +326,10 @@ export class Processes {
     throw cancelError(this.#closing.signal);
   }
 
-  /** Returns what was found after a command. Tells `onQuarantine` when protected names appeared or nobody could look for them. */
+  /** Returns what was found after a command. Calls `onFound` when protected names appeared or nobody could look for them. */
   async #afterOf({ after }: Pick<PreparedCommand, "after">): Promise<Aftermath> {
     const found = await after();
-    if (found.quarantined.length > 0 || found.unchecked) this.#options.onQuarantine?.(found);
+    if (found.quarantined.length > 0 || found.unchecked) this.#options.quarantine.onFound?.(found);
     return found;
   }
 
@@ -375,7 +380,7 @@ async function loadRunner(options: ProcessesOptions, containment: ContainmentFin
   ]);
   const surveys = new Surveys({ clock: options.clock });
   const random = options.random ?? createSystemRandom();
-  const quarantine = createQuarantine({ folder: options.quarantine, clock: options.clock, random });
+  const quarantine = createQuarantine({ folder: options.quarantine.folder, clock: options.clock, random });
   const notes = createCallNotes({ folder: options.notes, random });
   const relays = createCommandRelays({
     folder: options.relays?.folder ?? "",

@@ -187,42 +187,52 @@ function endedBy(ending: CommandResult["ending"]): string {
   return ending.kind === "signal" ? ending.name : "too much output";
 }
 
-/** Rights of a command inside the sandbox. */
-export interface ContainOptions {
-  readonly bubblewrap: Bubblewrap;
-  /** Default: the program sees no workspace */
-  readonly workspaceRoot?: string | undefined;
+/** Parts of a workspace that a program in the sandbox does not see as they are. */
+export interface WorkspaceCovers {
+  /** Absolute paths that appear empty */
+  readonly hidden: readonly string[];
+  /** Absolute paths of the Unix sockets in the workspace. Default: none */
+  readonly sockets?: readonly string[];
+  /** Contents that stand read-only in the place of files, by absolute path without links. What is hidden stays hidden. Default: none */
+  readonly copies?: ReadonlyMap<string, Uint8Array> | undefined;
+  /** Absolute paths that can only be read, and keep their names. Default: none */
+  readonly guarded?: readonly string[];
+  /** Begins the watch of what is hidden, and of copies. Default: none, as for commands of Postern itself */
+  readonly watchCovers?: WatchCovers;
+}
+
+/** Workspace as a program in the sandbox sees it. */
+export interface SeenWorkspace extends WorkspaceCovers {
+  /** Absolute path */
+  readonly root: string;
   /**
    * Parts of the workspace, and folders that hold it, that are seen. `real` is the path without links, `path` its name. Default: the workspace
    * as a whole
    */
   readonly only?: readonly { readonly path: string; readonly real: string }[] | undefined;
+  /** Parts of the workspace that can be written: all of it, real absolute paths in it, or none. Default: all of it */
+  readonly writes?: boolean | readonly string[] | undefined;
+}
+
+/** Rights of a command inside the sandbox. */
+export interface ContainOptions {
+  readonly bubblewrap: Bubblewrap;
+  /** Default: the program sees no workspace */
+  readonly workspace?: SeenWorkspace | undefined;
   /** Absolute paths of files and folders that are seen read-only; nothing hides them. Default: none beside the system's */
   readonly shown?: readonly string[];
   /** Absolute paths of files and folders that can be written as well. Default: none */
   readonly writable?: readonly string[] | undefined;
-  /** Absolute paths that appear empty */
-  readonly hidden: readonly string[];
-  /** Absolute paths of the Unix sockets in the workspace. Default: none */
-  readonly sockets?: readonly string[];
   /** Paths of sockets that the program may connect to, from the workspace on. It may then make Unix sockets. Default: none */
   readonly localSockets?: readonly string[] | undefined;
-  /** Contents that stand read-only in the place of files, by absolute path without links. What is hidden stays hidden. Default: none */
-  readonly copies?: ReadonlyMap<string, Uint8Array> | undefined;
   /** True while another contained program that writes to the workspace runs, which may exchange folders at any moment. Default false */
   readonly isRaced?: boolean | undefined;
   /** True for git, which needs no link of the workspace, and gives folders of a shared repository their group. Default false */
   readonly isGit?: boolean | undefined;
-  /** Begins the watch of what is hidden, and of copies. Default: none, as for commands of Postern itself */
-  readonly watchCovers?: WatchCovers;
-  /** Absolute paths that can only be read, and keep their names. Default: none */
-  readonly guarded?: readonly string[];
   /** Default: without */
   readonly network?: boolean | undefined;
   /** The only way outside, and the program that leads there, which starts the command. Default: none */
   readonly relay?: Pick<CommandRelay, "mounts" | "launcher" | "env"> | undefined;
-  /** Parts of the workspace that can be written: all of it, real absolute paths in it, or none. Default: all of it */
-  readonly writes?: boolean | readonly string[] | undefined;
 }
 
 /**
@@ -239,19 +249,18 @@ export async function contain(
   line: CommandLine,
   options: ContainOptions,
 ): Promise<CommandLine | undefined> {
-  const { workspaceRoot, shown = [], writable = [], relay, bubblewrap, localSockets = [] } = options;
+  const { workspace, shown = [], writable = [], relay, bubblewrap, localSockets = [] } = options;
   const { bounds } = bubblewrap;
-  const workspace = workspaceRoot === undefined ? undefined : await realpath(workspaceRoot);
-  if (workspace !== undefined && holdsSystem(workspace)) return undefined;
+  const seen = workspace === undefined ? undefined : { ...workspace, root: await realpath(workspace.root) };
+  if (seen !== undefined && holdsSystem(seen.root)) return undefined;
   const network = options.network === true ? ["--share-net"] : [];
   const isOpen = localSockets.length > 0 || !bubblewrap.filters || (relay !== undefined && !bubblewrap.nests);
-  const hidden = isOpen && workspace !== undefined
-    ? [...options.hidden, ...await socketsBut(localSockets, options.sockets ?? [], workspace)]
-    : options.hidden;
+  const sockets = isOpen && seen !== undefined ? await socketsBut(localSockets, seen) : [];
   const own = line.given ?? [];
-  const { mounts, late, meant, given: copies } = workspace === undefined
-    ? NOTHING_MOUNTED
-    : await mountsOf(workspace, { ...options, hidden, firstGiven: FIRST_GIVEN + own.length });
+  const { mounts, late, meant, given: copies } = seen === undefined ? NOTHING_MOUNTED : await mountsOf(
+    { ...seen, hidden: [...seen.hidden, ...sockets] },
+    { ...options, firstGiven: FIRST_GIVEN + own.length },
+  );
   const filter = bubblewrap.filters
     ? callFilter({ localSockets: isOpen, sharesFolders: options.isGit === true })
     : undefined;
@@ -273,14 +282,14 @@ export async function contain(
     MAKES_PROGRAM.test(variable[0]) && !variable.join("").includes("\0");
   const set = variables.filter(isInside).flatMap((variable) => ["--setenv", ...variable]);
   const given = [...copies, ...filter === undefined || isInner ? [] : [filter]];
-  const isRaced = options.isRaced === true && workspace !== undefined;
+  const isRaced = options.isRaced === true && seen !== undefined;
   const noLinks = isRaced && options.isGit === true && filter !== undefined && !isInner && bubblewrap.nests;
   // Made in a sandbox that has nothing but the workspace: no link leads bubblewrap out of it
   const outer = isRaced && !noLinks && bubblewrap.nests
     ? [
       ...[...rootOptions(OUTER_ROOT), ...outerOptions()],
-      ...[workspace, ...options.only?.map(({ real }) => real) ?? []]
-        .filter((path) => path === workspace || !isWithin(path, workspace)).sort()
+      ...[seen.root, ...seen.only?.map(({ real }) => real) ?? []]
+        .filter((path) => path === seen.root || !isWithin(path, seen.root)).sort()
         .flatMap((path) => ["--bind", path, path]),
       ...[...sourcesOf(granted), "--", bubblewrap.file],
     ]
@@ -310,14 +319,14 @@ export async function contain(
       ...bounds === undefined ? [] : boundedBy(bounds),
       ...[line.file, ...line.args],
     ],
-    cwd: workspace ?? line.cwd,
+    cwd: seen?.root ?? line.cwd,
     env: {
       ...Object.fromEntries(variables.filter((variable) => !isInside(variable))),
       ...relay?.env,
       ...{ HOME: "/tmp", ...("TMPDIR" in line.env ? { TMPDIR: "/tmp" } : {}) },
     },
     given: [...own, ...given, ...set.length === 0 ? [] : [Buffer.from(`${set.join("\0")}\0`)]],
-    watchCovers: options.watchCovers,
+    watchCovers: seen?.watchCovers,
   }, bounds?.memory);
 }
 
@@ -329,10 +338,9 @@ function sourcesOf(mounts: readonly string[]): readonly string[] {
 /** Returns the sockets that are not let through. @throws {ToolError} as realPathOf */
 async function socketsBut(
   allowed: readonly string[],
-  sockets: readonly string[],
-  workspace: string,
+  { root, sockets = [] }: SeenWorkspace,
 ): Promise<readonly string[]> {
-  const real = await realPathsOf(allowed.map((path) => resolve(workspace, path)), workspace);
+  const real = await realPathsOf(allowed.map((path) => resolve(root, path)), root);
   return sockets.filter((path) => !real.includes(path));
 }
 
@@ -349,10 +357,8 @@ const NOTHING_MOUNTED: WorkspaceMounts = { mounts: [], late: [], meant: [], give
 
 /** @throws {ToolError} `sandbox_unavailable` where more has to be mounted than a command line holds */
 async function mountsOf(
-  workspace: string,
-  { only, guarded = [], copies = new Map(), hidden, shown = [], writes = true, isRaced = false, firstGiven }:
-    & Omit<ContainOptions, "workspaceRoot">
-    & { readonly firstGiven: number },
+  { root: workspace, only, guarded = [], copies = new Map(), hidden, writes = true }: SeenWorkspace,
+  { shown = [], isRaced = false, firstGiven }: ContainOptions & { readonly firstGiven: number },
 ): Promise<WorkspaceMounts> {
   const parts = typeof writes === "object" ? writes : writes ? [workspace] : [];
   const bindOf = (path: string) => parts.some((part) => isWithin(path, part)) ? "--bind" : "--ro-bind";

@@ -12,7 +12,7 @@ import type { CallNote, CallNotes, LeftNote } from "./call_notes.ts";
 import { type SandboxSection, sandboxUnavailable } from "./containment.ts";
 import { CoverWatch } from "./cover_watch.ts";
 import type { Aftermath, Quarantine } from "./quarantine.ts";
-import type { ContainOptions } from "./sandbox.ts";
+import type { WorkspaceCovers } from "./sandbox.ts";
 import type { ArgumentScope, ScreenOptions } from "./screen_arguments.ts";
 import { unlessGone } from "./remembered_folders.ts";
 import { nameIdentity, type Survey, type Surveys, UNFINISHED } from "./surveys.ts";
@@ -23,7 +23,7 @@ export interface WorkspaceWatchOptions extends ScreenOptions {
   readonly quarantine: Quarantine;
   readonly notes: CallNotes;
   readonly clock: Pick<Clock, "every">;
-  /** Told of the files that a program with taint has written. Default: nobody is */
+  /** Receives the files that a program with taint has written. Default: nobody does */
   readonly onTainted?: ((written: TaintedWrites) => Promise<void>) | undefined;
 }
 
@@ -80,7 +80,7 @@ export class WorkspaceWatch {
   async coversOf(
     { sensitive, guarded, gitConfigs, sockets }: Survey,
     scope: ArgumentScope,
-  ): Promise<Required<Pick<ContainOptions, "hidden" | "sockets" | "copies" | "guarded" | "watchCovers">>> {
+  ): Promise<Required<WorkspaceCovers>> {
     const [copies, workspace] = await Promise.all([readConfigCopies(gitConfigs), realpath(scope.workspaceRoot)]);
     const forbidden = forbiddenNames(scope, this.#options);
     const found = sensitive.filter((path) => !copies.has(path));

@@ -199,7 +199,7 @@ async function askFirst(
   }
 }
 
-/** Tells whether a call of a cluster found the database away. */
+/** Tells whether a call of a cluster found the database down. */
 function isAway(error: unknown, { shared }: Pick<PermitOptions, "shared">): boolean {
   return shared !== undefined && isStorageAway(error);
 }

@@ -167,7 +167,7 @@ export function reportBug(
 
 /** Says to the model that nobody knows what a call has done. */
 function awayMeanwhile(tool: string): string {
-  return `Cannot finish "${tool}": the database of the gateways went away while the call was at work, so nobody knows ` +
+  return `Cannot finish "${tool}": the database of the gateways went down while the call was at work, so nobody knows ` +
     "whether it took effect (storage_unavailable); look before you make it again";
 }
 

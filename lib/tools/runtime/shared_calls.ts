@@ -19,7 +19,7 @@ export interface SharedCallsOptions {
 }
 
 /**
- * Services whose calls change the database in one batch, or take their locks there before they change anything. When the database is away,
+ * Services whose calls change the database in one batch, or take their locks there before they change anything. When the database is down,
  * nothing was changed.
  */
 const IN_ONE_BATCH: ReadonlySet<ServiceName> = new Set<ServiceName>([
@@ -76,7 +76,7 @@ export class SharedCalls {
   }
 
   /**
-   * Runs a call. One of a run that found the database away, and has changed nothing, is made again once the database is back. One without a
+   * Runs a call. One of a run that found the database down, and has changed nothing, is made again once the database is back. One without a
    * run then ends with the refusal.
    */
   async effect(
@@ -98,7 +98,7 @@ export class SharedCalls {
     }
   }
 
-  /** Returns the error that says that the database was away, as a tool threw it or behind its own. Undefined for any other error. */
+  /** Returns the error that says that the database was down, as a tool threw it or behind its own. Undefined for any other error. */
   awayBehind(error: unknown): HttpError | undefined {
     const found = error instanceof ToolError ? error.cause : error;
     return isStorageAway(found) ? found : undefined;
@@ -106,7 +106,7 @@ export class SharedCalls {
 
   async #later(work: () => Promise<unknown>, about: Readonly<Record<string, string>>): Promise<void> {
     const { clock, log, closing } = this.#options;
-    if (this.#late >= MAX_LATE) return log.error("Records of a call are lost: the database was away", about);
+    if (this.#late >= MAX_LATE) return log.error("Records of a call are lost: the database was down", about);
     this.#late++;
     try {
       await createPatience({ clock, signal: closing })(work);
@@ -122,7 +122,7 @@ export class SharedCalls {
   }
 }
 
-/** Tells whether a call that found the database away may be made again: nothing was changed, or changing it twice does no harm. */
+/** Tells whether a call that found the database down may be made again: nothing was changed, or changing it twice does no harm. */
 function mayBeMadeAgain(
   { source, needs }: Pick<Tool, "source" | "needs">,
   { access, repeatable }: PreparedCall,

@@ -121,11 +121,11 @@ export type Ended = {
   readonly rule?: string;
   /** Set when nobody knows whether the call took effect */
   readonly isUnknown?: boolean;
-  /** Set when the database that gateways share was away */
+  /** Set when the database that gateways share was down */
   readonly away?: HttpError;
 } | {
   readonly outcome: Outcome;
-  /** The cancellation, or the refusal of a call without a run that found the database away and has changed nothing */
+  /** The cancellation, or the refusal of a call without a run that found the database down and has changed nothing */
   readonly error: CancelError | HttpError;
 };
 

@@ -81,7 +81,7 @@ export class RobotsOfCall {
       reply = await guardedFetch({
         method: "GET",
         url,
-        rules: config.url_access,
+        guard: { rules: config.url_access },
         maxBytes: MAX_ROBOTS_BYTES,
         timeoutMs: Math.min(timeoutMs, MAX_WAIT_MS),
         signal,

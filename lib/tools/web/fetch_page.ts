@@ -142,7 +142,7 @@ async function request(
           if (respect_robots) robots.check(address);
           return { accept: ACCEPT };
         },
-        rules: config.url_access,
+        guard: { rules: config.url_access },
         maxBytes: MAX_DOCUMENT_BYTES,
         sink: async ({ status, headers }) => collect(body, { status, headers, url }),
         timeoutMs: remainingMs(),

@@ -122,11 +122,10 @@ async function ask(
     // A redirect to another host gets no key
     headers: (url) => (url.origin === base.origin ? { ...plain, ...secret } : plain),
     body,
-    rules: config.url_access,
-    fromConfig: config.web_search.base_url !== "",
+    guard: { rules: config.url_access, fromConfig: config.web_search.base_url !== "" },
     maxBytes: MAX_REPLY_BYTES,
     timeoutMs: config.web_search.timeout_secs * 1000,
-    keepsMethod: true,
+    redirects: "keep_method",
     signal,
   });
 }

@@ -75,8 +75,7 @@ async function exchange(
     method,
     url,
     body: body === undefined ? undefined : type === "form" ? formOf(body) : body,
-    rules: config.url_access,
-    allowed: { entries, key: "[http_request] allowed_domains" },
+    guard: { rules: config.url_access, allowed: { entries, key: "[http_request] allowed_domains" } },
     timeoutMs: seconds * 1000,
     signal,
   });

@@ -134,9 +134,9 @@ async function ask(
 /** Asks without keeping a body. The fetch checks the address anew. */
 async function send(url: string, method: "HEAD" | "GET", { services, config, signal }: Context) {
   const guarded = await services.guardedFetch();
-  const rules = config.url_access;
-  const bounds = { maxBytes: 0, timeoutMs: STEP_TIMEOUT_MS, stopsAtRedirect: true, identity: true };
-  return await guarded({ method, url, rules, signal, ...bounds });
+  const guard = { rules: config.url_access };
+  const bounds = { maxBytes: 0, timeoutMs: STEP_TIMEOUT_MS, redirects: "give_back", identity: true } as const;
+  return await guarded({ method, url, guard, signal, ...bounds });
 }
 
 function verdictLines({ url, allowed, code, answers, addresses }: UrlVerdict): readonly string[] {

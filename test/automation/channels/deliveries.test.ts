@@ -133,11 +133,11 @@ describe("a promised reply", () => {
     await clock.advance(0);
     assert.equal(sent.length, 1);
     const { request, headers } = sent[0] ?? {};
-    assert.deepEqual([request?.method, request?.url, request?.fromConfig, request?.keepsMethod], [
+    assert.deepEqual([request?.method, request?.url, request?.guard.fromConfig, request?.redirects], [
       "POST",
       "http://127.0.0.1:9/in",
       true,
-      true,
+      "keep_method",
     ]);
     assert.deepEqual(JSON.parse(String(request?.body)), {
       channel: "alerts",

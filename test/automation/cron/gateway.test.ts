@@ -39,14 +39,12 @@ function withGateway(use: (bench: Bench) => Promise<void>): Promise<void> {
     });
     const services = await createServices({
       config,
-      dataDir: join(folder, "data"),
-      workspaceRoot,
-      home: folder,
+      folders: { dataDir: join(folder, "data"), workspaceRoot, home: folder },
       environment: {},
-      version: "0.0.0-test",
-      logSink: () => {},
-      clock,
-      providers,
+      about: { version: "0.0.0-test" },
+      log: { sink: () => {} },
+      kit: { clock },
+      models: { providers },
     });
     try {
       await use({

@@ -86,10 +86,8 @@ export function createSopBench(options: SopBenchOptions): SopBench {
   });
   const tools = { ...executor, masked: options.masked ?? executor.masked };
   const sops = createSops({
+    kit: { clock, random, log },
     store,
-    clock,
-    random,
-    log,
     approvals,
     files: createFiles({ clock, home: "/home/nobody", ownPaths: [] }),
     scopesOf: options.scopesOf ?? (() => SCOPES),

@@ -89,13 +89,13 @@ test("over http the index is the operator's, and what it leads to elsewhere is n
   withRegistry(async ({ publish, install, requests }) => {
     publish({ packages: [V1] });
     await install();
-    assert.deepEqual(requests.map(({ url, fromConfig }) => [url, fromConfig]), [
+    assert.deepEqual(requests.map(({ url, guard: { fromConfig } }) => [url, fromConfig]), [
       ["http://127.0.0.1:9/plugins/index.json", true],
       ["http://127.0.0.1:9/plugins/words-1.0.0.tar", true],
     ]);
     publish({ packages: [V2], lies: { url: "http://elsewhere.example/words-2.0.0.tar" } });
     await install();
-    assert.deepEqual([requests.at(-1)?.url, requests.at(-1)?.fromConfig], [
+    assert.deepEqual([requests.at(-1)?.url, requests.at(-1)?.guard.fromConfig], [
       "http://elsewhere.example/words-2.0.0.tar",
       false,
     ]);

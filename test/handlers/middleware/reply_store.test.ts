@@ -60,7 +60,7 @@ test("a reply takes the place of an expired one, and sweeping removes nothing th
   assert.equal(await store.get(IDEMPOTENT_REPLIES.name, "old_1"), undefined);
 });
 
-test("a request that made no claim, since the database was away, forgets none that another gateway has made", async () => {
+test("a request that made no claim, since the database was down, forgets none that another gateway has made", async () => {
   const { a, b } = createGateways();
   await b.claim("scope", "f");
   await a.forget("scope", undefined);

@@ -1,5 +1,4 @@
 import type { TestContext } from "node:test";
-import type { Clock } from "../../../lib/base/clock.ts";
 import type { ProviderEvent } from "../../../lib/base/records/provider_event.ts";
 import { SILENT } from "../../../lib/base/telemetry/log.ts";
 import { createMetrics, type Metrics } from "../../../lib/base/telemetry/metrics.ts";
@@ -35,27 +34,32 @@ export interface Setup {
   readonly metrics: Metrics;
 }
 
+/** Options that a test changes: parts of the kit, the configuration and the search stand beside the rest. */
+export interface SetupChanges
+  extends Partial<Omit<CreateProvidersOptions, "kit" | "config" | "search">>, Partial<CreateProvidersOptions["kit"]> {
+  readonly providers?: CreateProvidersOptions["config"]["providers"];
+  readonly localOrigins?: readonly string[];
+}
+
 /** Providers that are closed when the test ends. Their clock stands still by default: no server that answers is too late. */
 export async function setUp(
   context: Pick<TestContext, "after">,
   provider: Partial<ProviderSettings>,
-  changes: Partial<CreateProvidersOptions> & { readonly clock?: Clock } = {},
+  changes: SetupChanges = {},
 ): Promise<Setup> {
-  const clock = changes.clock ?? createFakeClock();
-  const metrics = createMetrics();
+  const { clock = createFakeClock(), random = createSeededRandom(), log = SILENT, metrics = createMetrics() } = changes;
+  const { providers: named = {}, localOrigins = [], ...rest } = changes;
   const providers = await createProviders({
-    provider: settings(provider),
-    providers: {},
+    kit: { clock, random, log, metrics },
+    config: { provider: settings(provider), providers: named },
     env: {},
-    random: createSeededRandom(),
-    log: SILENT,
-    metrics,
     offline: createScriptedProvider(() => "offline says hello", { name: "offline", models: ["assistant"] }),
     net: createProviderClients({ clock }),
-    localOrigins: [],
-    ownerOf: () => Promise.resolve({ accepted: true, owner: "run by you", identity: "test" }),
-    ...changes,
-    clock,
+    search: {
+      origins: localOrigins,
+      ownerOf: () => Promise.resolve({ accepted: true, owner: "run by you", identity: "test" }),
+    },
+    ...rest,
   });
   context.after(() => providers.close());
   return { providers, metrics };

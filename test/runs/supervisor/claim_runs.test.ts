@@ -9,7 +9,7 @@ import { createFakeClock } from "../../support/fake_clock.ts";
 /** Claims after which a test ends a circle: it would stop the event loop. */
 const ENOUGH = 50;
 
-test("a run that cannot be taken up while the database is away is claimed once a second, not in a circle", async () => {
+test("a run that cannot be taken up while the database is down is claimed once a second, not in a circle", async () => {
   const clock = createFakeClock();
   const run = { id: "run_1", conversationId: null, parentId: null, workspace: null };
   let claims = 0;

@@ -290,7 +290,7 @@ describe("the day's budget in a cluster", () => {
     await gateway.check(1);
   });
 
-  test("refuses while the database is away and the slice is used up, and goes on after", async () => {
+  test("refuses while the database is down and the slice is used up, and goes on after", async () => {
     const bench = createBench(1_000);
     const gateway = bench.join();
     (await gateway.reserve(10, 10)).settle(20);

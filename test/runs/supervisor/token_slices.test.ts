@@ -9,7 +9,7 @@ const BOUNDS: Readonly<Record<string, ModelOptions>> = {
   "two gateways": { ...TWO, limits: [3, 3] },
   "two calls at a time": { ...TWO, calls: 2 },
   "deaths": { ...TWO, dies: true },
-  "the database is away for a write, or its answer is lost": { ...TWO, losesAnswers: true },
+  "the database is down for a write, or its answer is lost": { ...TWO, losesAnswers: true },
   "a change of the day": { ...TWO, needs: NEEDS.slice(1), changesDay: true },
   "a change of the database's history": { ...TWO, needs: NEEDS.slice(1), changesHistory: true },
   "calls that use more than was set aside": { ...TWO, overuses: true },
@@ -36,7 +36,7 @@ describe("a budget in slices, in every order of what gateways do", () => {
   const broken: Readonly<Record<string, { readonly rules: Partial<SliceRules>; readonly bounds: string }>> = {
     "what is given back may still be spent": { bounds: "two gateways", rules: { sent: (slice) => slice } },
     "what is given back is kept when the answer is lost": {
-      bounds: "the database is away for a write, or its answer is lost",
+      bounds: "the database is down for a write, or its answer is lost",
       rules: {
         sent: (slice) => slice,
         written: (slice, { amount, told }) => ({ ...slice, free: slice.free + amount, told }),

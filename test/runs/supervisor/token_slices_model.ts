@@ -12,7 +12,7 @@ export interface ModelOptions {
   readonly needs: readonly rules.CallNeed[];
   /** Calls at work at one gateway. Default 1 */
   readonly calls?: number;
-  /** True: the database is away for a write, or its answer is lost. */
+  /** True: the database is down for a write, or its answer is lost. */
   readonly losesAnswers?: boolean;
   /** True: gateways die, and come back without what they had leased. */
   readonly dies?: boolean;

@@ -173,7 +173,7 @@ describe("a PostgreSQL database", { skip: NO_POSTGRES }, () => {
       await closed.close();
     }));
 
-  test("a server that is away is told from a connection lost on the way, without the password", async () => {
+  test("a server that is down is told from a connection lost on the way, without the password", async () => {
     const server = await startPostgres();
     const database = await open(server.url());
     try {

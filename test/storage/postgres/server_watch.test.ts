@@ -5,7 +5,7 @@ import { DatabaseAwayError } from "../../../lib/storage/postgres/database_errors
 import { ServerWatch } from "../../../lib/storage/postgres/server_watch.ts";
 import { createFakeClock } from "../../support/fake_clock.ts";
 
-test("a server that is away is looked for with pauses that double, and that differ between gateways", async () => {
+test("a server that is down is looked for with pauses that double, and that differ between gateways", async () => {
   const looksWith = async (byte: number): Promise<readonly number[]> => {
     const clock = createFakeClock();
     const begun = clock.monotonic();

@@ -107,8 +107,8 @@ describe("guarded_fetch", () => {
     const { refusal } = fetchSetUp({
       names: { "mixed.test": [["93.184.216.34", "127.0.0.1"]], "inside.test": [["10.1.1.1"]] },
     });
-    assert.equal(await refusal(`http://mixed.test:${inside.port}/`, { rules: STRICT }), "url_private");
-    assert.equal(await refusal(`${inside.origin}/`, { rules: STRICT }), "url_private");
+    assert.equal(await refusal(`http://mixed.test:${inside.port}/`, { guard: { rules: STRICT } }), "url_private");
+    assert.equal(await refusal(`${inside.origin}/`, { guard: { rules: STRICT } }), "url_private");
     assert.equal(await refusal(`${outside.origin}/name`), "url_private");
     assert.equal(await refusal(`${outside.origin}/address`), "url_private");
     assert.equal(inside.seen.length, 0);
@@ -124,12 +124,15 @@ describe("guarded_fetch", () => {
     const url = `http://first.test:${start.port}/`;
     assert.equal(textOf((await get(url)).body), "reached");
     const rules = { ...LOCAL, enforce_domain_allowlist: true, domain_allowlist: ["first.test"] };
-    assert.equal(await refusal(url, { rules }), "url_not_allowed");
-    assert.equal(await refusal(url, { rules: { ...LOCAL, domain_blocklist: ["second.test"] } }), "url_blocked");
+    assert.equal(await refusal(url, { guard: { rules } }), "url_not_allowed");
+    assert.equal(
+      await refusal(url, { guard: { rules: { ...LOCAL, domain_blocklist: ["second.test"] } } }),
+      "url_blocked",
+    );
     const allowed = { entries: ["first.test"], key: "[http_request] allowed_domains" };
-    assert.equal(await refusal(url, { allowed }), "url_not_allowed");
-    assert.equal(await refusal(url, { allowed: { ...allowed, entries: [] } }), "url_not_allowed");
-    assert.equal((await get(url, { allowed: { ...allowed, entries: ["*"] } })).status, 200);
+    assert.equal(await refusal(url, { guard: { allowed } }), "url_not_allowed");
+    assert.equal(await refusal(url, { guard: { allowed: { ...allowed, entries: [] } } }), "url_not_allowed");
+    assert.equal((await get(url, { guard: { allowed: { ...allowed, entries: ["*"] } } })).status, 200);
     assert.equal(target.seen.length, 2);
   });
 
@@ -139,13 +142,19 @@ describe("guarded_fetch", () => {
       response.writeHead(307, { location: `http://127.0.0.1:${receiver.port}/` }).end();
     });
     const { get, refusal } = fetchSetUp();
-    const changes = { method: "POST", body: "{}", rules: STRICT, fromConfig: true } as const;
+    const changes = { method: "POST", body: "{}", guard: { rules: STRICT, fromConfig: true } } as const;
     assert.equal(textOf((await get(`${receiver.origin}/`, changes)).body), "taken");
     assert.equal(await refusal(`${receiver.origin}/away`, changes), "url_private");
     const listed = { ...STRICT, enforce_domain_allowlist: true };
-    assert.equal(textOf((await get(`${receiver.origin}/listed`, { ...changes, rules: listed })).body), "taken");
+    assert.equal(
+      textOf((await get(`${receiver.origin}/listed`, { ...changes, guard: { rules: listed, fromConfig: true } })).body),
+      "taken",
+    );
     const blocking = { ...STRICT, domain_blocklist: ["127.0.0.1"] };
-    assert.equal(await refusal(`${receiver.origin}/`, { ...changes, rules: blocking }), "url_blocked");
+    assert.equal(
+      await refusal(`${receiver.origin}/`, { ...changes, guard: { rules: blocking, fromConfig: true } }),
+      "url_blocked",
+    );
     assert.deepEqual(receiver.seen.map((seen) => seen.path), ["/", "/away", "/listed"]);
   });
 
@@ -172,8 +181,8 @@ describe("guarded_fetch", () => {
     for (const status of [301, 302, 303, 307, 308]) await get(`${place.origin}/${status}`, post);
     const landed = place.seen.filter((seen) => seen.path === "/done").map((seen) => `${seen.method} ${seen.body}`);
     assert.deepEqual(landed, ["GET ", "GET ", "GET ", "POST x", "POST x"]);
-    assert.equal((await get(`${place.origin}/302`, { ...post, keepsMethod: true })).status, 302);
-    assert.equal((await get(`${place.origin}/308`, { ...post, keepsMethod: true })).status, 200);
+    assert.equal((await get(`${place.origin}/302`, { ...post, redirects: "keep_method" })).status, 302);
+    assert.equal((await get(`${place.origin}/308`, { ...post, redirects: "keep_method" })).status, 200);
   });
 
   test(
@@ -249,7 +258,7 @@ describe("guarded_fetch", () => {
     const request = {
       method: "GET",
       url: "http://slow.test/",
-      rules: LOCAL,
+      guard: { rules: LOCAL },
       maxBytes: 1,
       timeoutMs: 30,
       signal,
@@ -312,11 +321,15 @@ describe("guarded_fetch", () => {
       ],
     ];
     for (const host of hosts) {
-      assert.equal(await refusal(`http://${host}:${gateway.port}/v1/tokens`, { rules }), "url_own_gateway", host);
+      assert.equal(
+        await refusal(`http://${host}:${gateway.port}/v1/tokens`, { guard: { rules } }),
+        "url_own_gateway",
+        host,
+      );
     }
     assert.equal(await refusal(`${gateway.origin}/health`, { method: "POST", body: "" }), "url_own_gateway");
     assert.equal(await refusal(`${gateway.origin}//health`), "url_own_gateway");
-    assert.equal(await refusal(`${gateway.origin}/pair`, { fromConfig: true }), "url_own_gateway");
+    assert.equal(await refusal(`${gateway.origin}/pair`, { guard: { fromConfig: true } }), "url_own_gateway");
     assert.equal(await refusal(`${other.origin}/`), "url_own_gateway");
     assert.equal(textOf((await get(`${gateway.origin}/health?x=1`)).body), "mine");
     assert.equal(gateway.seen.length, 1);
@@ -329,10 +342,10 @@ describe("guarded_fetch", () => {
     });
     const rules = { ...STRICT, public_ranges: ["198.18.0.0/15", "64:ff9b::/96"] };
     for (const path of ["v1/tokens", "pair", "ws/chat", ""]) {
-      assert.equal(await refusal(`http://mapped.test:7/${path}`, { rules }), "url_own_gateway", path);
+      assert.equal(await refusal(`http://mapped.test:7/${path}`, { guard: { rules } }), "url_own_gateway", path);
     }
-    assert.equal(await refusal("http://nat64.test:7/pair", { rules }), "url_private");
-    assert.equal(await refusal("http://mapped.test:7/pair", { rules: STRICT }), "url_private");
+    assert.equal(await refusal("http://nat64.test:7/pair", { guard: { rules } }), "url_private");
+    assert.equal(await refusal("http://mapped.test:7/pair", { guard: { rules: STRICT } }), "url_private");
   });
 
   test("refuses headers that are the connection's own or would split a request in two", async () => {
@@ -417,17 +430,17 @@ describe("guarded_fetch", () => {
       names: { "near.test": [["10.0.0.1"]] },
       own: { port: 7, publicPaths: ["/health"] },
     });
-    assert.equal(textOf((await get("http://far.test:81/", { rules: STRICT })).body), "reached");
+    assert.equal(textOf((await get("http://far.test:81/", { guard: { rules: STRICT } })).body), "reached");
     assert.deepEqual([asked, lookups], [["far.test:81"], []]);
-    assert.equal(await refusal("http://10.0.0.1/", { rules: STRICT }), "url_private");
-    assert.equal(await refusal("http://far.test:81/in", { rules: STRICT }), "url_private");
-    assert.equal(await refusal("http://near.test/", { rules: STRICT }), "url_private");
+    assert.equal(await refusal("http://10.0.0.1/", { guard: { rules: STRICT } }), "url_private");
+    assert.equal(await refusal("http://far.test:81/in", { guard: { rules: STRICT } }), "url_private");
+    assert.equal(await refusal("http://near.test/", { guard: { rules: STRICT } }), "url_private");
     for (const path of ["pair", "v1/tokens", "ws/chat"]) {
-      assert.equal(await refusal(`http://mine.test:7/${path}`, { rules: STRICT }), "url_own_gateway");
+      assert.equal(await refusal(`http://mine.test:7/${path}`, { guard: { rules: STRICT } }), "url_own_gateway");
     }
-    assert.equal(await refusal("http://far.test:81/own", { rules: STRICT }), "url_own_gateway");
+    assert.equal(await refusal("http://far.test:81/own", { guard: { rules: STRICT } }), "url_own_gateway");
     const blocked = { ...STRICT, enforce_domain_allowlist: true };
-    assert.equal(await refusal("http://far.test:81/", { rules: blocked }), "url_not_allowed");
+    assert.equal(await refusal("http://far.test:81/", { guard: { rules: blocked } }), "url_not_allowed");
     assert.deepEqual(asked, ["far.test:81", "far.test:81", "far.test:81"]);
   });
 

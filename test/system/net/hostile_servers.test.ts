@@ -2,8 +2,7 @@ import assert from "node:assert/strict";
 import type { Socket } from "node:net";
 import { describe, test } from "node:test";
 import * as zlib from "node:zlib";
-import type { GuardedRequest } from "../../../lib/system/net/guarded_fetch.ts";
-import { fetchSetUp, fetchSites, STRICT, textOf } from "../../support/fetch_bench.ts";
+import { type FetchChanges, fetchSetUp, fetchSites, STRICT, textOf } from "../../support/fetch_bench.ts";
 
 const { site, rawSite } = fetchSites();
 
@@ -30,7 +29,7 @@ interface Attack {
   /** The code, and the reason on either runtime. Default: `fetch_failed` and any reason */
   readonly code?: string;
   readonly reason?: RegExp;
-  readonly changes?: Partial<GuardedRequest>;
+  readonly changes?: FetchChanges;
   /** Set when Deno goes on reading until the time limit. It keeps nothing of what it reads. */
   readonly lastsOnDeno?: boolean;
 }
@@ -235,7 +234,7 @@ describe("a server that", () => {
     );
     const { failure } = fetchSetUp({ names: { "start.test": [["127.0.0.1"]], "inner.test": [["10.0.0.1"]] } });
     // The first address is the operator's, what it redirects to is not
-    const changes = { rules: STRICT, fromConfig: true };
+    const changes = { guard: { rules: STRICT, fromConfig: true } };
     for (const [index, target] of targets.entries()) {
       const { code } = await failure(`http://start.test:${place.port}/${index}`, changes);
       assert.match(code, /^(url_private|url_scheme|url_invalid|fetch_redirects)$/, target);

@@ -296,7 +296,7 @@ describe("politeness", () => {
     const other = get(`http://two.test:${place.port}/other`);
     await third;
     const fourth = arrived();
-    const trusted = get(`http://one.test:${place.port}/trusted`, { fromConfig: true });
+    const trusted = get(`http://one.test:${place.port}/trusted`, { guard: { fromConfig: true } });
     await fourth;
     assert.deepEqual(place.seen.map(({ path }) => path), ["/a", "/b", "/other", "/trusted"]);
     while (place.seen.length < 6) {

@@ -43,7 +43,7 @@ function setUp(answers: readonly Answer[]) {
     withRetryAfter(fetch, { clock })({
       method: "GET",
       url: "http://busy.test/",
-      rules: LOCAL,
+      guard: { rules: LOCAL },
       maxBytes: 1,
       timeoutMs: 60_000,
       signal: new AbortController().signal,

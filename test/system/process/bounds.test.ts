@@ -121,7 +121,6 @@ async function inSandbox(line: Pick<CommandLine, "file" | "args">, more: Partial
   assert.ok(bubblewrap?.bounds);
   const inside = await contain({ ...line, cwd: "/", env: {} }, {
     bubblewrap: { ...bubblewrap, bounds: { ...bubblewrap.bounds, processes: 20 } },
-    hidden: [],
     ...more,
   });
   assert.ok(inside);
@@ -213,7 +212,7 @@ test("a program that crashes leaves no core", { skip }, () =>
   withWorkspace({}, async (workspace) => {
     assert.ok(bubblewrap);
     const line = { file: "/bin/sh", args: ["-c", "ulimit -c; kill -SEGV $$"], cwd: workspace.root, env: {} };
-    const inside = await contain(line, { bubblewrap, workspaceRoot: workspace.root, hidden: [] });
+    const inside = await contain(line, { bubblewrap, workspace: { root: workspace.root, hidden: [] } });
     assert.ok(inside);
     // Cores may be off where the tests are started
     const args = [`--core=${hardLimit("Max core file size")}`, "--", inside.file, ...inside.args];
@@ -282,7 +281,7 @@ test(
       assert.ok(bubblewrap?.bounds);
       const changed = { ...bubblewrap, bounds: { ...bubblewrap.bounds, openFiles: 2 ** 40 } };
       const line = { file: "/usr/bin/true", args: [], cwd: workspace.root, env: {} };
-      const inside = await contain(line, { bubblewrap: changed, workspaceRoot: workspace.root, hidden: [] });
+      const inside = await contain(line, { bubblewrap: changed, workspace: { root: workspace.root, hidden: [] } });
       assert.ok(inside);
       const result = await runCommand(inside, LIMITS);
       assert.throws(() => requireStarted(["true"], result), { code: "sandbox_unavailable", message: /failed to set/ });
@@ -330,12 +329,10 @@ test(
       const processes = createWorkspaceProcesses(workspace.root, { bounds: { openFiles: 77 } });
       const prepared = await processes.prepareProgram({
         title: 'program "limits"',
-        file: "grep",
-        args: ["open files", "/proc/self/limits"],
-        folder: workspace.path("../package"),
+        program: { file: "grep", args: ["open files", "/proc/self/limits"], folder: workspace.path("../package") },
+        rights: { hosts: { key: "", entries: [] } },
         taint: [],
         scope: request(workspace, []).scope,
-        hosts: { key: "", entries: [] },
         sandbox: "require",
         section: "[plugins]",
         signal: NEVER,

@@ -116,7 +116,7 @@ test("a cgroup that cannot be entered at the look is no bound, and one that is g
     assert.ok(found.kind === "bubblewrap" && found.bounds);
     const changed = { ...found, bounds: { ...found.bounds, memory } };
     const line = { file: "/usr/bin/true", args: [], cwd: workspace.root, env: {} };
-    const inside = await contain(line, { bubblewrap: changed, workspaceRoot: workspace.root, hidden: [] });
+    const inside = await contain(line, { bubblewrap: changed, workspace: { root: workspace.root, hidden: [] } });
     assert.ok(inside);
     const result = await runCommand(inside, { ...request(workspace, ""), clock: systemClock });
     assert.throws(() => requireStarted(["true"], result), {

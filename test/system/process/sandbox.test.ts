@@ -18,7 +18,7 @@ const options = {
   clock: systemClock,
   home: "/home/nobody",
   ownPaths: [],
-  quarantine: "/nonexistent/quarantine",
+  quarantine: { folder: "/nonexistent/quarantine" },
   notes: "/nonexistent/commands",
   marker: "test",
 };
@@ -321,7 +321,7 @@ test(
           const bubblewrap = await tryBubblewrap({ ...options, signal });
           assert.ok(bubblewrap.kind === "bubblewrap");
           const line = { file: python ?? "", args: ["probe.py", "docker.sock"], cwd: workspace.root, env: {} };
-          const seen = { workspaceRoot: workspace.root, hidden: [], sockets: [workspace.path("docker.sock")] };
+          const seen = { root: workspace.root, hidden: [], sockets: [workspace.path("docker.sock")] };
           const relay = { mounts: [], launcher: () => [], env: {} };
           for (
             const walls of [
@@ -329,7 +329,7 @@ test(
               { bubblewrap: { ...bubblewrap, filters: false } },
             ]
           ) {
-            const inside = await contain(line, { ...seen, ...walls });
+            const inside = await contain(line, { workspace: seen, ...walls });
             assert.ok(inside);
             const limits = { timeoutMs: 10_000, maxOutputBytes: 10_000, signal, clock: systemClock };
             const { stdout } = await runCommand(inside, limits);
@@ -353,7 +353,7 @@ test(
       const limits = { timeoutMs: 10_000, maxOutputBytes: 10_000, signal, clock: systemClock };
       for (const endsNamespaces of bubblewrap.endsNamespaces ? [true, false] : [false]) {
         const walls = { ...bubblewrap, filters: false, endsNamespaces };
-        const inside = await contain(line, { bubblewrap: walls, workspaceRoot: root, hidden: [] });
+        const inside = await contain(line, { bubblewrap: walls, workspace: { root, hidden: [] } });
         assert.ok(inside);
         const { ending } = await runCommand(inside, limits);
         assert.deepEqual(ending, { kind: "exit", code: endsNamespaces ? 1 : 0 });
@@ -379,14 +379,10 @@ test(
             for (const writable of [[workspace.path("..", "shown")], [db]]) {
               const prepared = await processes.prepareProgram({
                 title: 'program "probe"',
-                file: "python3",
-                args: ["probe.py", docker, db],
-                folder: workspace.path("..", "package"),
-                writable,
-                workspace: "write",
+                program: { file: "python3", args: ["probe.py", docker, db], folder: workspace.path("..", "package") },
+                rights: { writable, workspace: "write", hosts: { key: "", entries: [] } },
                 taint: [],
                 scope: request(root, "").scope,
-                hosts: { key: "", entries: [] },
                 sandbox: "require",
                 section: "[plugins]",
                 signal: new AbortController().signal,

@@ -55,8 +55,9 @@ test("MCP servers, commands and plugins can make a socket in their temporary fol
       assert.match(command.stderr.text, /^bound /);
       const plugin = await processes.prepareProgram({
         ...shared,
-        ...{ title: "a plugin", file: process.execPath, args: ["-e", BINDS], folder: root, taint: ["plugin a"] },
-        ...{ hosts: { entries: [], key: "" }, section: "[plugins]" },
+        title: "a plugin",
+        program: { file: process.execPath, args: ["-e", BINDS], folder: root },
+        ...{ rights: { hosts: { entries: [], key: "" } }, taint: ["plugin a"], section: "[plugins]" },
       });
       const program = await plugin.start();
       const said: Uint8Array[] = [];
@@ -74,12 +75,13 @@ test("a temporary folder that lies in the workspace is not used: the agent write
     const processes = createWorkspaceProcesses(root, { marker: `inside-${process.pid}` });
     const folder = temporaryFolder(`inside-${process.pid}`);
     const temporary = join(dirname(root), "own");
+    const ownEnvironment = { values: { PATH: process.env["PATH"] ?? "" }, temporary };
     const start = async (workspaceRoot: string) => {
       const prepared = await processes.prepareProgram({
-        ...{ title: "a server", file: process.execPath, args: ["-e", ""], folder: root, taint: ["mcp a"] },
-        ...{ hosts: { entries: [], key: "" }, section: "[mcp.servers.a]", sandbox: "off", signal: NEVER },
+        program: { file: process.execPath, args: ["-e", ""], folder: root, ownEnvironment },
+        ...{ title: "a server", rights: { hosts: { entries: [], key: "" } }, taint: ["mcp a"] },
+        ...{ section: "[mcp.servers.a]", sandbox: "off", signal: NEVER },
         scope: scopeOf(workspaceRoot),
-        ownEnvironment: { values: { PATH: process.env["PATH"] ?? "" }, temporary },
       });
       return await prepared.start();
     };
@@ -101,12 +103,16 @@ test("a program that cannot be started leaves no temporary folder", () =>
     const marker = `unstarted-${process.pid}`;
     const processes = createWorkspaceProcesses(root, { marker });
     const request: ProgramRequest = {
-      ...{ title: "a server", file: process.execPath, args: ["x".repeat(4_000_000)], folder: root, taint: ["mcp a"] },
-      ...{ hosts: { entries: [], key: "" }, section: "[mcp.servers.a]", sandbox: "off", signal: NEVER },
+      program: {
+        ...{ file: process.execPath, args: ["x".repeat(4_000_000)], folder: root },
+        ownEnvironment: { values: {}, temporary: join(dirname(root), "own") },
+      },
+      ...{ title: "a server", rights: { hosts: { entries: [], key: "" } }, taint: ["mcp a"] },
+      ...{ section: "[mcp.servers.a]", sandbox: "off", signal: NEVER },
       scope: scopeOf(root),
-      ownEnvironment: { values: {}, temporary: join(dirname(root), "own") },
     };
-    const unknown = processes.prepareProgram({ ...request, file: "no-such-program" });
+    const program = { ...request.program, file: "no-such-program" };
+    const unknown = processes.prepareProgram({ ...request, program });
     await assert.rejects(unknown, { code: "command_not_found" });
     assert.deepEqual(readdirSync(temporaryFolder(marker)), []);
     const prepared = await processes.prepareProgram(request);
@@ -127,12 +133,13 @@ test("a temporary folder that others may write is not used", () =>
     mkdirSync(temporaryFolder(marker), { mode: 0o755 });
     const processes = createWorkspaceProcesses(root, { marker });
     const temporary = join(dirname(root), "own");
+    const ownEnvironment = { values: { PATH: process.env["PATH"] ?? "" }, temporary };
     try {
       const prepared = await processes.prepareProgram({
-        ...{ title: "a server", file: process.execPath, args: ["-e", ""], folder: root, taint: ["mcp a"] },
-        ...{ hosts: { entries: [], key: "" }, section: "[mcp.servers.a]", sandbox: "off", signal: NEVER },
+        program: { file: process.execPath, args: ["-e", ""], folder: root, ownEnvironment },
+        ...{ title: "a server", rights: { hosts: { entries: [], key: "" } }, taint: ["mcp a"] },
+        ...{ section: "[mcp.servers.a]", sandbox: "off", signal: NEVER },
         scope: scopeOf(root),
-        ownEnvironment: { values: { PATH: process.env["PATH"] ?? "" }, temporary },
       });
       await prepared.start();
       assert.equal(readdirSync(temporary).length, 1);

@@ -213,13 +213,10 @@ test(
       write("plugin/plugin.sh", `read line; ${made}; echo done; read line`);
       const prepared = await bench.processes.prepareProgram({
         title: "plugin",
-        file: "sh",
-        args: [path("plugin/plugin.sh")],
-        folder: path("plugin"),
-        workspace: "write",
+        program: { file: "sh", args: [path("plugin/plugin.sh")], folder: path("plugin") },
+        rights: { workspace: "write", hosts: { entries: [], key: "" } },
         taint: [],
         scope: { workspaceRoot: root, forbiddenPaths: [], workspaceOnly: true, allowSensitive: false },
-        hosts: { entries: [], key: "" },
         sandbox: "require",
         section: "[plugins]",
         signal: new AbortController().signal,

@@ -135,13 +135,10 @@ test("a program that a person installed ends as well", { skip }, () =>
   withBench(async ({ processes }, workspace) => {
     const prepared = await processes.prepareProgram({
       title: 'program "sample"',
-      file: "sh",
-      args: ["-c", "echo up; read -r line"],
-      folder: workspace.path("..", "outside"),
-      workspace: "read",
+      program: { file: "sh", args: ["-c", "echo up; read -r line"], folder: workspace.path("..", "outside") },
+      rights: { workspace: "read", hosts: { key: "", entries: [] } },
       taint: [],
       scope: { workspaceRoot: workspace.root, workspaceOnly: true, forbiddenPaths: [], allowSensitive: false },
-      hosts: { key: "", entries: [] },
       sandbox: "require",
       section: "[plugins]",
       signal: new AbortController().signal,

@@ -297,7 +297,7 @@ test(
           clock: systemClock,
           home,
           ownPaths: [join(home, "data")],
-          quarantine: join(home, "quarantine"),
+          quarantine: { folder: join(home, "quarantine") },
           notes: join(home, "commands"),
           marker: "test",
         });

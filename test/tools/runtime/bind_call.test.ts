@@ -41,7 +41,7 @@ function bind(root: string, input: Readonly<Record<string, unknown>>, more: Circ
         clock: systemClock,
         home: "/home/nobody",
         ownPaths: [],
-        quarantine: "/nonexistent/quarantine",
+        quarantine: { folder: "/nonexistent/quarantine" },
         notes: "/nonexistent/commands",
         marker: "test",
       }),

@@ -42,7 +42,8 @@ export async function findRegistry(name: string, lookup: RegistryLookup): Promis
 /** @returns undefined where the registry gives no answer that says */
 async function has(url: string, lookup: RegistryLookup): Promise<boolean | undefined> {
   const { rules, signal } = lookup;
-  const request = { method: "HEAD", url, rules, fromConfig: true, maxBytes: 1024, timeoutMs: TIMEOUT_MS } as const;
+  const guard = { rules, fromConfig: true };
+  const request = { method: "HEAD", url, guard, maxBytes: 1024, timeoutMs: TIMEOUT_MS } as const;
   const reply = await lookup.fetch({ ...request, signal }).catch((error: unknown) => {
     if (signal.aborted) throw error;
     return undefined;

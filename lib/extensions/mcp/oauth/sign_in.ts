@@ -72,7 +72,7 @@ export interface SignInOptions extends Omit<TokenServices, "credentials" | "sign
   /** Opens the cipher of the sign-ins. @throws {ConfigError} a key that cannot be used */
   readonly cipher: () => Promise<RecordCipher>;
   readonly audit: AuditAppend;
-  /** Told of the server when a person has signed in or out */
+  /** Receives the server when a person has signed in or out */
   readonly onAccount: (server: string) => void;
 }
 

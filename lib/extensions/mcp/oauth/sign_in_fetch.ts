@@ -8,7 +8,7 @@ import { McpError } from "../mcp_error.ts";
 export interface SignInFetchOptions {
   /** Name of the server in the configuration */
   readonly server: string;
-  /** Address of the server: requests to its origin are the operator's word, and all others obey `[url_access]` */
+  /** Address of the server: the operator has allowed requests to its origin, and all others obey `[url_access]` */
   readonly url: URL;
   readonly guardedFetch: () => Promise<GuardedFetch>;
   readonly rules: () => UrlRules;
@@ -30,11 +30,11 @@ export function createSignInFetch({ server, url: home, guardedFetch, rules, sign
     const method: GuardedMethod = init.method === "POST" ? "POST" : "GET";
     const guarded = await guardedFetch();
     const request: GuardedRequest = {
-      ...{ method, url: url.href, rules: rules(), fromConfig: url.origin === home.origin },
+      ...{ method, url: url.href, guard: { rules: rules(), fromConfig: url.origin === home.origin } },
       headers: () => Object.fromEntries(new Headers(init.headers ?? undefined)),
       // The SDK sends texts and forms
       body: body === undefined || body === null ? undefined : String(body),
-      ...{ maxBytes: MAX_BYTES, timeoutMs: TIMEOUT_MS, stopsAtRedirect: true, signal },
+      ...{ maxBytes: MAX_BYTES, timeoutMs: TIMEOUT_MS, redirects: "give_back", signal },
     };
     const reply = await guarded(request).catch((error: unknown) => {
       if (error instanceof ToolError) throw cannotSignIn(server, error.message, error);

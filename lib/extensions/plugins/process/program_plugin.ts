@@ -6,7 +6,7 @@ import { ToolError } from "../../../base/errors.ts";
 import { createKeyedSemaphore, type KeyedSemaphore } from "../../../base/keyed_queues.ts";
 import type { RedactPart } from "../../../base/redact.ts";
 import type { Config } from "../../../config/config.ts";
-import type { PreparedProgram, ProgramRequest, RunningProgram } from "../../../system/process/prepare_program.ts";
+import type { InstalledProgram, PreparedProgram, RunningProgram } from "../../../system/process/prepare_program.ts";
 import type { Processes } from "../../../system/process/processes.ts";
 import { aftermathLines, relayLines } from "../../../tools/process/command_rules.ts";
 import type { ToolSecrets } from "../../../tools/secrets/tool_secrets.ts";
@@ -30,7 +30,7 @@ export interface ProgramServices {
 /** A plugin that is a program, or runs in one. */
 export interface ProgramPlugin {
   readonly id: string;
-  readonly program: Pick<ProgramRequest, "file" | "args" | "folder" | "shown" | "env">;
+  readonly program: InstalledProgram;
   /** `one_shot`: a process for each call. `pooled`: processes that answer one call after the other */
   readonly mode: "one_shot" | "pooled";
   readonly capabilities: PluginCapabilities;
@@ -144,12 +144,14 @@ class ProgramHost implements PluginHost {
     const { workspace_root: workspaceRoot, allow_sensitive_file_reads: reads, allow_sensitive_file_writes: writes } =
       call.context;
     return this.#services.processes.prepareProgram({
-      ...program,
       title: this.#title,
-      workspace: capabilities.workspace,
+      program,
+      rights: {
+        workspace: capabilities.workspace,
+        hosts: { entries: capabilities.hosts, key: `the capabilities of plugin "${id}", which its manifest names,` },
+      },
       // A plugin is a program of others: what it writes counts as what it says
       taint: [`plugin ${id}`],
-      hosts: { entries: capabilities.hosts, key: `the capabilities of plugin "${id}", which its manifest names,` },
       sandbox: config.plugins.sandbox,
       section: "[plugins]",
       scope: {

@@ -124,10 +124,12 @@ async function fetchFor(
     method: parse(methodSchema, method ?? "GET"),
     headers: await handles?.headersFor(sent, signal) ?? (() => sent.headers),
     body: method === "GET" || method === "HEAD" ? undefined : body,
-    rules,
-    allowed: {
-      entries: module.capabilities.hosts,
-      key: `the capabilities of ${module.title}, which its manifest names,`,
+    guard: {
+      rules,
+      allowed: {
+        entries: module.capabilities.hosts,
+        key: `the capabilities of ${module.title}, which its manifest names,`,
+      },
     },
     maxBytes,
     timeoutMs: wasm.timeout_secs * 1000,
