@@ -1,16 +1,33 @@
 import { type Caller, hasScope, type Scope, SCOPES } from "../lib/base/records/caller.ts";
-import { type Identity, unconfirmed } from "../lib/access/identity.ts";
+import { type Identity, SILENCE_MS, unconfirmed } from "../lib/access/identity.ts";
 import { HttpError, refuse } from "../lib/base/errors.ts";
+import type { Config } from "../lib/config/config.ts";
 import type { Services } from "../lib/services.ts";
 import type { Audit } from "../lib/guard/audit/audit.ts";
 import { isLoopbackName } from "../lib/system/net/address.ts";
-import { checkCertainty, type SteadyWork } from "./uncertain_tokens.ts";
 
 /**
  * Credentials that a way into the gateway asks for. `public`: none. `pairing_code`: the handler checks the code. `node_token`: the
  * route checks the token of node control. Otherwise the scope that a bearer token needs.
  */
 export type DoorAccess = "public" | "pairing_code" | "node_token" | Scope;
+
+/**
+ * Kinds of work that go on while it is not certain which tokens count, since the database of the cluster is away: for
+ * `[cluster] stale_auth_secs`, with the tokens that the gateway knows. A door that names none of them is closed until it is certain again. So
+ * tools, runs, approvals and administration are refused.
+ * Source: docs/design/cluster.md "Tokens"
+ */
+export const STEADY_WORK = {
+  completion: "A completion without the agent's tools and without a record",
+  models: "The lists of models",
+  echo: "An answer that proves that the gateway is there",
+  link: "Requests of the other gateways of the cluster, whose token no database keeps",
+  connection: "What a client says about its open connection or its own run at work there",
+} as const;
+
+/** Kind of work that goes on while it is not certain which tokens count. */
+export type SteadyWork = keyof typeof STEADY_WORK;
 
 /** A way into the gateway. Routes and WebSocket frames declare in this form which credentials a caller needs. */
 export interface Door {
@@ -137,6 +154,34 @@ export async function confirmCaller(
   await services.tokens.confirm({ tokenId });
   checkStillCounts(identity, services);
   checkCertainty(door, { tokenId }, services);
+}
+
+/** Time that work which goes on without certainty waits for a slow database. Milliseconds */
+const STEADY_WAIT_MS = 1_000;
+
+/** Returns how many milliseconds a request waits for certainty about the tokens. Undefined: until the database answers or counts as away. */
+export function patienceOf({ steady }: { readonly steady?: SteadyWork }, { cluster }: Config): number | undefined {
+  return steady !== undefined && cluster.stale_auth_secs * 1_000 > SILENCE_MS ? STEADY_WAIT_MS : undefined;
+}
+
+/**
+ * Checks that it is certain which tokens count, or that the work behind a door goes on without that. Every door asks here: routes, frames of
+ * WebSockets and methods of MCP, with any token, the command line's too.
+ * @throws {HttpError} 503 storage_unavailable
+ */
+export function checkCertainty(
+  { steady }: { readonly access: unknown; readonly steady?: SteadyWork },
+  { tokenId }: { readonly tokenId: string | null },
+  { tokens, config }: Pick<Services, "tokens" | "config">,
+): void {
+  const standing = tokens.standing();
+  if (standing.isConfirmed) return;
+  if (steady === undefined) throw unconfirmed();
+  // Nobody can revoke a token that no database keeps
+  if (steady === "link" || tokens.isFixed(tokenId) || standing.forMs <= config().cluster.stale_auth_secs * 1_000) {
+    return;
+  }
+  throw unconfirmed();
 }
 
 /** Tells whether a door asks for a bearer token. */

@@ -12,8 +12,15 @@ import {
   guardUpgrade,
   isHandshake,
 } from "./middleware/guards.ts";
-import { asksForToken, auditRefusal, bearerTokenOf, checkAccess, type DoorAccess, identify } from "./door.ts";
-import { patienceOf } from "./uncertain_tokens.ts";
+import {
+  asksForToken,
+  auditRefusal,
+  bearerTokenOf,
+  checkAccess,
+  type DoorAccess,
+  identify,
+  patienceOf,
+} from "./door.ts";
 import type { Idempotency } from "./middleware/idempotency.ts";
 import {
   isProbe,

@@ -5,8 +5,7 @@ import { CancelError, type CancelReason } from "../../lib/base/cancel.ts";
 import { isLonger } from "../../lib/base/text.ts";
 import type { Config } from "../../lib/config/config.ts";
 import type { Services } from "../../lib/services.ts";
-import { checkScope, type Door } from "../door.ts";
-import { checkCertainty, patienceOf } from "../uncertain_tokens.ts";
+import { checkCertainty, checkScope, type Door, patienceOf } from "../door.ts";
 import { openRunEvents, requireAgent, toChatRequest } from "../wire/agent_runs.ts";
 import { endedInSilence, toHttpError } from "../wire/http_errors.ts";
 import {
