@@ -6,7 +6,7 @@ import { defineWing, type OpenedList, openInSteps, startInOrder } from "./base/o
 import { type Coordination, createAlone } from "./coordination.ts";
 import { extensionsWing } from "./extensions/open_extensions.ts";
 import { createBase, foldersWing, type GatewayBase, kitWing, markerWing, rekey, storageWing } from "./gateway_base.ts";
-import { drain, drainWing, reloadsWing, sharedWorkspaceOf, stateOf, stateReasonOf } from "./gateway_state.ts";
+import { createFacts, drain, drainWing, reloadsWing, stateReasonOf } from "./gateway_state.ts";
 import { guardWing } from "./guard/guard_services.ts";
 import { memoryWing } from "./memory/memory_services.ts";
 import type { ClusterNeeds } from "./open_cluster.ts";
@@ -87,6 +87,7 @@ function toServices(
   const { program, kit, telemetry, state, storage, cluster, guard, access, system } = made;
   const { automation, extensions, memory, models, runs, reloads } = made;
   const tools = made.tools.executor;
+  const startedAt = kit.clock.now();
   return {
     version: program.version,
     programName: program.programName ?? "postern",
@@ -98,13 +99,11 @@ function toServices(
     redactor: telemetry.redactor,
     environment: kit.environment,
     config: made.config,
-    configStatus: reloads.status,
     reload: reloads.reload,
     store: storage.store,
     rekey: (by) => rekey(made, by),
     sharedWindows: cluster.sharedWindows,
     cluster,
-    sharedWorkspace: () => sharedWorkspaceOf(cluster),
     tokens: access.tokens,
     pairing: access.pairing,
     tickets: access.tickets,
@@ -136,9 +135,9 @@ function toServices(
     storedRuns: createStoredRuns({ store: storage.store, history: () => cluster.ownership.history() }),
     agent: models.live && runs && { providers: models.live.providers, runs },
     trustModelServer: (address, by) => models.trust(address, guard.recordServerTrust(by)),
-    startedAt: kit.clock.now(),
+    startedAt,
     workspaceRoot: program.workspaceRoot,
-    state: () => stateOf(made),
+    facts: createFacts(made, startedAt),
     isDraining: () => made.state.draining !== undefined,
     stateReason: () => stateReasonOf(made),
     onDrain: (listener) => void state.drainListeners.push(listener),

@@ -11,7 +11,8 @@ import { defaultConfig } from "../../lib/config/config.ts";
 import { createMcpOperator } from "../../lib/extensions/mcp/mcp_operator.ts";
 import { ServerSwitches } from "../../lib/extensions/mcp/server_switches.ts";
 import { ExtensionError } from "../../lib/extensions/extension_error.ts";
-import type { GatewayState, Services } from "../../lib/services.ts";
+import type { GatewayState } from "../../lib/base/records/gateway_status.ts";
+import type { Services } from "../../lib/services.ts";
 import { createApprovals } from "../../lib/guard/create_approvals.ts";
 import { createStoredConversations } from "../../lib/runs/conversations/stored_conversations.ts";
 import { loginEvent } from "../../lib/guard/audit/audit_event.ts";
@@ -122,7 +123,6 @@ export function createFakeServices(options: FakeServicesOptions = {}): FakeServi
     instructions: () => Promise.reject(new TypeError("This test has no instructions of a workspace")),
     mcpSignIn: createFakeSignIn(),
     config: () => config,
-    configStatus: () => ({ loaded_at: new Date(clock.now()).toISOString(), needs_restart: [], last_reload: null }),
     store,
     tokens: createFakeTokens(() => random.id("")),
     pairing: {
@@ -176,12 +176,14 @@ export function createFakeServices(options: FakeServicesOptions = {}): FakeServi
     agent: options.agent,
     startedAt: clock.now(),
     workspaceRoot: "/workspace",
-    sharedWorkspace: () => undefined,
     containment: () => Promise.resolve({ kind: "uncontained", text: "Commands are not contained: this is a test" }),
     environment: () => undefined,
     rekey: () => Promise.resolve({ rewritten: 0, left: 0, unreadable: [], complete: true, old_key: null }),
     trustModelServer: (address) => Promise.resolve({ origin: `http://${address}`, uid: 1000 }),
-    state: () => state,
+    facts: {
+      health: () => ({ status: state, version: "0.0.0-test", uptime_seconds: 0 }),
+      status: () => Promise.reject(new TypeError("This test has no status")),
+    },
     isDraining: () => state === "draining",
     stateReason: () => undefined,
     onDrain: () => {},

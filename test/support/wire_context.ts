@@ -2,7 +2,8 @@ import { createConnections } from "../../handlers/connections.ts";
 import type { RequestContext, RunClaim } from "../../handlers/route.ts";
 import type { Config } from "../../lib/config/config.ts";
 import type { Scope } from "../../lib/base/records/caller.ts";
-import type { GatewayState, Services } from "../../lib/services.ts";
+import type { GatewayState } from "../../lib/base/records/gateway_status.ts";
+import type { Services } from "../../lib/services.ts";
 import { createMetrics } from "../../lib/base/telemetry/metrics.ts";
 import { createLogger } from "../../lib/base/telemetry/log.ts";
 import { createApprovals } from "../../lib/guard/create_approvals.ts";
@@ -63,7 +64,6 @@ export function createWireContext(request: Request, options: WireContextOptions)
     } as unknown as ToolExecutor,
     ...(options.store === undefined ? {} : { store: options.store }),
     environment: (name) => options.environment?.[name],
-    state: () => options.state ?? "ok",
     isDraining: () => options.state === "draining",
     stateReason: () => undefined,
   };
