@@ -2,6 +2,7 @@ import { accessWing } from "./access/access_services.ts";
 import { automationWing, recoveryWing } from "./automation/automation_services.ts";
 import { cancelError, SHUTTING_DOWN } from "./base/cancel.ts";
 import { ConfigError } from "./base/errors.ts";
+import { lazily } from "./base/lazily.ts";
 import { defineWing, type OpenedList, openInSteps, startInOrder } from "./base/opened_list.ts";
 import { type Coordination, createAlone } from "./coordination.ts";
 import { extensionsWing } from "./extensions/open_extensions.ts";
@@ -111,6 +112,10 @@ function toServices(
     approvals: guard.approvals,
     taintedFiles: guard.taintedFiles,
     tools,
+    calls: lazily(async () => {
+      const { ClientCalls } = await import("./runs/client_calls.ts");
+      return new ClientCalls({ tools, approvals: guard.approvals, cluster, config: made.config, ...kit });
+    }),
     async turnOnTool(name, by) {
       const { turnOnTool } = await import("./tools/turn_on_tool.ts");
       const parts = { tools, writer: program.configWriter, reload: reloads.reload, audit: guard.audit.append };

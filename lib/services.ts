@@ -26,6 +26,7 @@ import type { MemoryServices } from "./memory/memory_services.ts";
 import type { OwnProviders } from "./providers/own_providers.ts";
 import type { Providers } from "./providers/provider.ts";
 import type { TrustedServer } from "./providers/discovery/provider_memory.ts";
+import type { ClientCalls } from "./runs/client_calls.ts";
 import type { StoredConversations } from "./runs/conversations/stored_conversations.ts";
 import type { TellProgram } from "./runs/journal/run_event_feed.ts";
 import type { StoredRuns } from "./runs/journal/stored_runs.ts";
@@ -79,6 +80,8 @@ export interface Services
   readonly config: () => Config;
   readonly store: Store;
   readonly tools: ToolExecutor;
+  /** Tool calls of clients; loaded at the first call. */
+  readonly calls: () => Promise<ClientCalls>;
   /** Turns a tool on for good, as a person says. Undefined for an unknown one. @throws {HttpError} 409 `conflict` */
   readonly turnOnTool: (name: string, by: Actor) => Promise<ToolInfo | undefined>;
   /** Prompts and resources of the program that mounts the gateway. */

@@ -13,7 +13,6 @@ import type { RequestContext, Route } from "../route.ts";
 import { createOutbox } from "../websocket/outbox.ts";
 import { listReply, listSchema, textQuery } from "../wire/lists.ts";
 import { callFields, callReplySchema, makeCall } from "../wire/make_call.ts";
-import { readJson } from "../wire/read_json.ts";
 import { answerStream, KEEP_ALIVE_MS } from "../wire/event_stream.ts";
 import { jsonReply, type Reply, streamReply } from "../wire/reply.ts";
 
@@ -93,23 +92,25 @@ export const describeNodeRoute = defineRoute({
 });
 
 /** POST /v1/nodes/:id/invoke: one call of a node's tool, through the gateway's executor and then the node's own. */
-export const invokeNodeRoute: Route = {
+export const invokeNodeRoute = defineRoute({
   method: "POST",
   path: "/v1/nodes/:id/invoke",
   access: "tools",
+  needs: ["nodes", "calls"],
   summary: "Call a tool of a node; a bad, disabled or denied call is a result with is_error",
   body: invokeSchema,
   reply: { status: 200, type: "application/json", schema: callReplySchema },
   errors: ["shutting_down", "provider_timeout"],
   idempotency: "honoured",
-  async handler(request, context) {
-    const node = findNode(context.services.nodes, context.params["id"]);
-    const { tool, input, approved, approval_id } = await readJson(request, context, invokeSchema);
-    const known = requireNodes(context.services.nodes).toolsOf(node.id).find(({ name }) => name === tool);
+  before: ({ nodes }, { params }) => void findNode(nodes, params.id),
+  async handle({ nodes, calls }, request) {
+    const node = findNode(nodes, request.params.id);
+    const { tool, ...fields } = request.body;
+    const known = requireNodes(nodes).toolsOf(node.id).find(({ name }) => name === tool);
     if (known === undefined) throw noSuchTool(node);
-    return await makeCall(context, { name: known.registered_as, input, approved, approval_id });
+    return await makeCall(known.registered_as, fields, { calls, request });
   },
-};
+});
 
 const nodeCallSchema = v.object({
   /** Name of the tool at the node */
@@ -198,7 +199,7 @@ function requireNodes(nodes: Services["nodes"]): Nodes {
   );
 }
 
-function findNode(nodes: Services["nodes"], id = ""): NodeInfo {
+function findNode(nodes: Services["nodes"], id: string): NodeInfo {
   const node = requireNodes(nodes).get(id);
   if (node !== undefined) return node;
   throw refuse("not_found", "Cannot find this node: [gateway.node_control] allowed_node_ids does not name it", {

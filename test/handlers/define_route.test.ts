@@ -38,8 +38,6 @@ test("the routes whose handler takes the whole context are these", () => {
     "GET /ws/chat",
     "GET /ws/node",
     "POST /mcp",
-    "POST /v1/nodes/:id/invoke",
-    "POST /v1/tools/:name/call",
     "POST /v1/webhook/:channel",
   ]);
 });

@@ -14,6 +14,8 @@ import { ExtensionError } from "../../lib/extensions/extension_error.ts";
 import type { GatewayState } from "../../lib/base/records/gateway_status.ts";
 import type { Services } from "../../lib/services.ts";
 import { createApprovals } from "../../lib/guard/create_approvals.ts";
+import { lazily } from "../../lib/base/lazily.ts";
+import { ClientCalls } from "../../lib/runs/client_calls.ts";
 import { createStoredConversations } from "../../lib/runs/conversations/stored_conversations.ts";
 import { loginEvent } from "../../lib/guard/audit/audit_event.ts";
 import { createBrowserLogins } from "../../lib/memory/browser_logins.ts";
@@ -92,6 +94,7 @@ export function createFakeServices(options: FakeServicesOptions = {}): FakeServi
   const tools = options.tools ?? createFakeTools();
   let config = withGateway({ ...GATEWAY, ...options.gateway });
   let state: GatewayState = "ok";
+  const approvals = createApprovals({ store, clock, random, log, metrics, audit: audit.append });
   return {
     version: "0.0.0-test",
     programName: "postern",
@@ -139,9 +142,12 @@ export function createFakeServices(options: FakeServicesOptions = {}): FakeServi
     },
     tickets: createFakeTickets(),
     audit,
-    approvals: createApprovals({ store, clock, random, log, metrics, audit: audit.append }),
+    approvals,
     taintedFiles: createTaintedFiles({ store, clock, audit: audit.append }),
     tools,
+    calls: lazily(() =>
+      Promise.resolve(new ClientCalls({ tools, approvals, clock, random, cluster: alone, config: () => config }))
+    ),
     cron: createCron({
       store,
       clock,
