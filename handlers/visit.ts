@@ -168,7 +168,7 @@ export class Visit implements RouteVisitor {
   #openSocket(match: RouteMatch): Partial<Hooks> {
     const context = this.#context;
     this.#admit(match);
-    const hooks = match.route.websocket?.(context);
+    const hooks = match.route.websocket?.(this.#request, context);
     if (hooks === undefined) throw notFound();
     context.detach();
     this.#observe(101);

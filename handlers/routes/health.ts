@@ -1,7 +1,6 @@
 import * as v from "valibot";
 import { type GatewayState, healthSchema, statusSchema } from "../../lib/base/records/gateway_status.ts";
-import type { Services } from "../../lib/services.ts";
-import type { Route, RouteReply } from "../route.ts";
+import type { Route, RouteParts, RouteReply } from "../route.ts";
 import { jsonReply, type Reply, sendReply } from "../wire/reply.ts";
 
 const STATUS: Record<GatewayState, number> = { ok: 200, degraded: 200, draining: 503 };
@@ -68,13 +67,13 @@ export const metricsRoute = defineFacts({
 export const HEALTH_ROUTES = [healthRoute, liveRoute, metricsRoute, statusRoute] as const satisfies readonly Route[];
 
 /** A route whose handler asks nothing of its request. */
-type FactsRoute<Need extends keyof Services, Path extends string, Success extends RouteReply> =
+type FactsRoute<Need extends keyof RouteParts, Path extends string, Success extends RouteReply> =
   & Omit<Route, "method" | "path" | "reply" | "handler" | "needs">
   & { readonly method: "GET"; readonly path: Path; readonly reply: Success; readonly needs: readonly Need[] }
-  & { handle(parts: Pick<Services, Need>): Reply | Promise<Reply> };
+  & { handle(parts: Pick<RouteParts, Need>): Reply | Promise<Reply> };
 
 /** Makes the route of a handler that asks nothing of its request: nothing is read, and nothing made, for it. */
-function defineFacts<const Need extends keyof Services, const Path extends string, const Success extends RouteReply>(
+function defineFacts<const Need extends keyof RouteParts, const Path extends string, const Success extends RouteReply>(
   form: FactsRoute<Need, Path, Success>,
 ): FactsRoute<Need, Path, Success> & Pick<Route, "handler"> {
   return {

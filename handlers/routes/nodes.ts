@@ -1,15 +1,14 @@
 import type { Peer } from "crossws";
 import * as v from "valibot";
 import { CancelError } from "../../lib/base/cancel.ts";
+import type { Clock } from "../../lib/base/clock.ts";
 import { type ErrorCode, refuse, ToolError } from "../../lib/base/errors.ts";
 import type { Services } from "../../lib/services.ts";
 import type { NodeInfo } from "../../lib/extensions/nodes/known_node.ts";
 import type { NodeLink } from "../../lib/extensions/nodes/node_link.ts";
 import type { NodeAdmission, Nodes } from "../../lib/extensions/nodes/nodes.ts";
-import { defineRoute } from "../define_route.ts";
-import { refuseWhileDraining } from "../connections.ts";
+import { defineRoute, defineSocket } from "../define_route.ts";
 import { bearerTokenOf } from "../door.ts";
-import type { RequestContext, Route } from "../route.ts";
 import { createOutbox } from "../websocket/outbox.ts";
 import { listReply, listSchema, textQuery } from "../wire/lists.ts";
 import { callFields, callReplySchema, makeCall } from "../wire/make_call.ts";
@@ -237,13 +236,12 @@ const PATIENCE_MS = 30_000;
  * GET /ws/node: the link of a node (docs/design/plugins.md "Nodes"). It needs the token of node
  * control: a token of pairing does not open it. Every refusal comes before the upgrade.
  */
-export const nodeSocketRoute: Route = {
-  method: "GET",
+export const nodeSocketRoute = defineSocket({
   path: "/ws/node",
   access: "node_token",
+  needs: ["nodes", "clock", "sockets"],
   summary: "The link of a node, with the token of [gateway.node_control]",
   query: { id: { ...textQuery("Id of the node, one of allowed_node_ids"), required: true } },
-  reply: { status: 101, description: "The connection is a WebSocket" },
   errors: [
     "invalid_request",
     "auth_required",
@@ -253,16 +251,14 @@ export const nodeSocketRoute: Route = {
     "rate_limited",
     "shutting_down",
   ],
-  websocket(context) {
-    const { services, remoteAddress } = context;
-    const nodes = requireNodes(services.nodes);
-    const token = bearerTokenOf(context.authorization);
-    const id = context.query.get("id") ?? undefined;
-    const admission = nodes.admit({ token, id, address: remoteAddress });
+  accept({ nodes: given, clock, sockets }, { query: { id }, address, head }) {
+    const nodes = requireNodes(given);
+    const token = bearerTokenOf(head.headers.get("authorization"));
+    const admission = nodes.admit({ token, id, address });
     if (!admission.ok) throw refusalOf(admission);
-    refuseWhileDraining(services, "connect the node");
+    sockets.checkOpen("connect the node");
     let link: NodeLink | undefined;
-    const linkOf = (peer: Peer) => (link ??= openLink(nodes, peer, { context, id: admission.id }));
+    const linkOf = (peer: Peer) => (link ??= openLink(nodes, peer, { clock, address, id: admission.id }));
     return {
       open: (peer) => void linkOf(peer),
       message(peer, { rawData }) {
@@ -273,19 +269,15 @@ export const nodeSocketRoute: Route = {
       error: () => link?.closed(),
     };
   },
-  handler() {
-    throw refuse("upgrade_required", "Cannot connect a node over plain HTTP: open a WebSocket");
-  },
-};
+});
 
 /** Opens the link of a node. A shutdown ends links after all other sockets, because runs that are finishing may need their node. */
 function openLink(
   nodes: Nodes,
   peer: Peer,
-  { context, id }: { readonly context: RequestContext; readonly id: string },
+  { clock, address, id }: { readonly clock: Clock; readonly address: string | undefined; readonly id: string },
 ): NodeLink {
-  const { services, remoteAddress } = context;
-  const outbox = createOutbox({ peer, clock: services.clock, patienceMs: PATIENCE_MS });
+  const outbox = createOutbox({ peer, clock, patienceMs: PATIENCE_MS });
   const link = nodes.open(id, {
     send: (text) => outbox.send(text),
     close(code, reason) {
@@ -300,7 +292,7 @@ function openLink(
       outbox.close();
       peer.terminate();
     },
-  }, remoteAddress);
+  }, address);
   return {
     text: (text) => link.text(text),
     binary: () => link.binary(),

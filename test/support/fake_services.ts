@@ -188,7 +188,14 @@ export function createFakeServices(options: FakeServicesOptions = {}): FakeServi
     trustModelServer: (address) => Promise.resolve({ origin: `http://${address}`, uid: 1000 }),
     facts: {
       health: () => ({ status: state, version: "0.0.0-test", uptime_seconds: 0 }),
-      status: () => Promise.reject(new TypeError("This test has no status")),
+      status: () =>
+        Promise.resolve({
+          ...{ status: state, version: "0.0.0-test", started_at: AT, uptime_seconds: 0, workspace: "/workspace" },
+          provider: null,
+          containment: { kind: "uncontained", text: "Commands are not contained: this is a test" },
+          unreadable_records: [],
+          config: { loaded_at: AT, needs_restart: [], last_reload: null },
+        }),
     },
     isDraining: () => state === "draining",
     stateReason: () => undefined,
@@ -198,6 +205,9 @@ export function createFakeServices(options: FakeServicesOptions = {}): FakeServi
     enter: (next) => void (state = next),
   };
 }
+
+/** Time of the start, as status shows it. */
+const AT = "2026-01-01T00:00:00.000Z";
 
 /** Handlers read nothing but `[gateway]`, the driver of the storage, the channels and how long approvals and questions wait. */
 function withGateway(gateway: Partial<Config["gateway"]>): Config {

@@ -69,9 +69,10 @@ export function createWireContext(request: Request, options: WireContextOptions)
   };
   const controller = options.controller ?? new AbortController();
   let body: Promise<Uint8Array> | undefined;
+  const whole = services as Services; // the services that are missing are not used by these handlers
+  const { mcp, sockets, followers } = createConnections(whole, () => Promise.reject(new TypeError("There is no MCP")));
   return {
-    services: services as Services, // the services that are missing are not used by these handlers
-    connections: createConnections(services as Services, () => Promise.reject(new TypeError("There is no MCP"))), // reads metrics and tokens alone
+    services: Object.assign(whole, { mcp, sockets, followers }),
     Response,
     identity: { tokenId: "tok_1", scopes: options.scopes ?? ["chat"] },
     params: options.params ?? {},
