@@ -59,7 +59,10 @@ export interface RouteInput<Params = Readonly<Record<string, string>>, Query = u
 
 type Answer = Reply | Promise<Reply>;
 /** Input before the body is read. */
-type EarlyInput<Input = RouteInput> = Omit<Input, "body" | "ignored">;
+type EarlyInput<Input = RouteInput> = Omit<Input, "body" | "ignored"> & {
+  /** Returns the body as it came, such as for its signature. @throws as RequestContext.body */
+  bytes(): Promise<Uint8Array>;
+};
 
 /** A route as its module declares it. */
 interface RouteForm<
@@ -99,7 +102,7 @@ interface RouteForm<
   readonly rawBody?: Raw;
   /** Reads the JSON of the body in place of the schema, which then describes it only. Names of fields that are not honoured go to `ignored` */
   readonly read?: (json: unknown, input: EarlyInput, ignored: string[]) => Read;
-  /** Refuses what needs no look at the body. The body is not read then */
+  /** Refuses what needs no look at the fields of the body, which is not read then. Not asked by a repeat, whose first request has passed */
   before?(parts: Pick<RouteParts, Need>, input: EarlyInput<Input>): void | Promise<void>;
   /** Answers a request that has passed every check. */
   handle(parts: Pick<RouteParts, Need>, input: Input): Answer;
@@ -147,15 +150,19 @@ export function defineRoute<
     // Params, query and body have the types that the route itself declares
     new RequestInput(request, context, route.query && readQuery(route.query, context.query)) as RequestInput & Input;
 
-  function answer(request: Request, context: RequestContext, work: Work): Response | Promise<Response> {
-    if (!isPlain) return answerLater(request, context, work);
-    const reply = work(context.services, inputOf(request, context));
+  function answer(request: Request, context: RequestContext): Response | Promise<Response> {
+    if (!isPlain) return answerLater(request, context, { check: before, work: handle });
+    const reply = handle(context.services, inputOf(request, context));
     return reply instanceof Promise ? reply.then((value) => sendReply(context, value)) : sendReply(context, reply);
   }
-  async function answerLater(request: Request, context: RequestContext, work: Work): Promise<Response> {
+  async function answerLater(
+    request: Request,
+    context: RequestContext,
+    { check, work }: { readonly check: typeof before; readonly work: Work },
+  ): Promise<Response> {
     if (takesNone) await readJson(request, context, NO_FIELDS, { optional: true });
     const input = inputOf(request, context);
-    const checked = before?.(context.services, input);
+    const checked = check?.(context.services, input);
     if (checked !== undefined) await checked;
     const reading: RequestInput = input;
     if (readBody !== undefined) reading.body = await readBody(request, context, input);
@@ -164,9 +171,10 @@ export function defineRoute<
   return {
     ...route,
     handle,
-    handler: (request, context) => answer(request, context, handle),
+    handler: answer,
     ...(repeat === undefined ? {} : {
-      repeat: (request, context, runId) => answer(request, context, (parts, input) => repeat(parts, input, runId)),
+      repeat: (request, context, runId) =>
+        answerLater(request, context, { check: undefined, work: (parts, input) => repeat(parts, input, runId) }),
     }),
   };
 }
@@ -254,6 +262,10 @@ class RequestInput implements RouteInput {
 
   get controller(): AbortController {
     return this.#context.controller;
+  }
+
+  bytes(): Promise<Uint8Array> {
+    return this.#context.body();
   }
 
   get claim(): RunClaim | undefined {

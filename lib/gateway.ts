@@ -124,6 +124,10 @@ function toServices(
     offers: program.offers ?? { prompts: new Map(), resources: [] },
     cron: automation.cron,
     deliveries: automation.deliveries,
+    webhooks: lazily(async () => {
+      const { Webhooks } = await import("./automation/channels/webhooks.ts");
+      return new Webhooks({ ...kit, store: storage.store, config: made.config, deliveries: automation.deliveries });
+    }),
     containment: system.containment,
     listensOn: system.ownAddress.listensOn,
     browserOf: (runId) => system.browsers.view(runId),

@@ -2,6 +2,7 @@ import type { LinkFetch } from "./cluster/gateway_links.ts";
 import type { ClusterDatabase } from "./cluster/join_cluster.ts";
 import type { SharedWindows } from "./access/shared_windows.ts";
 import type { AccessServices } from "./access/access_services.ts";
+import type { Webhooks } from "./automation/channels/webhooks.ts";
 import type { AutomationServices } from "./automation/automation_services.ts";
 import type { Clock } from "./base/clock.ts";
 import type { Random } from "./base/random.ts";
@@ -87,6 +88,8 @@ export interface Services
   /** Prompts and resources of the program that mounts the gateway. */
   readonly offers: ProgramOffers;
   readonly redactor: KnownSecrets;
+  /** Messages of channels that come by webhook; loaded at the first one. */
+  readonly webhooks: () => Promise<Webhooks>;
   readonly conversations: StoredConversations;
   /** Other machines that offer their tools. Undefined while `[gateway.node_control]` is off. */
   readonly nodes: Nodes | undefined;

@@ -158,6 +158,7 @@ export function createFakeServices(options: FakeServicesOptions = {}): FakeServi
       scopesOf: () => SCOPES,
       tools: () => tools,
     }),
+    webhooks: () => Promise.reject(new TypeError("This test has no webhooks")),
     deliveries: createDeliveries({
       store,
       clock,
