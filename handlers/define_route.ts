@@ -195,12 +195,15 @@ interface SocketForm<Need extends keyof RouteParts, Path extends string, Query e
   accept(parts: Pick<RouteParts, Need>, handshake: Handshake<QueryValues<Query>>): Partial<Hooks>;
 }
 
+/** A socket whose hooks can be made of its parts and a handshake alone. */
+type DefinedSocket<Parts, Query> = Route & { accept(parts: Parts, handshake: Handshake<Query>): Partial<Hooks> };
+
 /** Makes the route of a socket, which takes its parts and the handshake as plain values, and returns the hooks of the socket. */
 export function defineSocket<
   const Need extends keyof RouteParts,
   const Path extends string,
   Query extends QueryFields,
->(form: SocketForm<Need, Path, Query>): Route & Pick<SocketForm<Need, Path, Query>, "accept"> {
+>(form: SocketForm<Need, Path, Query>): DefinedSocket<Pick<RouteParts, Need>, QueryValues<Query>> {
   return {
     ...form,
     method: "GET",
