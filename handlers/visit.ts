@@ -117,7 +117,8 @@ export class Visit implements RouteVisitor {
   answer(): Response | Promise<Response> {
     try {
       const reply = this.#handle();
-      return reply instanceof Promise ? reply.then((done) => this.#conclude(done), this.fail) : this.#finish(reply);
+      if (!(reply instanceof Promise)) return this.#finish(reply);
+      return reply.then((done) => this.#conclude(done), (error) => this.fail(error));
     } catch (error) {
       return this.fail(error);
     }
@@ -355,10 +356,10 @@ export class Visit implements RouteVisitor {
   }
 
   /** Answers with the refusal of an error. */
-  readonly fail = (error: unknown): Response => {
+  fail(error: unknown): Response {
     auditRefusal(this.#parts.services.audit, this.#context, error);
     return this.#finish(errorReply(this.#context, error));
-  };
+  }
 
   #finish(reply: Response): Response {
     this.#context.detach();
