@@ -4,7 +4,7 @@ import { refuse } from "../../lib/base/errors.ts";
 import { hasScope, mayReach } from "../../lib/base/records/caller.ts";
 import type { Run } from "../../lib/base/records/run.ts";
 import { UNTAINTED } from "../../lib/base/taint.ts";
-import { CHANNEL_NAME, digestOf, type WebhookChannel } from "../../lib/automation/channels/webhooks.ts";
+import { CHANNEL_NAME, shortDigest, type WebhookChannel } from "../../lib/automation/channels/webhooks.ts";
 import type { RunHandle } from "../../lib/runs/run_request.ts";
 import { defineRoute, type RouteInput } from "../define_route.ts";
 import { callerOf } from "../door.ts";
@@ -126,7 +126,7 @@ function conversationOf({ name, conversation }: WebhookChannel, sender: string |
     case "sender":
       if (sender === undefined) return "new";
       // Attack: a sender that names itself like the digest of another one. Plain names have no colon, so they cannot
-      return `${name}:${/^[A-Za-z0-9._-]{1,63}$/.test(sender) ? sender : `sha256:${digestOf(sender)}`}`;
+      return `${name}:${/^[A-Za-z0-9._-]{1,63}$/.test(sender) ? sender : `sha256:${shortDigest(sender)}`}`;
   }
 }
 

@@ -27,7 +27,7 @@ const MESSAGE_MS = 24 * 3600 * 1000;
 /** A channel that takes messages by webhook. */
 export interface WebhookChannel {
   readonly name: string;
-  /** Its messages need a signature, which vouches for them */
+  /** True: each message needs a signature, which vouches for it */
   readonly isSigned: boolean;
   readonly conversation: Config["channels"][string]["conversation"];
 }
@@ -132,7 +132,7 @@ export class Webhooks {
     if (messageId === undefined) return { first: true, run: await begin() };
     // Ids of one sender are none of another's: without a secret, each token is a sender
     const by = isSigned ? "" : `${tokenId ?? ""}:`;
-    const key = `${name}:${by}${digestOf(messageId)}`;
+    const key = `${name}:${by}${shortDigest(messageId)}`;
     const accepted = await acceptOnce({ store, now: clock.now(), collection: WEBHOOK_MESSAGES, key, start: begin });
     await forgetBefore(store, WEBHOOK_MESSAGES, clock.now() - MESSAGE_MS);
     if (!accepted.first && use !== undefined && !await store.batch([use()])) throw refused(USED);
@@ -145,7 +145,7 @@ export class Webhooks {
 }
 
 /** Returns the name of a text whose form nobody knows. */
-export function digestOf(text: string): string {
+export function shortDigest(text: string): string {
   return hash("sha256", text).slice(0, 48);
 }
 
