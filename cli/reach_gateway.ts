@@ -1,5 +1,5 @@
 import type { Endpoint, ParamsOf, QueryOf, ReplyOf } from "../handlers/routes.ts";
-import type { StatusReply } from "../handlers/routes/health.ts";
+import type { StatusReply } from "../lib/base/records/gateway_status.ts";
 import { systemClock } from "../lib/base/clock.ts";
 import { ConfigError } from "../lib/base/errors.ts";
 import type { LoadedConfig } from "../lib/config/load_config.ts";

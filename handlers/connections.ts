@@ -1,9 +1,9 @@
-import { SHUTTING_DOWN } from "../lib/base/cancel.ts";
 import { CONTROL } from "../lib/access/identity.ts";
 import { refuse } from "../lib/base/errors.ts";
 import { hasRoom } from "../lib/base/fair_share.ts";
 import { lazily, type Lazy } from "../lib/base/lazily.ts";
 import type { Services } from "../lib/services.ts";
+import { refuseWhileDraining } from "./door.ts";
 import type { McpDoor } from "./mcp/mcp_request.ts";
 import { createSockets, type Sockets } from "./websocket/sockets.ts";
 
@@ -46,16 +46,6 @@ export function createConnections(services: Services, loadMcp: () => Promise<Mcp
   };
   services.onDrain(closeIdle);
   return { sockets, followers, mcp, closeIdle, closeAll };
-}
-
-/**
- * Refuses what would outlive a shutdown that has begun, or is over.
- * @param action what is refused, as the middle of a sentence: "serve MCP"
- * @throws {HttpError} 503 shutting_down
- */
-export function refuseWhileDraining(services: Pick<Services, "isDraining" | "stateReason">, action: string): void {
-  if (!services.isDraining()) return;
-  throw refuse("shutting_down", `Cannot ${action}: ${services.stateReason() ?? SHUTTING_DOWN}`);
 }
 
 /** A client that reads the events of a run over HTTP. */

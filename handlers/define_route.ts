@@ -1,10 +1,11 @@
+import type { Hooks } from "crossws";
+import { refuse } from "../lib/base/errors.ts";
 import type { GenericSchema, InferOutput } from "valibot";
 import * as v from "valibot";
 import type { Identity } from "../lib/access/identity.ts";
 import type { Caller } from "../lib/base/records/caller.ts";
-import type { Services } from "../lib/services.ts";
 import { callerOf, confirmCaller, type Door } from "./door.ts";
-import type { QueryField, RequestContext, Route, RouteReply, RunClaim } from "./route.ts";
+import type { QueryField, RequestContext, Route, RouteParts, RouteReply, RunClaim } from "./route.ts";
 import { readJson, readJsonValue, readRaw } from "./wire/read_json.ts";
 import { type Reply, sendReply } from "./wire/reply.ts";
 
@@ -58,11 +59,14 @@ export interface RouteInput<Params = Readonly<Record<string, string>>, Query = u
 
 type Answer = Reply | Promise<Reply>;
 /** Input before the body is read. */
-type EarlyInput<Input = RouteInput> = Omit<Input, "body" | "ignored">;
+type EarlyInput<Input = RouteInput> = Omit<Input, "body" | "ignored"> & {
+  /** Returns the body as it came, such as for its signature. @throws as RequestContext.body */
+  bytes(): Promise<Uint8Array>;
+};
 
 /** A route as its module declares it. */
 interface RouteForm<
-  Need extends keyof Services,
+  Need extends keyof RouteParts,
   Method extends Route["method"],
   Path extends string,
   Success extends RouteReply,
@@ -98,12 +102,12 @@ interface RouteForm<
   readonly rawBody?: Raw;
   /** Reads the JSON of the body in place of the schema, which then describes it only. Names of fields that are not honoured go to `ignored` */
   readonly read?: (json: unknown, input: EarlyInput, ignored: string[]) => Read;
-  /** Refuses what needs no look at the body. The body is not read then */
-  before?(parts: Pick<Services, Need>, input: EarlyInput<Input>): void | Promise<void>;
+  /** Refuses what needs no look at the fields of the body, which is not read then. Not asked by a repeat, whose first request has passed */
+  before?(parts: Pick<RouteParts, Need>, input: EarlyInput<Input>): void | Promise<void>;
   /** Answers a request that has passed every check. */
-  handle(parts: Pick<Services, Need>, input: Input): Answer;
+  handle(parts: Pick<RouteParts, Need>, input: Input): Answer;
   /** See Route. */
-  repeat?(parts: Pick<Services, Need>, input: Input, runId: string | null): Answer;
+  repeat?(parts: Pick<RouteParts, Need>, input: Input, runId: string | null): Answer;
 }
 
 /** A route whose handler can be called with its parts and its input alone. The types of `Facts` say what its clients send and get. */
@@ -119,7 +123,7 @@ type DefinedRoute<Facts, Parts, Input> =
  * Order: fields are refused where a strict route takes none, then the query is read, then `before` is asked, then the body is read.
  */
 export function defineRoute<
-  const Need extends keyof Services,
+  const Need extends keyof RouteParts,
   const Method extends Route["method"],
   const Path extends string,
   const Success extends RouteReply,
@@ -133,11 +137,11 @@ export function defineRoute<
   form: RouteForm<Need, Method, Path, Success, Query, Body, Optional, Raw, Read>,
 ): DefinedRoute<
   { readonly method: Method; readonly path: Path; readonly reply: Success; readonly query?: Query },
-  Pick<Services, Need>,
+  Pick<RouteParts, Need>,
   RouteInput<PathParams<Path>, QueryValues<Query>, BodyOf<Body, Optional, Raw, Read>>
 > {
   type Input = RouteInput<PathParams<Path>, QueryValues<Query>, BodyOf<Body, Optional, Raw, Read>>;
-  type Work = (parts: Pick<Services, Need>, input: Input) => Answer;
+  type Work = (parts: Pick<RouteParts, Need>, input: Input) => Answer;
   const { before, handle, repeat, read, ...route } = form;
   const readBody = bodyReader(form, read);
   const takesNone = form.strict === true && readBody === undefined;
@@ -146,27 +150,74 @@ export function defineRoute<
     // Params, query and body have the types that the route itself declares
     new RequestInput(request, context, route.query && readQuery(route.query, context.query)) as RequestInput & Input;
 
-  function answerNow(request: Request, context: RequestContext, work: Work): Response | Promise<Response> {
-    const reply = work(context.services, inputOf(request, context));
+  function answerNow(request: Request, context: RequestContext): Response | Promise<Response> {
+    const reply = handle(context.services, inputOf(request, context));
     return reply instanceof Promise ? reply.then((value) => sendReply(context, value)) : sendReply(context, reply);
   }
-  async function answerLater(request: Request, context: RequestContext, work: Work): Promise<Response> {
+  async function answerLater(
+    request: Request,
+    context: RequestContext,
+    { check, work }: { readonly check: typeof before; readonly work: Work },
+  ): Promise<Response> {
     if (takesNone) await readJson(request, context, NO_FIELDS, { optional: true });
     const input = inputOf(request, context);
-    const checked = before?.(context.services, input);
+    const checked = check?.(context.services, input);
     if (checked !== undefined) await checked;
     const reading: RequestInput = input;
     if (readBody !== undefined) reading.body = await readBody(request, context, input);
     return sendReply(context, await work(context.services, input));
   }
-  const answer = isPlain ? answerNow : answerLater;
   return {
     ...route,
     handle,
-    handler: (request, context) => answer(request, context, handle),
+    handler: isPlain ? answerNow : (request, context) => answerLater(request, context, { check: before, work: handle }),
     ...(repeat === undefined ? {} : {
-      repeat: (request, context, runId) => answer(request, context, (parts, input) => repeat(parts, input, runId)),
+      repeat: (request, context, runId) =>
+        answerLater(request, context, { check: undefined, work: (parts, input) => repeat(parts, input, runId) }),
     }),
+  };
+}
+
+/** A handshake that has passed every check of the router. */
+export type Handshake<Query = unknown> = Pick<
+  RouteInput<unknown, Query>,
+  "query" | "identity" | "address" | "requestId" | "head"
+>;
+
+/** A socket as its module declares it. */
+interface SocketForm<Need extends keyof RouteParts, Path extends string, Query extends QueryFields>
+  extends Omit<Route, "method" | "path" | "query" | "reply" | "websocket" | "handler" | "needs"> {
+  readonly needs: readonly Need[];
+  readonly path: Path;
+  readonly query: Query;
+  /** Returns the hooks of the socket. An error that it throws refuses the handshake. */
+  accept(parts: Pick<RouteParts, Need>, handshake: Handshake<QueryValues<Query>>): Partial<Hooks>;
+}
+
+/** A socket whose hooks can be made of its parts and a handshake alone. */
+type DefinedSocket<Parts, Query> = Route & { accept(parts: Parts, handshake: Handshake<Query>): Partial<Hooks> };
+
+/** Makes the route of a socket, which takes its parts and the handshake as plain values, and returns the hooks of the socket. */
+export function defineSocket<
+  const Need extends keyof RouteParts,
+  const Path extends string,
+  Query extends QueryFields,
+>(form: SocketForm<Need, Path, Query>): DefinedSocket<Pick<RouteParts, Need>, QueryValues<Query>> {
+  return {
+    ...form,
+    method: "GET",
+    reply: { status: 101, description: "The connection is a WebSocket" },
+    websocket: (request, context) =>
+      // The query has the types that the route itself declares
+      form.accept(
+        context.services,
+        new RequestInput(request, context, readQuery(form.query, context.query)) as Handshake<
+          QueryValues<Query>
+        >,
+      ),
+    handler() {
+      throw refuse("upgrade_required", "Cannot answer over plain HTTP: open a WebSocket");
+    },
   };
 }
 
@@ -213,6 +264,10 @@ class RequestInput implements RouteInput {
 
   get controller(): AbortController {
     return this.#context.controller;
+  }
+
+  bytes(): Promise<Uint8Array> {
+    return this.#context.body();
   }
 
   get claim(): RunClaim | undefined {

@@ -1,3 +1,4 @@
+import { SHUTTING_DOWN } from "../lib/base/cancel.ts";
 import { type Caller, hasScope, type Scope, SCOPES } from "../lib/base/records/caller.ts";
 import { type Identity, SILENCE_MS, unconfirmed } from "../lib/access/identity.ts";
 import { HttpError, refuse } from "../lib/base/errors.ts";
@@ -206,6 +207,16 @@ function unidentified(request: Request, ticket: string | null, { tokens }: Pick<
     "auth_invalid",
     `Cannot accept this ${token === undefined ? "ticket" : "token"}: it is unknown, used up or expired`,
   );
+}
+
+/**
+ * Refuses what would outlive a shutdown that has begun, or is over.
+ * @param action what is refused, as the middle of a sentence: "serve MCP"
+ * @throws {HttpError} 503 shutting_down
+ */
+export function refuseWhileDraining(services: Pick<Services, "isDraining" | "stateReason">, action: string): void {
+  if (!services.isDraining()) return;
+  throw refuse("shutting_down", `Cannot ${action}: ${services.stateReason() ?? SHUTTING_DOWN}`);
 }
 
 /** Codes of refused credentials. */

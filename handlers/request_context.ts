@@ -2,10 +2,8 @@ import { CancelError, type CancelReason } from "../lib/base/cancel.ts";
 import type { Timer } from "../lib/base/clock.ts";
 import { HttpError, refuse } from "../lib/base/errors.ts";
 import type { Identity } from "../lib/access/identity.ts";
-import type { Services } from "../lib/services.ts";
-import type { Connections } from "./connections.ts";
 import { checkStillCounts } from "./door.ts";
-import type { RequestContext, ResponseClass, RunClaim } from "./route.ts";
+import type { RequestContext, ResponseClass, RouteParts, RunClaim } from "./route.ts";
 
 /** The parts of an absolute request URL as they came. A path that needs normalising is refused, not repaired. */
 export interface RequestTarget {
@@ -81,8 +79,7 @@ export type ClientWatch = (request: Request, onGone: () => void) => () => void;
 
 /** Options of `GatewayRequestContext`. */
 export interface RequestContextOptions {
-  readonly services: Services;
-  readonly connections: Connections;
+  readonly services: RouteParts;
   readonly Response: ResponseClass;
   readonly requestId: string;
   readonly remoteAddress: string | undefined;
@@ -94,8 +91,7 @@ export interface RequestContextOptions {
 
 /** The context of one request, and the fields that the middleware fills in. Lives until the reply is handed over. */
 export class GatewayRequestContext implements RequestContext {
-  readonly services: Services;
-  readonly connections: Connections;
+  readonly services: RouteParts;
   readonly Response: ResponseClass;
   readonly requestId: string;
   readonly remoteAddress: string | undefined;
@@ -132,7 +128,6 @@ export class GatewayRequestContext implements RequestContext {
     this.#readBody = options.readBody;
     this.#watchClient = options.watchClient;
     this.services = options.services;
-    this.connections = options.connections;
     this.Response = options.Response;
     this.requestId = options.requestId;
     this.remoteAddress = options.remoteAddress;
@@ -143,10 +138,6 @@ export class GatewayRequestContext implements RequestContext {
 
   get query(): URLSearchParams {
     return (this.#query ??= new URLSearchParams(this.target.search));
-  }
-
-  get authorization(): string | undefined {
-    return this.#request.headers.get("authorization") ?? undefined;
   }
 
   get signal(): AbortSignal {

@@ -11,10 +11,12 @@ import type { Door } from "./door.ts";
 /** The `Response` class the handlers build replies with: the global one, or srvx's FastResponse. */
 export type ResponseClass = typeof Response;
 
-/** Services and facts that a handler gets beside the request. The router builds one for each request. */
+/** Services that handlers may need: those of the gateway, and the connections of its router. */
+export interface RouteParts extends Services, Pick<Connections, "mcp" | "sockets" | "followers"> {}
+
+/** Services and facts of one request on its way. The router builds one for each request, and no handler sees it. */
 export interface RequestContext {
-  readonly services: Services;
-  readonly connections: Connections;
+  readonly services: RouteParts;
   readonly Response: ResponseClass;
   /** null on public routes */
   readonly identity: Identity | null;
@@ -31,8 +33,6 @@ export interface RequestContext {
   /** Controller of `signal`. Attached work takes it as its own controller and so ends with the request */
   readonly controller: AbortController;
   readonly query: URLSearchParams;
-  /** The Authorization header, for a route with a token of its own; undefined without one */
-  readonly authorization?: string | undefined;
   /** Names of body fields that were not honoured; they go to the header x-postern-ignored */
   readonly ignored: string[];
   /** Claim of the request's Idempotency-Key; undefined without one. A run that is started with a claim must be durable */
@@ -98,8 +98,8 @@ export interface Route extends Door {
   /** `/v1/models/:id`; a parameter is one path segment, or the rest of the path when written `:id+` */
   readonly path: string;
   readonly summary: string;
-  /** Names of the services that the handler uses, at most five. Undefined for a handler that takes the whole context */
-  readonly needs?: readonly (keyof Services)[];
+  /** Names of the services that the handler uses, at most five. Each route of the gateway says them */
+  readonly needs?: readonly (keyof RouteParts)[];
   /** Schema of the JSON body, which the handler validates with; undefined: the route reads no body */
   readonly body?: GenericSchema | undefined;
   /** Body of another media type than JSON, `what` in a word, with its own bound in place of `max_request_bytes`. For routes without path parameters */
@@ -134,7 +134,7 @@ export interface Route extends Door {
   /** Answers a repeat after a crash, with `honoured` and `by_run`. Default: 409 conflict, because the outcome is unknown */
   readonly repeat?: RepeatHandler;
   /** Accepts a WebSocket handshake that has passed every check, and returns the socket's hooks. A plain GET gets 426 before `handler` */
-  readonly websocket?: (context: RequestContext) => Partial<Hooks>;
+  readonly websocket?: (request: Request, context: RequestContext) => Partial<Hooks>;
   readonly handler: Handler;
 }
 

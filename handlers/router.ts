@@ -62,6 +62,9 @@ export function createRouter(options: RouterOptions): GatewayRouter {
   const { services, basePath = "", Response: ReplyClass = Response } = options;
   const { readBody = readWebBody, watchClient = watchSignal, loadRoutes } = options;
   let isWhole = loadRoutes === undefined;
+  const connections = createConnections(services, () => import("./mcp/mcp_endpoint.ts"));
+  const { mcp, sockets, followers } = connections;
+  const routeParts = { ...services, mcp, sockets, followers };
   let parts: VisitedParts = {
     services,
     ...tableOf(options.routes),
@@ -70,7 +73,6 @@ export function createRouter(options: RouterOptions): GatewayRouter {
     idempotency: new Idempotency(services),
     strangers: { tokens: new StrangerPlaces(UNKNOWN_TOKENS), tickets: new StrangerPlaces(TICKETS) },
   };
-  const connections = createConnections(services, () => import("./mcp/mcp_endpoint.ts"));
   const makeWhole = lazily(async () => {
     if (loadRoutes !== undefined) parts = { ...parts, ...tableOf(await loadRoutes()) };
     isWhole = true;
@@ -79,8 +81,7 @@ export function createRouter(options: RouterOptions): GatewayRouter {
   function open(request: Request, connection: ConnectionInfo | undefined, canUpgrade: boolean): Visit {
     const target = parseRequestTarget(request.url);
     const context = new GatewayRequestContext(request, {
-      services,
-      connections,
+      services: routeParts,
       Response: ReplyClass,
       requestId: requestIdOf(request, services.random),
       remoteAddress: connection?.remoteAddress,

@@ -52,7 +52,7 @@ import { Collection, type ParseRecord, readable, scanAll } from "../lib/storage/
 import type { Store } from "../lib/storage/store.ts";
 import { parseMarker, PROCESSES } from "../lib/system/process/leftover_processes.ts";
 import { IDEMPOTENT_REPLIES } from "./middleware/reply_store.ts";
-import { WEBHOOK_MESSAGES, WEBHOOK_SIGNATURES } from "./routes/webhook.ts";
+import { WEBHOOK_MESSAGES, WEBHOOK_SIGNATURES } from "../lib/automation/channels/webhooks.ts";
 
 const DECLARED: readonly Collection<unknown>[] = [
   ...[PAIRING_CODES, PAIRING_GUARD, RATE_WINDOWS, TOKEN_CHANGES, TOKENS, WS_TICKETS],

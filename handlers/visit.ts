@@ -120,7 +120,8 @@ export class Visit implements RouteVisitor {
   answer(): Response | Promise<Response> {
     try {
       const reply = this.#handle();
-      return reply instanceof Promise ? reply.then((done) => this.#conclude(done), this.fail) : this.#finish(reply);
+      if (!(reply instanceof Promise)) return this.#finish(reply);
+      return reply.then((done) => this.#conclude(done), (error) => this.fail(error));
     } catch (error) {
       return this.fail(error);
     }
@@ -175,7 +176,7 @@ export class Visit implements RouteVisitor {
   #openSocket(match: RouteMatch): Partial<Hooks> {
     const context = this.#context;
     this.#admit(match);
-    const hooks = match.route.websocket?.(context);
+    const hooks = match.route.websocket?.(this.#request, context);
     if (hooks === undefined) throw notFound();
     context.detach();
     this.#observe(101);
@@ -358,10 +359,10 @@ export class Visit implements RouteVisitor {
   }
 
   /** Answers with the refusal of an error. */
-  readonly fail = (error: unknown): Response => {
+  fail(error: unknown): Response {
     auditRefusal(this.#parts.services.audit, this.#context, error);
     return this.#finish(errorReply(this.#context, error));
-  };
+  }
 
   #finish(reply: Response): Response {
     this.#context.detach();

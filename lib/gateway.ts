@@ -2,14 +2,22 @@ import { accessWing } from "./access/access_services.ts";
 import { automationWing, recoveryWing } from "./automation/automation_services.ts";
 import { cancelError, SHUTTING_DOWN } from "./base/cancel.ts";
 import { ConfigError } from "./base/errors.ts";
-import { defineWing, type OpenedList, openInSteps, startInOrder } from "./base/opened_list.ts";
-import { type Coordination, createAlone } from "./coordination.ts";
+import { lazily } from "./base/lazily.ts";
+import { type OpenedList, openInSteps, startInOrder } from "./base/opened_list.ts";
 import { extensionsWing } from "./extensions/open_extensions.ts";
-import { createBase, foldersWing, type GatewayBase, kitWing, markerWing, rekey, storageWing } from "./gateway_base.ts";
-import { drain, drainWing, reloadsWing, sharedWorkspaceOf, stateOf, stateReasonOf } from "./gateway_state.ts";
+import {
+  clusterWing,
+  createBase,
+  foldersWing,
+  type GatewayBase,
+  kitWing,
+  markerWing,
+  rekey,
+  storageWing,
+} from "./gateway_base.ts";
+import { createFacts, drain, drainWing, reloadsWing, stateReasonOf } from "./gateway_state.ts";
 import { guardWing } from "./guard/guard_services.ts";
 import { memoryWing } from "./memory/memory_services.ts";
-import type { ClusterNeeds } from "./open_cluster.ts";
 import { modelsWing } from "./providers/provider_services.ts";
 import { createStoredRuns } from "./runs/journal/stored_runs.ts";
 import { conversationsWing, feedWing, runsWing, subAgentsWing, workWing } from "./runs/run_services.ts";
@@ -68,17 +76,6 @@ function startWings(base: GatewayBase, opened: OpenedList) {
   ]);
 }
 
-/** This gateway among those of its database. A gateway alone loads nothing of clusters. */
-const clusterWing = defineWing({
-  name: "cluster",
-  async start(needs: ClusterNeeds, opened): Promise<Coordination> {
-    const { local: { clock }, storage: { store, shared } } = needs;
-    if (shared === undefined) return createAlone({ clock, store });
-    const { openCluster } = await import("./open_cluster.ts");
-    return await openCluster(needs, { opened, shared });
-  },
-});
-
 /** Returns the services of started wings. */
 function toServices(
   made: Awaited<ReturnType<typeof startWings>>,
@@ -87,6 +84,7 @@ function toServices(
   const { program, kit, telemetry, state, storage, cluster, guard, access, system } = made;
   const { automation, extensions, memory, models, runs, reloads } = made;
   const tools = made.tools.executor;
+  const startedAt = kit.clock.now();
   return {
     version: program.about.version,
     programName: program.about.programName ?? "postern",
@@ -98,13 +96,11 @@ function toServices(
     redactor: telemetry.redactor,
     environment: kit.environment,
     config: made.config,
-    configStatus: reloads.status,
     reload: reloads.reload,
     store: storage.store,
     rekey: (by) => rekey(made, by),
     sharedWindows: cluster.sharedWindows,
     cluster,
-    sharedWorkspace: () => sharedWorkspaceOf(cluster),
     tokens: access.tokens,
     pairing: access.pairing,
     tickets: access.tickets,
@@ -112,6 +108,10 @@ function toServices(
     approvals: guard.approvals,
     taintedFiles: guard.taintedFiles,
     tools,
+    calls: lazily(async () => {
+      const { ClientCalls } = await import("./runs/client_calls.ts");
+      return new ClientCalls({ tools, approvals: guard.approvals, cluster, config: made.config, ...kit });
+    }),
     async turnOnTool(name, by) {
       const { turnOnTool } = await import("./tools/turn_on_tool.ts");
       const parts = { tools, writer: program.configWriter, reload: reloads.reload, audit: guard.audit.append };
@@ -120,6 +120,7 @@ function toServices(
     offers: program.additions?.offers ?? { prompts: new Map(), resources: [] },
     cron: automation.cron,
     deliveries: automation.deliveries,
+    webhooks: automation.webhooks,
     containment: system.containment,
     listensOn: system.ownAddress.listensOn,
     browserOf: (runId) => system.browsers.view(runId),
@@ -136,9 +137,9 @@ function toServices(
     storedRuns: createStoredRuns({ store: storage.store, history: () => cluster.ownership.history() }),
     agent: models.live && runs && { providers: models.live.providers, runs },
     trustModelServer: (address, by) => models.trust(address, guard.recordServerTrust(by)),
-    startedAt: kit.clock.now(),
     workspaceRoot: made.folders.workspaceRoot,
-    state: () => stateOf(made),
+    startedAt,
+    facts: createFacts(made, startedAt),
     isDraining: made.isDraining,
     stateReason: () => stateReasonOf(made),
     onDrain: (listener) => void state.drainListeners.push(listener),

@@ -1,12 +1,13 @@
 import { systemClock } from "./base/clock.ts";
 import { canonicalDigest } from "./base/json.ts";
 import type { Kit } from "./base/kit.ts";
+import type { ClusterNeeds } from "./open_cluster.ts";
 import { lazily } from "./base/lazily.ts";
 import { defineWing, type OpenedList } from "./base/opened_list.ts";
 import { createSystemRandom } from "./base/random.ts";
 import { type Actor, storedActor } from "./base/records/caller.ts";
 import { createTelemetry } from "./base/telemetry/create_telemetry.ts";
-import type { Coordination } from "./coordination.ts";
+import { type Coordination, createAlone } from "./coordination.ts";
 import { namedSecrets } from "./config/secrets.ts";
 import type { Audit } from "./guard/audit/audit.ts";
 import type { CurrentState, ProgramCluster, ProgramFolders, ServicesOptions, StorageSharing } from "./services.ts";
@@ -135,6 +136,17 @@ export interface GatewayFolders extends Pick<ProgramFolders, "dataDir" | "worksp
   /** Absolute paths that no tool touches. */
   readonly ownPaths: readonly string[];
 }
+
+/** This gateway among those of its database. A gateway alone loads nothing of clusters. */
+export const clusterWing = defineWing({
+  name: "cluster",
+  async start(needs: ClusterNeeds, opened): Promise<Coordination> {
+    const { local: { clock }, storage: { store, shared } } = needs;
+    if (shared === undefined) return createAlone({ clock, store });
+    const { openCluster } = await import("./open_cluster.ts");
+    return await openCluster(needs, { opened, shared });
+  },
+});
 
 /** The folders of the gateway. */
 export const foldersWing = defineWing({

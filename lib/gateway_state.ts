@@ -2,6 +2,7 @@ import type { AutomationServices } from "./automation/automation_services.ts";
 import { SHUTTING_DOWN } from "./base/cancel.ts";
 import type { Kit } from "./base/kit.ts";
 import { defineWing, type OpenedList } from "./base/opened_list.ts";
+import type { GatewayState, HealthReply } from "./base/records/gateway_status.ts";
 import type { Redactor } from "./base/redact.ts";
 import type { Config } from "./config/config.ts";
 import { createReloads, type Reloads } from "./config/create_reloads.ts";
@@ -12,8 +13,9 @@ import type { GuardServices } from "./guard/guard_services.ts";
 import type { OpenProviders } from "./providers/provider_services.ts";
 import type { RunEventFeed } from "./runs/journal/run_event_feed.ts";
 import type { RunSupervisor } from "./runs/run_request.ts";
-import type { CurrentState, GatewayState, ServicesOptions, SharedWorkspace } from "./services.ts";
+import type { CurrentState, OwnFacts, ServicesOptions } from "./services.ts";
 import type { Store } from "./storage/store.ts";
+import type { SystemServices } from "./system/system_services.ts";
 import type { DrainableExecutor } from "./tools/runtime/drainable_executor.ts";
 
 /** Parts of a gateway that tell how it is. */
@@ -40,8 +42,56 @@ export interface GatewayWork {
 /** Time for the program to take the last events of runs. Milliseconds */
 const FEED_MS = 2_000;
 
+/** Parts of a gateway that health and status tell of. */
+export interface FactsParts extends GatewayHealth {
+  readonly program: Pick<ServicesOptions, "log" | "about">;
+  readonly folders: { readonly workspaceRoot: string };
+  readonly kit: Pick<Kit, "clock">;
+  readonly cluster: Pick<Coordination, "lease" | "membership" | "shown">;
+  readonly system: Pick<SystemServices, "containment">;
+  readonly reloads: Pick<Reloads, "status">;
+  /** Undefined: no agent runs here */
+  readonly models: { readonly live: Pick<OpenProviders, "providers"> | undefined };
+}
+
+/** Creates what a gateway tells of itself. @param startedAt in ms since the epoch */
+export function createFacts(parts: FactsParts, startedAt: number): OwnFacts {
+  const { program: { about: { version } }, folders: { workspaceRoot } } = parts;
+  const { kit: { clock }, cluster: { shown, membership } } = parts;
+  const { storage, system, reloads, models } = parts;
+  const health = (): HealthReply => ({
+    status: stateOf(parts),
+    version,
+    uptime_seconds: Math.max(0, Math.floor((clock.now() - startedAt) / 1000)),
+    reason: shown && stateReasonOf(parts),
+  });
+  return {
+    health,
+    async status() {
+      const { status, uptime_seconds, reason = null } = health();
+      const shared = membership();
+      return {
+        ...{ status, version, started_at: new Date(startedAt).toISOString(), uptime_seconds, workspace: workspaceRoot },
+        ...(shown === undefined
+          ? {}
+          : { cluster: { gateway: shown.id, gateways: shown.gatewaysFound() ?? null, reason } }),
+        ...(shared === undefined ? {} : { shared_workspace: toShared(shared) }),
+        provider: models.live?.providers.inUse ?? null,
+        containment: await system.containment(),
+        unreadable_records: [...storage.store.unreadable.list()],
+        config: reloads.status(),
+      };
+    },
+  };
+}
+
+/** Returns the workspace that the gateway shares with others of its cluster, as status shows it. */
+function toShared(workspace: NonNullable<ReturnType<Coordination["membership"]>>) {
+  return { id: workspace.id, is_proven: workspace.proven() !== null, problem: workspace.whyUnproven() ?? null };
+}
+
 /** Returns whether the gateway works, works in part, or ends. */
-export function stateOf({ state, storage: { store }, cluster, guard, program }: GatewayHealth): GatewayState {
+function stateOf({ state, storage: { store }, cluster, guard, program }: GatewayHealth): GatewayState {
   if (state.draining !== undefined) return "draining";
   if (!cluster.lease.mayAct()) return "degraded";
   if (cluster.membership()?.refusal() !== undefined) return "degraded";
@@ -58,13 +108,6 @@ export function stateReasonOf({ state, cluster }: Pick<GatewayHealth, "state" | 
   }
   const problem = cluster.membership()?.whyUnproven();
   return problem === undefined ? undefined : `it claims no run that needs its workspace: ${problem}`;
-}
-
-/** Returns the workspace that the gateway shares with others of its cluster. Undefined: it shares none */
-export function sharedWorkspaceOf({ membership }: Pick<Coordination, "membership">): SharedWorkspace | undefined {
-  const workspace = membership();
-  if (workspace === undefined) return undefined;
-  return { id: workspace.id, is_proven: workspace.proven() !== null, problem: workspace.whyUnproven() ?? null };
 }
 
 /** Takes no work any more, and ends what is at work. @param graceMs milliseconds that runs and calls may go on */

@@ -2,17 +2,19 @@ import type { LinkFetch } from "./cluster/gateway_links.ts";
 import type { ClusterDatabase } from "./cluster/join_cluster.ts";
 import type { SharedWindows } from "./access/shared_windows.ts";
 import type { AccessServices } from "./access/access_services.ts";
+import type { Webhooks } from "./automation/channels/webhooks.ts";
 import type { AutomationServices } from "./automation/automation_services.ts";
 import type { Clock } from "./base/clock.ts";
 import type { Kit } from "./base/kit.ts";
 import type { Random } from "./base/random.ts";
 import type { KnownSecrets } from "./base/redact.ts";
 import type { Actor } from "./base/records/caller.ts";
+import type { HealthReply, StatusReply } from "./base/records/gateway_status.ts";
 import type { Telemetry } from "./base/telemetry/create_telemetry.ts";
 import type { LogSink } from "./base/telemetry/log.ts";
 import type { Config } from "./config/config.ts";
 import type { Coordination } from "./coordination.ts";
-import type { ConfigStatus, Reloads } from "./config/create_reloads.ts";
+import type { Reloads } from "./config/create_reloads.ts";
 import type { McpServers } from "./extensions/mcp/mcp_servers.ts";
 import type { McpOperator } from "./extensions/mcp/mcp_operator.ts";
 import type { Nodes } from "./extensions/nodes/nodes.ts";
@@ -26,6 +28,7 @@ import type { MemoryServices } from "./memory/memory_services.ts";
 import type { OwnProviders } from "./providers/own_providers.ts";
 import type { Providers } from "./providers/provider.ts";
 import type { TrustedServer } from "./providers/discovery/provider_memory.ts";
+import type { ClientCalls } from "./runs/client_calls.ts";
 import type { StoredConversations } from "./runs/conversations/stored_conversations.ts";
 import type { TellProgram } from "./runs/journal/run_event_feed.ts";
 import type { StoredRuns } from "./runs/journal/stored_runs.ts";
@@ -39,12 +42,6 @@ import type { Tool } from "./tools/runtime/tool.ts";
 import type { ProgramOffers } from "./tools/program_offers.ts";
 import type { ConfigWriter } from "./tools/turn_on_tool.ts";
 import type { ToolExecutor, ToolInfo } from "./tools/runtime/tool_executor.ts";
-
-/**
- * Health of the gateway. `draining`: a shutdown began, or somebody drained the gateway. `degraded`: storage, audit or log cannot be
- * written, damaged records are set aside, the lease in the cluster is lost, or the workspace is not that of its other gateways.
- */
-export type GatewayState = "ok" | "degraded" | "draining";
 
 /** Database that gateways share: opened for this one, or given to it by the program. */
 export type StorageSharing =
@@ -61,13 +58,10 @@ export interface CurrentState {
   readonly drainListeners: (() => void)[];
 }
 
-/** Workspace of a gateway in a cluster, as status shows it. */
-export interface SharedWorkspace {
-  readonly id: string;
-  /** True: the gateway claims runs that need the workspace. */
-  readonly is_proven: boolean;
-  /** Reason why it does not; null when it does, and while it has no lease. */
-  readonly problem: string | null;
+/** Facts that a gateway tells of itself. */
+export interface OwnFacts {
+  health(): HealthReply;
+  status(): Promise<StatusReply>;
 }
 
 /** Every service of the gateway, built once and handed to the handlers. */
@@ -86,14 +80,17 @@ export interface Services
   readonly random: Random;
   /** Returns the newest configuration, an immutable snapshot. Keep the reference for the length of one piece of work only. */
   readonly config: () => Config;
-  readonly configStatus: () => ConfigStatus;
   readonly store: Store;
   readonly tools: ToolExecutor;
+  /** Tool calls of clients; loaded at the first call. */
+  readonly calls: () => Promise<ClientCalls>;
   /** Turns a tool on for good, as a person says. Undefined for an unknown one. @throws {HttpError} 409 `conflict` */
   readonly turnOnTool: (name: string, by: Actor) => Promise<ToolInfo | undefined>;
   /** Prompts and resources of the program that mounts the gateway. */
   readonly offers: ProgramOffers;
   readonly redactor: KnownSecrets;
+  /** Messages of channels that come by webhook; loaded at the first one. */
+  readonly webhooks: () => Promise<Webhooks>;
   readonly conversations: StoredConversations;
   /** Other machines that offer their tools. Undefined while `[gateway.node_control]` is off. */
   readonly nodes: Nodes | undefined;
@@ -117,16 +114,15 @@ export interface Services
   readonly startedAt: number;
   /** Absolute path of the folder that the agent works in. */
   readonly workspaceRoot: string;
-  /** Returns the workspace as the other gateways of a cluster know it. Undefined for a gateway alone. */
-  readonly sharedWorkspace: () => SharedWorkspace | undefined;
   /** Returns the environment variable that a configuration key such as `secret_env` names. Undefined when it is not set. */
   readonly environment: (name: string) => string | undefined;
   /** Encrypts records anew with the key that the configuration says, some with each call. @throws {HttpError} 409 `conflict` */
   readonly rekey: (by: Actor) => Promise<RekeyProgress>;
   /** Trusts a model server of this machine. The gateway then looks for it and uses it like a server of its own user. @throws {HttpError} */
   readonly trustModelServer: (address: string, by: Actor) => Promise<TrustedServer>;
-  state(): GatewayState;
-  /** Tells whether `state()` is `draining`, without a look at the rest. */
+  /** Facts that health and status say. */
+  readonly facts: OwnFacts;
+  /** Tells whether the gateway is `draining`, without a look at the rest. */
   isDraining(): boolean;
   /**
    * Returns why the gateway is draining, degraded by its cluster, or claims no run that needs its workspace, as the end of a sentence.
@@ -149,7 +145,7 @@ export interface GatewayServices extends Services {
   listensOn(port: number): void;
   /** See Reloads. A run keeps the settings that it began with, but the newest configuration decides what it is allowed. */
   readonly reload: Reloads["reload"];
-  /** Lets nothing new start: `state()` returns `draining`, and handlers refuse work. */
+  /** Lets nothing new start: the gateway is `draining`, and handlers refuse work. */
   beginDrain(): void;
   /** Waits up to `graceMs` for attached work, then cancels it with a final event. Leaves durable work for the next start. */
   drain(graceMs: number): Promise<void>;

@@ -220,7 +220,7 @@ await declarations;
 rmSync(MODULES, { recursive: true });
 cpSync("lib/dashboard/page", join(FOLDER, CHUNKS, "page"), {
   recursive: true,
-  filter: (file) => !file.endsWith("tsconfig.json"),
+  filter: (file) => !file.endsWith("tsconfig.json") && !file.endsWith(".d.ts"),
 });
 cpSync("lib/documents/pdf/cmaps", join(FOLDER, CHUNKS, "cmaps"), { recursive: true });
 cpSync("lib/extensions/plugins/scaffolds", join(FOLDER, CHUNKS, "scaffolds"), { recursive: true });

@@ -27,11 +27,11 @@ const FLOORS: readonly (readonly [wing: string, floor: number])[] = [
   ["lib/coordination.ts", 8],
   ["lib/services.ts", 9],
   ["lib/open_cluster.ts", 10],
-  ["lib/gateway_base.ts", 10],
-  ["lib/gateway_state.ts", 10],
-  ["lib/gateway.ts", 11],
-  ["handlers/", 12],
-  ["cli/", 13],
+  ["lib/gateway_base.ts", 11],
+  ["lib/gateway_state.ts", 11],
+  ["lib/gateway.ts", 12],
+  ["handlers/", 13],
+  ["cli/", 14],
 ];
 
 const FILES = sourceFiles(["cli", "handlers", "lib"]).filter((file) => !file.path.startsWith("lib/dashboard/page/"));

@@ -1,4 +1,4 @@
-import type { StatusReply } from "../../handlers/routes/health.ts";
+import type { StatusReply } from "../../lib/base/records/gateway_status.ts";
 import { ConfigError } from "../../lib/base/errors.ts";
 import { systemClock } from "../../lib/base/clock.ts";
 import { VERSION } from "../../lib/base/version.ts";

@@ -1,4 +1,4 @@
-import type { StatusReply } from "../../handlers/routes/health.ts";
+import type { StatusReply } from "../../lib/base/records/gateway_status.ts";
 import type { DaemonState, Health } from "../../lib/host/daemon/daemon_state.ts";
 import { daemonLogPath } from "../../lib/host/daemon/log_file.ts";
 import { printableLine, toDefinitions } from "../terminal/terminal_text.ts";

@@ -1,4 +1,4 @@
-import type { StatusReply } from "../../handlers/routes/health.ts";
+import type { StatusReply } from "../../lib/base/records/gateway_status.ts";
 import type { LoadedConfig } from "../../lib/config/load_config.ts";
 import type { ControlRecord } from "../../lib/host/control_file.ts";
 import type { Health } from "../../lib/host/daemon/daemon_state.ts";

@@ -15,7 +15,7 @@ import { describeApproval, toApprovalText, whyAsked } from "../../lib/guard/desc
 import type { Approvals } from "../../lib/guard/approvals.ts";
 import { askElicitation } from "../../lib/runs/supervisor/ask_elicitation.ts";
 import type { Approver } from "../../lib/tools/runtime/tool_call.ts";
-import { askByReply } from "../wire/ask_by_reply.ts";
+import { askByReply } from "../../lib/runs/supervisor/ask_by_reply.ts";
 import type { ClientAbility } from "../../lib/tools/runtime/askable_client.ts";
 import { type CallState, requestDigest } from "./call_state.ts";
 import type { ClientWay } from "./asking_work.ts";

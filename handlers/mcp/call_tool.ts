@@ -9,12 +9,13 @@ import type {
 import { Buffer } from "node:buffer";
 import { neutralizeData, wrapUntrusted } from "../../lib/agent/untrusted_text.ts";
 import { UNTAINTED } from "../../lib/base/taint.ts";
+import type { CallWays, ClientCallIds } from "../../lib/runs/client_calls.ts";
 import type { Services } from "../../lib/services.ts";
 import type { ClientAbility } from "../../lib/tools/runtime/askable_client.ts";
 import type { Approver } from "../../lib/tools/runtime/tool_call.ts";
 import { foundNames, TOOL_SEARCH } from "../../lib/tools/agents/tool_search.ts";
 import type { ToolContent } from "../../lib/tools/runtime/tool_content.ts";
-import type { ToolCallOutcome, ToolCallRequest, ToolInfo } from "../../lib/tools/runtime/tool_executor.ts";
+import type { ToolCallOutcome, ToolInfo } from "../../lib/tools/runtime/tool_executor.ts";
 import { checkScope } from "../door.ts";
 import { CallApproval } from "./call_approval.ts";
 import { type CallState, missingCapabilities, requestDigest } from "./call_state.ts";
@@ -92,7 +93,16 @@ export async function callTool(
   const work = async (way: ClientWay) => {
     approval.follow(way);
     const { allowed } = offered;
-    const outcome = await services.tools.call(toRequest(call, { asked, allowed, approver, way, services }));
+    const calls = await services.calls();
+    const made = {
+      name,
+      input: JSON.stringify(call.params.arguments ?? {}),
+      allowed,
+      caller: mcpCallerOf(asked),
+      requestId: asked.requestId,
+      signal: way.signal,
+    };
+    const outcome = await calls.call(made, (ids) => waysOf(call, { ids, asked, approver, way, services }));
     const { isError, output } = outcome.result;
     if (name === TOOL_SEARCH) parts.found.add(asked.identity.tokenId, isError ? [] : foundNames(output));
     else if (isDeferred(name, services.tools, offered)) parts.found.add(asked.identity.tokenId, [name]);
@@ -106,31 +116,18 @@ export async function callTool(
 }
 
 /** The request of a call, its approver and the way to its client. */
-interface ClientCall {
+interface CallPlace {
+  readonly ids: ClientCallIds;
   readonly asked: McpRequest;
-  /** Names of the tools that it may call, see `allowedTools` */
-  readonly allowed: readonly string[] | undefined;
   readonly approver: Approver;
   readonly way: ClientWay;
   readonly services: Services;
 }
 
-function toRequest(
-  { params, can }: AskedCall,
-  { asked, allowed, approver, way, services }: ClientCall,
-): ToolCallRequest {
-  const { name, arguments: input = {} } = params;
-  const { random } = services;
-  const { requestId } = asked;
-  const caller = mcpCallerOf(asked);
-  const runId = random.id("run_");
-  const callId = random.id("call_");
+function waysOf({ params: { name }, can }: AskedCall, { ids, asked, approver, way, services }: CallPlace): CallWays {
+  const place = { tool: name, requestId: asked.requestId, ...ids, caller: mcpCallerOf(asked) };
   return {
-    name,
-    input: JSON.stringify(input),
-    callId,
-    scope: { runId, requestId, conversationId: null, caller, depth: 0, direct: true, signal: way.signal },
-    allowed,
+    approver,
     onProgress: createProgress(name, way),
     model: { sees: true },
     client: {
@@ -138,9 +135,8 @@ function toRequest(
         // A client that is gone hears nothing, and the call learns of it by its signal
         way.context()?.mcpReq.log(level, message, name).catch(() => {});
       },
-      asks: new ClientQuestions({ can, way, place: { tool: name, requestId, runId, callId, caller }, services }),
+      asks: new ClientQuestions({ can, way, place, services }),
     },
-    approver,
   };
 }
 

@@ -57,9 +57,10 @@ function derive({ gateway }: Config, { before, old, shared }: {
 export function guardHost(request: Request, target: RequestTarget, settings: GatewaySettings): void {
   if (!settings.loopbackBind) return;
   const host = request.headers.get("host");
-  if (host !== null && toAuthority(host, request.url.startsWith("https:")) !== target.authority) {
-    throw forbidden("the Host header and the request's target name different hosts");
-  }
+  // Almost every client writes both alike
+  const isSame = host === null || host === target.authority ||
+    toAuthority(host, request.url.startsWith("https:")) === target.authority;
+  if (!isSame) throw forbidden("the Host header and the request's target name different hosts");
   const name = hostNameOf(target.authority);
   if (isLoopbackName(name) || settings.allowedHosts.has(name) || settings.allowedHosts.has(target.authority)) return;
   throw forbidden("this host name is not the gateway's; add it to allowed_hosts in [gateway] if it is");

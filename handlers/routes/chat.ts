@@ -1,9 +1,8 @@
 import type { Message, Peer } from "crossws";
 import * as v from "valibot";
-import { refuse } from "../../lib/base/errors.ts";
 import { usageSource } from "../../lib/base/records/usage.ts";
 import type { Services } from "../../lib/services.ts";
-import { defineRoute, type RouteInput } from "../define_route.ts";
+import { defineRoute, defineSocket, type RouteInput } from "../define_route.ts";
 import type { Route } from "../route.ts";
 import { SocketSession } from "../websocket/socket_session.ts";
 import {
@@ -15,7 +14,6 @@ import {
   spokenSchema,
   toChatRequest,
 } from "../wire/agent_runs.ts";
-import { refuseWhileDraining } from "../connections.ts";
 import { callerOf } from "../door.ts";
 import { collectReply, spokenText } from "../wire/collect_reply.ts";
 import { textQuery } from "../wire/lists.ts";
@@ -101,25 +99,22 @@ async function chat(
 }
 
 /**
- * GET /ws/chat. The router has checked host, origin, token and scope before `websocket` is called. An error that `websocket` throws
- * refuses the handshake.
+ * GET /ws/chat. The router has checked host, origin, token and scope before.
  * Source: docs/design/websocket.md "Frames in"
  */
-export const chatSocketRoute: Route = {
-  method: "GET",
+export const chatSocketRoute = defineSocket({
   path: "/ws/chat",
   access: "chat",
+  needs: ["agent", "approvals", "clock", "log", "sockets"],
   summary: "Chat over a WebSocket with streamed replies",
   query: { ticket: textQuery("Single-use ticket of POST /v1/ws-ticket, in place of the Authorization header") },
-  reply: { status: 101, description: "The connection is a WebSocket" },
   errors: ["upgrade_required", "agent_unavailable", "shutting_down"],
-  websocket(context) {
-    const { services, connections: { sockets }, requestId } = context;
-    requireAgent(services);
-    refuseWhileDraining(services, "open a socket");
+  accept(parts, handshake) {
+    requireAgent(parts);
+    parts.sockets.checkOpen("open a socket");
     // Sockets of Deno have no ping, and crossws prints a warning when one is tried
-    const caller = callerOf(context, "websocket");
-    const options = { services, sockets, caller, requestId, canPing: !("Deno" in globalThis) };
+    const canPing = !("Deno" in globalThis);
+    const options = { parts, canPing, caller: callerOf(handshake, "websocket"), requestId: handshake.requestId };
     let session: SocketSession | undefined;
     const sessionOf = (peer: Peer) => (session ??= new SocketSession(peer, options));
     return {
@@ -136,10 +131,7 @@ export const chatSocketRoute: Route = {
       error: () => session?.closed(),
     };
   },
-  handler() {
-    throw refuse("upgrade_required", "Cannot chat here over plain HTTP: open a WebSocket");
-  },
-};
+});
 
 function sizeOf({ rawData }: Message): number {
   if (rawData instanceof Blob) return rawData.size;

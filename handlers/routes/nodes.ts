@@ -1,19 +1,17 @@
 import type { Peer } from "crossws";
 import * as v from "valibot";
 import { CancelError } from "../../lib/base/cancel.ts";
+import type { Clock } from "../../lib/base/clock.ts";
 import { type ErrorCode, refuse, ToolError } from "../../lib/base/errors.ts";
 import type { Services } from "../../lib/services.ts";
 import type { NodeInfo } from "../../lib/extensions/nodes/known_node.ts";
 import type { NodeLink } from "../../lib/extensions/nodes/node_link.ts";
 import type { NodeAdmission, Nodes } from "../../lib/extensions/nodes/nodes.ts";
-import { defineRoute } from "../define_route.ts";
-import { refuseWhileDraining } from "../connections.ts";
+import { defineRoute, defineSocket } from "../define_route.ts";
 import { bearerTokenOf } from "../door.ts";
-import type { RequestContext, Route } from "../route.ts";
 import { createOutbox } from "../websocket/outbox.ts";
 import { listReply, listSchema, textQuery } from "../wire/lists.ts";
 import { callFields, callReplySchema, makeCall } from "../wire/make_call.ts";
-import { readJson } from "../wire/read_json.ts";
 import { answerStream, KEEP_ALIVE_MS } from "../wire/event_stream.ts";
 import { jsonReply, type Reply, streamReply } from "../wire/reply.ts";
 
@@ -93,23 +91,25 @@ export const describeNodeRoute = defineRoute({
 });
 
 /** POST /v1/nodes/:id/invoke: one call of a node's tool, through the gateway's executor and then the node's own. */
-export const invokeNodeRoute: Route = {
+export const invokeNodeRoute = defineRoute({
   method: "POST",
   path: "/v1/nodes/:id/invoke",
   access: "tools",
+  needs: ["nodes", "calls"],
   summary: "Call a tool of a node; a bad, disabled or denied call is a result with is_error",
   body: invokeSchema,
   reply: { status: 200, type: "application/json", schema: callReplySchema },
   errors: ["shutting_down", "provider_timeout"],
   idempotency: "honoured",
-  async handler(request, context) {
-    const node = findNode(context.services.nodes, context.params["id"]);
-    const { tool, input, approved, approval_id } = await readJson(request, context, invokeSchema);
-    const known = requireNodes(context.services.nodes).toolsOf(node.id).find(({ name }) => name === tool);
+  before: ({ nodes }, { params }) => void findNode(nodes, params.id),
+  async handle({ nodes, calls }, request) {
+    const node = findNode(nodes, request.params.id);
+    const { tool, ...fields } = request.body;
+    const known = requireNodes(nodes).toolsOf(node.id).find(({ name }) => name === tool);
     if (known === undefined) throw noSuchTool(node);
-    return await makeCall(context, { name: known.registered_as, input, approved, approval_id });
+    return await makeCall(known.registered_as, fields, { calls, request });
   },
-};
+});
 
 const nodeCallSchema = v.object({
   /** Name of the tool at the node */
@@ -198,7 +198,7 @@ function requireNodes(nodes: Services["nodes"]): Nodes {
   );
 }
 
-function findNode(nodes: Services["nodes"], id = ""): NodeInfo {
+function findNode(nodes: Services["nodes"], id: string): NodeInfo {
   const node = requireNodes(nodes).get(id);
   if (node !== undefined) return node;
   throw refuse("not_found", "Cannot find this node: [gateway.node_control] allowed_node_ids does not name it", {
@@ -236,13 +236,12 @@ const PATIENCE_MS = 30_000;
  * GET /ws/node: the link of a node (docs/design/plugins.md "Nodes"). It needs the token of node
  * control: a token of pairing does not open it. Every refusal comes before the upgrade.
  */
-export const nodeSocketRoute: Route = {
-  method: "GET",
+export const nodeSocketRoute = defineSocket({
   path: "/ws/node",
   access: "node_token",
+  needs: ["nodes", "clock", "sockets"],
   summary: "The link of a node, with the token of [gateway.node_control]",
   query: { id: { ...textQuery("Id of the node, one of allowed_node_ids"), required: true } },
-  reply: { status: 101, description: "The connection is a WebSocket" },
   errors: [
     "invalid_request",
     "auth_required",
@@ -252,16 +251,14 @@ export const nodeSocketRoute: Route = {
     "rate_limited",
     "shutting_down",
   ],
-  websocket(context) {
-    const { services, remoteAddress } = context;
-    const nodes = requireNodes(services.nodes);
-    const token = bearerTokenOf(context.authorization);
-    const id = context.query.get("id") ?? undefined;
-    const admission = nodes.admit({ token, id, address: remoteAddress });
+  accept({ nodes: given, clock, sockets }, { query: { id }, address, head }) {
+    const nodes = requireNodes(given);
+    const token = bearerTokenOf(head.headers.get("authorization"));
+    const admission = nodes.admit({ token, id, address });
     if (!admission.ok) throw refusalOf(admission);
-    refuseWhileDraining(services, "connect the node");
+    sockets.checkOpen("connect the node");
     let link: NodeLink | undefined;
-    const linkOf = (peer: Peer) => (link ??= openLink(nodes, peer, { context, id: admission.id }));
+    const linkOf = (peer: Peer) => (link ??= openLink(nodes, peer, { clock, address, id: admission.id }));
     return {
       open: (peer) => void linkOf(peer),
       message(peer, { rawData }) {
@@ -272,19 +269,15 @@ export const nodeSocketRoute: Route = {
       error: () => link?.closed(),
     };
   },
-  handler() {
-    throw refuse("upgrade_required", "Cannot connect a node over plain HTTP: open a WebSocket");
-  },
-};
+});
 
 /** Opens the link of a node. A shutdown ends links after all other sockets, because runs that are finishing may need their node. */
 function openLink(
   nodes: Nodes,
   peer: Peer,
-  { context, id }: { readonly context: RequestContext; readonly id: string },
+  { clock, address, id }: { readonly clock: Clock; readonly address: string | undefined; readonly id: string },
 ): NodeLink {
-  const { services, remoteAddress } = context;
-  const outbox = createOutbox({ peer, clock: services.clock, patienceMs: PATIENCE_MS });
+  const outbox = createOutbox({ peer, clock, patienceMs: PATIENCE_MS });
   const link = nodes.open(id, {
     send: (text) => outbox.send(text),
     close(code, reason) {
@@ -299,7 +292,7 @@ function openLink(
       outbox.close();
       peer.terminate();
     },
-  }, remoteAddress);
+  }, address);
   return {
     text: (text) => link.text(text),
     binary: () => link.binary(),

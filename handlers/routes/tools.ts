@@ -3,12 +3,10 @@ import { refuse } from "../../lib/base/errors.ts";
 import { CLIENT_ABILITIES } from "../../lib/tools/runtime/askable_client.ts";
 import { matchesPatterns } from "../../lib/tools/runtime/registry.ts";
 import type { Services } from "../../lib/services.ts";
-import { defineRoute } from "../define_route.ts";
-import type { RequestContext, Route } from "../route.ts";
+import { defineRoute, type RouteInput } from "../define_route.ts";
 import { listSchema, placedListReply } from "../wire/lists.ts";
 import { callFields, callReplySchema, makeCall, toInputText } from "../wire/make_call.ts";
-import { readJson } from "../wire/read_json.ts";
-import { jsonReply } from "../wire/reply.ts";
+import { jsonReply, type Reply } from "../wire/reply.ts";
 
 const toolSchema = v.object({
   name: v.string(),
@@ -72,34 +70,38 @@ export const enableToolRoute = defineRoute({
 });
 
 /** POST /v1/tools/:name/call: one call through the same executor and policy as the agent's own. */
-export const callToolRoute = {
+export const callToolRoute = defineRoute({
   method: "POST",
   path: "/v1/tools/:name/call",
   access: "tools",
+  needs: ["tools", "calls"],
   summary: "Call a tool; a bad, disabled or denied call is a result with is_error",
   body: callSchema,
   bodyOptional: true,
   reply: { status: 200, type: "application/json", schema: callReplySchema },
   errors: ["shutting_down", "provider_timeout"],
   idempotency: "honoured",
+  before: ({ tools }, { params }) => void findTool(tools, params.name),
   repeat: callAgain,
-  handler: call,
-} as const satisfies Route;
+  handle: call,
+});
 
-async function call(request: Request, context: RequestContext): Promise<Response> {
-  const { name, input_schema: schema } = findTool(context.services.tools, context.params["name"]);
-  const body = (await readJson(request, context, callSchema, { optional: true })) ?? {};
-  const stray = context.ignored.find((field) => Object.hasOwn(schema?.properties ?? {}, field));
+type CallParts = Pick<Services, "tools" | "calls">;
+type CallInput = RouteInput<{ readonly name: string }, unknown, v.InferOutput<typeof callSchema> | undefined>;
+
+async function call({ tools, calls }: CallParts, request: CallInput): Promise<Reply> {
+  const { params, body = {}, ignored } = request;
+  const { name, input_schema: schema } = findTool(tools, params.name);
+  const stray = ignored.find((field) => Object.hasOwn(schema?.properties ?? {}, field));
   if (body.input === undefined && stray !== undefined) throw misplaced(stray);
-  return await makeCall(context, { name, input: body.input, approved: body.approved, approval_id: body.approval_id });
+  return await makeCall(name, body, { calls, request });
 }
 
 /** Answers a repeat after a crash. A tool that only reads is called again; for any other tool the outcome of the first call is unknown. */
-async function callAgain(request: Request, context: RequestContext): Promise<Response> {
-  const { name } = findTool(context.services.tools, context.params["name"]);
-  const { input } = (await readJson(request, context, callSchema, { optional: true })) ?? {};
-  const access = context.services.tools.accessOf(name, toInputText(input));
-  if (access === undefined || access === "read") return await call(request, context);
+async function callAgain(parts: CallParts, request: CallInput): Promise<Reply> {
+  const { name } = findTool(parts.tools, request.params.name);
+  const access = parts.tools.accessOf(name, toInputText(request.body?.input));
+  if (access === undefined || access === "read") return await call(parts, request);
   throw refuse(
     "conflict",
     `Cannot repeat this call: the end of the first one was not recorded, and whether "${name}" took effect is unknown; ` +
@@ -116,7 +118,7 @@ function misplaced(field: string) {
   );
 }
 
-function findTool(tools: Pick<Services["tools"], "get">, name = "") {
+function findTool(tools: Pick<Services["tools"], "get">, name: string) {
   const tool = tools.get(name);
   if (tool === undefined) {
     throw refuse(

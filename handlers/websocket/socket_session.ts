@@ -4,8 +4,8 @@ import type { RunPace } from "../../lib/runs/run_request.ts";
 import { CancelError, type CancelReason } from "../../lib/base/cancel.ts";
 import { isLonger } from "../../lib/base/text.ts";
 import type { Config } from "../../lib/config/config.ts";
-import type { Services } from "../../lib/services.ts";
-import { checkCertainty, checkScope, type Door, patienceOf } from "../door.ts";
+import { checkScope, type Door } from "../door.ts";
+import type { RouteParts } from "../route.ts";
 import { openRunEvents, requireAgent, toChatRequest } from "../wire/agent_runs.ts";
 import { endedInSilence, toHttpError } from "../wire/http_errors.ts";
 import {
@@ -23,15 +23,7 @@ import {
   type ResumeFrame,
 } from "./frames.ts";
 import { createOutbox, type Outbox, type OutboxPeer } from "./outbox.ts";
-import {
-  GOING_AWAY,
-  type OpenSocket,
-  POLICY_VIOLATION,
-  REVOKED,
-  type Sockets,
-  type Watch,
-  watchPeer,
-} from "./sockets.ts";
+import { GOING_AWAY, type OpenSocket, POLICY_VIOLATION, REVOKED, type Watch, watchPeer } from "./sockets.ts";
 
 /** The part of a crossws peer that a session uses. */
 export interface ChatPeer extends OutboxPeer {
@@ -43,9 +35,8 @@ export interface ChatPeer extends OutboxPeer {
 
 /** Options of `SocketSession`. */
 export interface SocketSessionOptions {
-  readonly services: Services;
-  /** The open sockets of the gateway, which the session joins until it is closed */
-  readonly sockets: Sockets;
+  /** The open sockets of the gateway, which the session joins until it is closed, are among them */
+  readonly parts: Pick<RouteParts, "agent" | "approvals" | "clock" | "log" | "sockets">;
   readonly caller: Caller;
   readonly requestId: string;
   /** true: the runtime can send pings */
@@ -104,10 +95,10 @@ export class SocketSession {
   readonly #arrived: ArrivedFrame[] = [];
 
   constructor(peer: ChatPeer, options: SocketSessionOptions) {
-    const { services: { clock, config }, caller, sockets } = options;
+    const { parts: { clock, sockets }, caller } = options;
     this.#peer = peer;
     this.#options = options;
-    this.#limits = config().gateway.websocket;
+    this.#limits = sockets.limits();
     this.#outbox = createOutbox({ peer, clock, patienceMs: this.#limits.idle_timeout_secs * 1000 });
     this.#socket = {
       tokenId: caller.tokenId,
@@ -157,7 +148,7 @@ export class SocketSession {
   }
 
   #startWatch(): Watch {
-    const { services: { clock }, canPing } = this.#options;
+    const { parts: { clock }, canPing } = this.#options;
     const { heartbeat_secs, pong_timeout_secs, idle_timeout_secs } = this.#limits;
     return watchPeer({
       clock,
@@ -201,8 +192,8 @@ export class SocketSession {
   }
 
   #confirm({ door = {} }: { readonly door?: Pick<Door, "steady"> }): Promise<void> | undefined {
-    const { services: { tokens, config }, caller: { tokenId } } = this.#options;
-    return tokens.isShared ? tokens.confirm({ tokenId }, { maxMs: patienceOf(door, config()) }) : undefined;
+    const { parts: { sockets }, caller } = this.#options;
+    return sockets.confirm(door, caller);
   }
 
   #takeWelcome({ take }: ArrivedFrame): void {
@@ -217,8 +208,8 @@ export class SocketSession {
 
   /** Checks the token with every frame, which is a use of the token: a token also ends by its time. */
   #isWelcome(): boolean {
-    const { services, caller } = this.#options;
-    if (!services.tokens.use(caller.tokenId)) this.#close(POLICY_VIOLATION, REVOKED);
+    const { parts: { sockets }, caller } = this.#options;
+    if (!sockets.useToken(caller)) this.#close(POLICY_VIOLATION, REVOKED);
     return this.#isOpen;
   }
 
@@ -231,7 +222,7 @@ export class SocketSession {
   }
 
   #report(error: unknown): void {
-    const { services: { log }, requestId } = this.#options;
+    const { parts: { log }, requestId } = this.#options;
     const { code, message } = toHttpError(error, { log, requestId });
     this.#fail(code, message);
   }
@@ -251,7 +242,7 @@ export class SocketSession {
     this.#isOpen = false;
     this.#watch.stop();
     this.#outbox.close();
-    this.#options.sockets.remove(this.#socket);
+    this.#options.parts.sockets.remove(this.#socket);
     this.#queue.length = 0;
     this.#arrived.length = 0;
     this.#stop("client_gone");
@@ -263,10 +254,10 @@ export class SocketSession {
   }
 
   #take(frame: Frame): void {
-    const { services, caller } = this.#options;
+    const { parts: { sockets }, caller } = this.#options;
     try {
       checkScope(FRAMES[frame.type], caller, `take the frame "${frame.type}"`);
-      checkCertainty(FRAMES[frame.type], caller, services);
+      sockets.checkCertainty(FRAMES[frame.type], caller);
     } catch (error) {
       return this.#report(error);
     }
@@ -290,11 +281,11 @@ export class SocketSession {
 
   /** Answers an approval. The run that waits for it shows the answer as `approval_answered`. */
   async #answerApproval(frame: AnswerFrame): Promise<void> {
-    const { services, caller } = this.#options;
+    const { parts, caller } = this.#options;
     const { type: decision, approval_id, remember, match } = frame;
     const content = frame.type === "approve" ? frame.content ?? undefined : undefined;
     try {
-      await services.approvals.answer(approval_id, {
+      await parts.approvals.answer(approval_id, {
         decision,
         remember: remember ?? undefined,
         match: match ?? undefined,
@@ -336,12 +327,12 @@ export class SocketSession {
     }
     this.#isWorking = false;
     this.#watch.active();
-    if (this.#isOpen && this.#options.sockets.draining()) this.#close(GOING_AWAY, "The gateway is shutting down");
+    if (this.#isOpen && this.#options.parts.sockets.draining()) this.#close(GOING_AWAY, "The gateway is shutting down");
   }
 
   async #start({ text: message, conversation_id, model }: MessageFrame): Promise<Reading> {
-    const { services, caller, requestId } = this.#options;
-    const handle = await requireAgent(services).runs.start(toChatRequest(
+    const { parts, caller, requestId } = this.#options;
+    const handle = await requireAgent(parts).runs.start(toChatRequest(
       { message, conversationId: conversation_id ?? this.#conversationId, model: model ?? undefined },
       { kind: "chat", by: { caller, requestId }, durable: false, reader: { canApprove: this.#mayApprove() } },
     ));
@@ -356,8 +347,8 @@ export class SocketSession {
    * reason ends the reading alone.
    */
   async #resume({ run_id: runId, after }: ResumeFrame): Promise<Reading> {
-    const { services, caller } = this.#options;
-    const { runs } = requireAgent(services);
+    const { parts, caller } = this.#options;
+    const { runs } = requireAgent(parts);
     const reading = new AbortController();
     let isLive = true;
     const options = {

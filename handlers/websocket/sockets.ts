@@ -1,5 +1,8 @@
 import type { Clock } from "../../lib/base/clock.ts";
+import type { Caller } from "../../lib/base/records/caller.ts";
+import type { Config } from "../../lib/config/config.ts";
 import type { Services } from "../../lib/services.ts";
+import { checkCertainty, type Door, patienceOf, refuseWhileDraining } from "../door.ts";
 
 /** Close code of a shutdown. Source: RFC 6455 section 7.4.1 */
 export const GOING_AWAY = 1001;
@@ -17,8 +20,18 @@ export interface OpenSocket {
   close(code: number, reason: string): void;
 }
 
-/** The open sockets of one gateway. */
+/** The open sockets of one gateway, and what each of them asks of it. */
 export interface Sockets {
+  /** Refuses a handshake once the gateway drains. @throws {HttpError} 503 shutting_down */
+  checkOpen(action: string): void;
+  /** Returns the limits that count for a socket which opens now. */
+  limits(): Config["gateway"]["websocket"];
+  /** Makes certain which tokens count, as long as a door waits for that. Undefined: it is certain */
+  confirm(door: Pick<Door, "steady">, caller: Pick<Caller, "tokenId">): Promise<void> | undefined;
+  /** See checkCertainty. @throws {HttpError} 503 storage_unavailable */
+  checkCertainty(door: Door, caller: Pick<Caller, "tokenId">): void;
+  /** Uses the token of a socket. Returns false when it counts no more. */
+  useToken(caller: Pick<Caller, "tokenId">): boolean;
   add(socket: OpenSocket): void;
   remove(socket: OpenSocket): void;
   count(): number;
@@ -32,6 +45,8 @@ export interface Sockets {
   closeAll(): void;
 }
 
+type SocketServices = Pick<Services, "metrics" | "tokens" | "config" | "isDraining" | "stateReason">;
+
 const REASON = "The gateway is shutting down";
 /** Reason of a close with 1008. */
 export const REVOKED = "The token of this socket was revoked or has expired";
@@ -40,10 +55,17 @@ export const REVOKED = "The token of this socket was revoked or has expired";
  * Creates the list of a gateway's open sockets, with the gauge `postern_ws_connections`. The sockets of a token are closed with 1008 when
  * the token is revoked.
  */
-export function createSockets({ metrics, tokens }: Pick<Services, "metrics" | "tokens">): Sockets {
+export function createSockets(services: SocketServices): Sockets {
+  const { metrics, tokens, config } = services;
   const open = new Set<OpenSocket>();
   let draining = false;
   const sockets: Sockets = {
+    checkOpen: (action) => refuseWhileDraining(services, action),
+    limits: () => config().gateway.websocket,
+    confirm: (door, { tokenId }) =>
+      tokens.isShared ? tokens.confirm({ tokenId }, { maxMs: patienceOf(door, config()) }) : undefined,
+    checkCertainty: (door, caller) => checkCertainty(door, caller, services),
+    useToken: ({ tokenId }) => tokens.use(tokenId),
     add: (socket) => void open.add(socket),
     remove: (socket) => void open.delete(socket),
     count: () => open.size,

@@ -1,7 +1,7 @@
 import type { Services } from "../../lib/services.ts";
 import type { StoredRuns } from "../../lib/runs/journal/stored_runs.ts";
 import type { RouteInput } from "../define_route.ts";
-import type { RequestContext, RunClaim } from "../route.ts";
+import type { RunClaim } from "../route.ts";
 import * as v from "valibot";
 import type { ContentPart, Message } from "../../lib/base/records/message.ts";
 import { CONVERSATION_ID } from "../../lib/runs/conversations/conversation_records.ts";
@@ -136,11 +136,18 @@ function beginsEffect(batch: readonly AgentEvent[], tools: Services["tools"]): b
 }
 
 /** Tells whether a run that has ended may have had an effect. True for one whose events are not kept any more. */
-export async function runHadEffect(context: RequestContext, id: string): Promise<boolean> {
-  const followed = await runsToRead(context.services).follow(id, { afterSeq: 0, signal: context.signal });
+export async function runHadEffect(
+  id: string,
+  { runs, tools, signal }: {
+    readonly runs: StoredRuns;
+    readonly tools: Services["tools"];
+    readonly signal: AbortSignal;
+  },
+): Promise<boolean> {
+  const followed = await runs.follow(id, { afterSeq: 0, signal });
   if (followed === undefined) return true;
   for await (const batch of followed) {
-    if (beginsEffect(batch, context.services.tools)) return true;
+    if (beginsEffect(batch, tools)) return true;
     if (batch.some(isTerminal)) return false;
   }
   return true;

@@ -1,11 +1,9 @@
 import * as v from "valibot";
 import { refuse } from "../../lib/base/errors.ts";
-import { hasScope } from "../../lib/base/records/caller.ts";
+import type { Services } from "../../lib/services.ts";
 import { matchesPatterns } from "../../lib/tools/runtime/registry.ts";
-import type { RequestContext } from "../route.ts";
-import { callerOf } from "../door.ts";
-import { askByReply } from "./ask_by_reply.ts";
-import { errorReply, sendJson } from "./reply.ts";
+import type { RouteInput } from "../define_route.ts";
+import { jsonReply, type Reply } from "./reply.ts";
 
 /** Fields of a body that calls a tool. */
 export const callFields = {
@@ -25,71 +23,42 @@ export const callReplySchema = v.object({
   approval_id: v.optional(v.string()),
 });
 
-/** A tool call that a client makes. */
-export interface MadeCall {
-  /** Name of the tool in the registry */
-  readonly name: string;
-  readonly input: Readonly<Record<string, unknown>> | string | undefined;
-  readonly approved: boolean | undefined;
-  readonly approval_id: string | undefined;
-}
+/** Fields of a call as a body has them. */
+type CallFields = v.InferOutput<v.ObjectSchema<typeof callFields, undefined>>;
 
 /** Returns the input of a call as the text that its tool takes. */
-export function toInputText(input: MadeCall["input"] = {}): string {
+export function toInputText(input: CallFields["input"] = {}): string {
   return typeof input === "string" ? input : JSON.stringify(input);
 }
 
-/** Makes a client's tool call through the same executor and policy as the agent's own calls, and replies with the result. */
+/**
+ * Makes the tool call of a request and replies with the result.
+ * @param name of the tool in the registry
+ * @throws {HttpError} 403 insufficient_scope for a tool that the token does not name
+ */
 export async function makeCall(
-  context: RequestContext,
-  { name, input, approved = false, approval_id: given }: MadeCall,
-): Promise<Response> {
-  const { services } = context;
-  const allowed = context.identity?.tools;
+  name: string,
+  { input, approved = false, approval_id: approvalId }: CallFields,
+  { calls, request }: {
+    readonly calls: Services["calls"];
+    readonly request: Pick<RouteInput, "identity" | "caller" | "requestId" | "claim" | "signal">;
+  },
+): Promise<Reply> {
+  const { identity, caller, requestId } = request;
+  const allowed = identity?.tools;
   if (allowed !== undefined && !matchesPatterns(name, allowed)) {
     throw refuse("insufficient_scope", `Cannot call "${name}": the tools of this token do not name it`);
   }
   // A repeat must find the call, so it outlives its client (docs/design/http.md "Idempotency")
-  const signal = context.claim === undefined ? context.signal : new AbortController().signal;
-  const caller = callerOf(context, "http");
-  let hadEffect = false;
-  try {
-    const { result, approvalId } = await services.tools.call({
-      name,
-      input: toInputText(input),
-      scope: {
-        runId: services.random.id("run_"),
-        requestId: context.requestId,
-        conversationId: null,
-        caller,
-        depth: 0,
-        direct: true,
-        signal,
-      },
-      callId: services.random.id("call_"),
-      allowed,
-      onStart({ access }) {
-        hadEffect = access !== "read";
-        return Promise.resolve();
-      },
-      approver: askByReply({
-        approvals: services.approvals,
-        clock: services.clock,
-        given,
-        granted: approved && hasScope(caller.scopes, "approve"),
-        timeoutMs: services.config().runs.approval_timeout_secs * 1000,
-        elicitMs: services.config().autonomy.approval_timeout_secs * 1000,
-      }),
-    });
-    return sendJson(context, 200, {
-      output: result.output,
-      is_error: result.isError,
-      ...(result.data === undefined ? {} : { data: result.data }),
-      ...(approvalId === undefined ? {} : { approval_id: approvalId }),
-    });
-  } catch (error) {
-    // The executor of a cluster throws it for a call that has changed nothing
-    const isRefused = services.cluster.ownership.isOutage(error);
-    return errorReply(context, error, { hadEffect: hadEffect && !isRefused });
-  }
+  const signal = request.claim === undefined ? request.signal : new AbortController().signal;
+  const call = { name, input: toInputText(input), allowed, caller, requestId, signal };
+  const made = await (await calls()).callOrAsk(call, { approved, approvalId });
+  if ("error" in made) return made;
+  const { result: { output, isError, data }, approvalId: waiting } = made;
+  return jsonReply(200, {
+    output,
+    is_error: isError,
+    ...(data === undefined ? {} : { data }),
+    ...(waiting === undefined ? {} : { approval_id: waiting }),
+  });
 }

@@ -51,10 +51,10 @@ export function sendReply(context: RequestContext, reply: Reply): Response {
 }
 
 /** Lists the reader of a stream among the followers of runs. @throws {HttpError} 503 `overloaded`, and the stream is ended */
-function listFollower({ connections, identity }: RequestContext, reading: AbortController): void {
+function listFollower({ services, identity }: RequestContext, reading: AbortController): void {
   const close = () => reading.abort(new CancelError("client_gone"));
   try {
-    const remove = connections.followers.add({ tokenId: identity?.tokenId ?? null, close });
+    const remove = services.followers.add({ tokenId: identity?.tokenId ?? null, close });
     reading.signal.addEventListener("abort", remove, { once: true });
   } catch (error) {
     close();

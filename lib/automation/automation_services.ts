@@ -1,7 +1,7 @@
 import { unconfirmed } from "../access/identity.ts";
 import type { Tokens } from "../access/tokens.ts";
 import type { Kit } from "../base/kit.ts";
-import { type LateService, lazilyStarted } from "../base/lazily.ts";
+import { type LateService, lazily, lazilyStarted } from "../base/lazily.ts";
 import { defineWing, type OpenedList } from "../base/opened_list.ts";
 import type { Scope } from "../base/records/caller.ts";
 import type { Config } from "../config/config.ts";
@@ -18,6 +18,7 @@ import type { SharedSchedulesOptions } from "./cron/shared_schedules.ts";
 import type { MakeWork } from "./work_part.ts";
 import { OPEN_DELIVERIES } from "./channels/delivery_record.ts";
 import type { Deliveries } from "./channels/delivery_service.ts";
+import type { Webhooks } from "./channels/webhooks.ts";
 import type { ReplyTarget } from "./channels/deliver_reply.ts";
 import type { Cron, ScheduleSharing } from "./cron/cron_service.ts";
 import { SCHEDULES } from "./cron/schedule_record.ts";
@@ -59,6 +60,8 @@ export interface AutomationServices {
   readonly sops: SopService;
   /** Deliveries of replies to the `reply_url` of a channel. */
   readonly deliveries: Deliveries;
+  /** Messages of channels. Loaded at the first. */
+  readonly webhooks: () => Promise<Webhooks>;
   /** Follows a change of `[cron]`. */
   followCron(before: Config["cron"], next: Config["cron"]): void;
 }
@@ -76,6 +79,10 @@ function createAutomation(needs: AutomationNeeds): AutomationServices {
     cron,
     sops,
     deliveries,
+    webhooks: lazily(async () => {
+      const { Webhooks } = await import("./channels/webhooks.ts");
+      return new Webhooks({ ...needs.kit, store: needs.storage.store, config: needs.config, deliveries });
+    }),
     followCron(before, { enabled, timezone }) {
       if (timezone !== before.timezone) {
         void tellZone(needs, { timezone, before: before.timezone });

@@ -1,23 +1,8 @@
 import type { Clock } from "../base/clock.ts";
 import { ConfigError } from "../base/errors.ts";
+import type { ConfigStatus } from "../base/records/gateway_status.ts";
 import type { Logger } from "../base/telemetry/log.ts";
 import type { Config } from "./config.ts";
-
-/** State of the configuration of a running gateway. Times are ISO 8601. Holds names of keys, never their values. */
-export interface ConfigStatus {
-  /** When the values in use were loaded */
-  readonly loaded_at: string;
-  /** Keys whose changed value waits for the next start */
-  readonly needs_restart: readonly string[];
-  /** The last try to load it anew; null: there was none */
-  readonly last_reload: {
-    readonly at: string;
-    /** `refused`: nothing was changed by it */
-    readonly outcome: "applied" | "unchanged" | "refused";
-    /** Why it was refused; null otherwise */
-    readonly problem: string | null;
-  } | null;
-}
 
 /** Loads the configuration of a running gateway anew. */
 export interface Reloads {
@@ -72,7 +57,7 @@ export function createReloads({ clock, log, running, prepare, record }: ReloadsO
     const at = time();
     status = {
       loaded_at: isUsed ? at : status.loaded_at,
-      needs_restart: needsRestart,
+      needs_restart: [...needsRestart],
       last_reload: { at, outcome: applied.length > 0 ? "applied" : "unchanged", problem: null },
     };
   };

@@ -6,7 +6,7 @@ import { createScriptedProvider, createScriptedProviders, type Script } from "..
 import { createRouter } from "../../handlers/router.ts";
 import { ROUTES } from "../../handlers/routes.ts";
 import type { ClusterReply } from "../../handlers/routes/cluster.ts";
-import type { StatusReply } from "../../handlers/routes/health.ts";
+import type { StatusReply } from "../../lib/base/records/gateway_status.ts";
 import { WORKSPACE_MEMBERS } from "../../lib/cluster/cluster_records.ts";
 import { createServices } from "../../lib/gateway.ts";
 import type { GatewayServices } from "../../lib/services.ts";
@@ -224,7 +224,7 @@ test("draining the last gateway that takes work needs force, an unknown one is n
     assert.equal((await drain(a.id)).status, 202);
     await database.clock.advance(500);
     assert.equal(await stateOf(a.id), "draining", "what somebody asked for shows at once");
-    assert.equal(a.services.state(), "ok");
+    assert.equal(a.services.facts.health().status, "ok");
     await database.clock.advance(1_000);
     await passUntil(database, async () => await stateOf(a.id) === "drained");
     database.isMute = false;
@@ -232,7 +232,7 @@ test("draining the last gateway that takes work needs force, an unknown one is n
     const last = await drain(b.id);
     assert.deepEqual([last.status, errorOf(last.body).code], [409, "conflict"]);
     assert.match(errorOf(last.body).message, /no other gateway of the cluster takes work.*--force/);
-    assert.equal(b.services.state(), "ok");
+    assert.equal(b.services.facts.health().status, "ok");
     assert.equal((await drain(b.id, { force: true })).status, 202);
     await passUntil(database, async () => await stateOf(b.id) === "drained");
     await close(database, a, b);
@@ -429,7 +429,7 @@ test("each gateway reports the queue of the cluster and its own part, and a drai
     await passUntil(database, async () => await a.metric("lease_losses_total") === 1);
     await passUntil(database, async () => await a.metric("queue_runs") === 1);
     await b.send("POST", `/v1/cluster/gateways/${a.id}/drain`);
-    await passUntil(database, () => a.services.state() === "draining");
+    await passUntil(database, () => a.services.facts.health().status === "draining");
     await database.clock.advance(6_000);
     assert.ok(Number.isNaN(await a.metric("queue_runs")));
     assert.equal(await b.metric("queue_runs"), 1);
@@ -446,7 +446,7 @@ test("a shutdown while the gateway is drained ends at once, and leaves nothing b
     const attached = a.send("POST", "/v1/chat/completions", { messages: [{ role: "user", content: "Hi" }] });
     await passUntil(database, () => a.services.agent?.runs.active() === 1);
     await b.send("POST", `/v1/cluster/gateways/${a.id}/drain`);
-    await passUntil(database, () => a.services.state() === "draining");
+    await passUntil(database, () => a.services.facts.health().status === "draining");
     await database.clock.advance(1_000);
     await close(database, a, b);
     held.resolve();

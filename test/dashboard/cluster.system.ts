@@ -70,14 +70,14 @@ describe("the dashboard's cluster in Chromium", { skip: NO_PAGE_TEST }, () => {
       await press("Drain", idOf(second));
       assert.equal(await page.getByRole("button", { name: `Drain: ${idOf(second)}` }).innerText(), "Drain it now");
       assert.match(await page.locator("#cluster-note").innerText(), /will end its work, hand the rest to the others/);
-      assert.equal(second.services.state(), "ok", "one press asks nobody");
+      assert.equal(second.services.facts.health().status, "ok", "one press asks nobody");
       await page.locator("#cluster-title").focus();
       assert.equal(await page.getByRole("button", { name: `Drain: ${idOf(second)}` }).innerText(), "Drain");
 
       await press("Drain", idOf(second));
       await page.keyboard.press("Enter");
       await said(`Drain: ${idOf(second)} - asked for.`);
-      await until(() => second.services.state() === "draining");
+      await until(() => second.services.facts.health().status === "draining");
       await until(async () =>
         (await first.services.cluster.shown?.overview.status())?.gateways.some(({ state }) => state === "drained") ===
           true
@@ -90,7 +90,7 @@ describe("the dashboard's cluster in Chromium", { skip: NO_PAGE_TEST }, () => {
       await press("Drain", idOf(first));
       await press("Drain", idOf(first));
       await said(`Drain: ${idOf(first)} - Cannot drain the gateway`);
-      assert.equal(first.services.state(), "ok");
+      assert.equal(first.services.facts.health().status, "ok");
     }));
 
   test("breaks the name of a setting at its underscores", () => {

@@ -4,6 +4,7 @@ import * as v from "valibot";
 import { defineRoute } from "../../handlers/define_route.ts";
 import type { Route } from "../../handlers/route.ts";
 import { ROUTES } from "../../handlers/routes.ts";
+import { healthRoute } from "../../handlers/routes/health.ts";
 import { trustModelServerRoute } from "../../handlers/routes/models.ts";
 import { countQuery } from "../../handlers/wire/lists.ts";
 import { emptyReply, jsonReply } from "../../handlers/wire/reply.ts";
@@ -29,20 +30,9 @@ test("no route needs more than five services", () => {
   assert.deepEqual(many, []);
 });
 
-test("the routes whose handler takes the whole context are these", () => {
-  const whole = ROUTES.filter(({ needs }) => needs === undefined).map(({ method, path }) => `${method} ${path}`);
-  assert.deepEqual(whole.sort(), [
-    "DELETE /mcp",
-    "GET /health",
-    "GET /mcp",
-    "GET /v1/status",
-    "GET /ws/chat",
-    "GET /ws/node",
-    "POST /mcp",
-    "POST /v1/nodes/:id/invoke",
-    "POST /v1/tools/:name/call",
-    "POST /v1/webhook/:channel",
-  ]);
+test("every route names the services that it needs", () => {
+  const silent = ROUTES.filter(({ needs }) => needs === undefined).map(({ method, path }) => `${method} ${path}`);
+  assert.deepEqual(silent, []);
 });
 
 test("a handler is called with plain values, and returns one", async () => {
@@ -55,6 +45,16 @@ test("a handler is called with plain values, and returns one", async () => {
   const reply = await trustModelServerRoute.handle({ trustModelServer }, input);
   assert.deepEqual(reply, jsonReply(200, { origin: "http://127.0.0.1:11434", uid: 1000 }));
   assert.deepEqual(asked, [["127.0.0.1:11434", INPUT.caller]]);
+});
+
+test("a probe asks for nothing but the facts", async () => {
+  const facts = {
+    health: () => ({ status: "draining" as const, version: "1.2.3", uptime_seconds: 4, reason: 'a "reason"' }),
+    status: () => Promise.reject(new TypeError("It is not asked for")),
+  };
+  const reply = await healthRoute.handle({ facts });
+  assert.ok("body" in reply && typeof reply.body === "string");
+  assert.deepEqual([reply.status, JSON.parse(reply.body)], [503, facts.health()]);
 });
 
 const made: unknown[] = [];

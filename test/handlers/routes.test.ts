@@ -1,7 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { brotliDecompressSync, gunzipSync } from "node:zlib";
-import { createMetrics } from "../../lib/base/telemetry/metrics.ts";
 import type { Services } from "../../lib/services.ts";
 import type { ToolExecutor } from "../../lib/tools/runtime/tool_executor.ts";
 import { createTestRouter, errorOf } from "../support/test_router.ts";
@@ -199,7 +198,7 @@ test("a call that fails after it began says not to retry, unless it only reads",
         throw new Error("a bug after the effect");
       },
     };
-    const { send } = createTestRouter({ services: { ...services, metrics: createMetrics(), tools } });
+    const { send } = createTestRouter({ tools });
     const reply = await send("POST", "/v1/tools/read_file/call", { body: { input: {} } });
     assert.deepEqual([reply.status, reply.headers.get("x-should-retry")], [500, retry]);
   }

@@ -124,7 +124,7 @@ test("another provider answers after a reload, and one that cannot be opened lea
     assert.match((await ask(gateway)).text, /Hello from upstream/);
     await reload(gateway, { provider: { kind: "openai", api_key_env: "NOT_THERE" }, agent: { max_iterations: 3 } });
     assert.match((await ask(gateway)).text, /Hello from upstream/);
-    const { last_reload: last } = gateway.services.configStatus();
+    const { config: { last_reload: last } } = await gateway.services.facts.status();
     assert.equal(last?.outcome, "refused");
     assert.match(last?.problem ?? "", /NOT_THERE/);
     assert.notEqual(gateway.services.config().agent.max_iterations, 3);
@@ -163,7 +163,10 @@ test("what needs a restart keeps its running value and is told by name, in the s
     assert.equal(gateway.services.config().gateway.require_pairing, true);
     const refused = await fetch(`${gateway.url}/v1/models`);
     assert.equal(refused.status, 401);
-    assert.deepEqual(gateway.services.configStatus().needs_restart, ["gateway.host", "gateway.require_pairing"]);
+    assert.deepEqual((await gateway.services.facts.status()).config.needs_restart, [
+      "gateway.host",
+      "gateway.require_pairing",
+    ]);
     assert.ok(
       gateway.log.some(({ level, message }) => level === "warn" && message.includes("gateway.require_pairing")),
     );

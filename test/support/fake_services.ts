@@ -11,8 +11,11 @@ import { defaultConfig } from "../../lib/config/config.ts";
 import { createMcpOperator } from "../../lib/extensions/mcp/mcp_operator.ts";
 import { ServerSwitches } from "../../lib/extensions/mcp/server_switches.ts";
 import { ExtensionError } from "../../lib/extensions/extension_error.ts";
-import type { GatewayState, Services } from "../../lib/services.ts";
+import type { GatewayState } from "../../lib/base/records/gateway_status.ts";
+import type { Services } from "../../lib/services.ts";
 import { createApprovals } from "../../lib/guard/create_approvals.ts";
+import { lazily } from "../../lib/base/lazily.ts";
+import { ClientCalls } from "../../lib/runs/client_calls.ts";
 import { createStoredConversations } from "../../lib/runs/conversations/stored_conversations.ts";
 import { loginEvent } from "../../lib/guard/audit/audit_event.ts";
 import { createBrowserLogins } from "../../lib/memory/browser_logins.ts";
@@ -91,6 +94,7 @@ export function createFakeServices(options: FakeServicesOptions = {}): FakeServi
   const tools = options.tools ?? createFakeTools();
   let config = withGateway({ ...GATEWAY, ...options.gateway });
   let state: GatewayState = "ok";
+  const approvals = createApprovals({ store, clock, random, log, metrics, audit: audit.append });
   return {
     version: "0.0.0-test",
     programName: "postern",
@@ -122,7 +126,6 @@ export function createFakeServices(options: FakeServicesOptions = {}): FakeServi
     instructions: () => Promise.reject(new TypeError("This test has no instructions of a workspace")),
     mcpSignIn: createFakeSignIn(),
     config: () => config,
-    configStatus: () => ({ loaded_at: new Date(clock.now()).toISOString(), needs_restart: [], last_reload: null }),
     store,
     tokens: createFakeTokens(() => random.id("")),
     pairing: {
@@ -139,9 +142,12 @@ export function createFakeServices(options: FakeServicesOptions = {}): FakeServi
     },
     tickets: createFakeTickets(),
     audit,
-    approvals: createApprovals({ store, clock, random, log, metrics, audit: audit.append }),
+    approvals,
     taintedFiles: createTaintedFiles({ store, clock, audit: audit.append }),
     tools,
+    calls: lazily(() =>
+      Promise.resolve(new ClientCalls({ tools, approvals, clock, random, cluster: alone, config: () => config }))
+    ),
     cron: createCron({
       store,
       clock,
@@ -152,6 +158,7 @@ export function createFakeServices(options: FakeServicesOptions = {}): FakeServi
       scopesOf: () => SCOPES,
       tools: () => tools,
     }),
+    webhooks: () => Promise.reject(new TypeError("This test has no webhooks")),
     deliveries: createDeliveries({
       store,
       clock,
@@ -176,12 +183,21 @@ export function createFakeServices(options: FakeServicesOptions = {}): FakeServi
     agent: options.agent,
     startedAt: clock.now(),
     workspaceRoot: "/workspace",
-    sharedWorkspace: () => undefined,
     containment: () => Promise.resolve({ kind: "uncontained", text: "Commands are not contained: this is a test" }),
     environment: () => undefined,
     rekey: () => Promise.resolve({ rewritten: 0, left: 0, unreadable: [], complete: true, old_key: null }),
     trustModelServer: (address) => Promise.resolve({ origin: `http://${address}`, uid: 1000 }),
-    state: () => state,
+    facts: {
+      health: () => ({ status: state, version: "0.0.0-test", uptime_seconds: 0 }),
+      status: () =>
+        Promise.resolve({
+          ...{ status: state, version: "0.0.0-test", started_at: AT, uptime_seconds: 0, workspace: "/workspace" },
+          provider: null,
+          containment: { kind: "uncontained", text: "Commands are not contained: this is a test" },
+          unreadable_records: [],
+          config: { loaded_at: AT, needs_restart: [], last_reload: null },
+        }),
+    },
     isDraining: () => state === "draining",
     stateReason: () => undefined,
     onDrain: () => {},
@@ -190,6 +206,9 @@ export function createFakeServices(options: FakeServicesOptions = {}): FakeServi
     enter: (next) => void (state = next),
   };
 }
+
+/** Time of the start, as status shows it. */
+const AT = "2026-01-01T00:00:00.000Z";
 
 /** Handlers read nothing but `[gateway]`, the driver of the storage, the channels and how long approvals and questions wait. */
 function withGateway(gateway: Partial<Config["gateway"]>): Config {

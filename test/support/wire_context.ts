@@ -2,7 +2,9 @@ import { createConnections } from "../../handlers/connections.ts";
 import type { RequestContext, RunClaim } from "../../handlers/route.ts";
 import type { Config } from "../../lib/config/config.ts";
 import type { Scope } from "../../lib/base/records/caller.ts";
-import type { GatewayState, Services } from "../../lib/services.ts";
+import type { GatewayState } from "../../lib/base/records/gateway_status.ts";
+import { Webhooks } from "../../lib/automation/channels/webhooks.ts";
+import type { Services } from "../../lib/services.ts";
 import { createMetrics } from "../../lib/base/telemetry/metrics.ts";
 import { createLogger } from "../../lib/base/telemetry/log.ts";
 import { createApprovals } from "../../lib/guard/create_approvals.ts";
@@ -48,8 +50,20 @@ export function createWireContext(request: Request, options: WireContextOptions)
     approvals: createApprovals({ store, clock, random, log, metrics, audit: createFakeAudit(store).append }),
     config: () => (options.config ?? {}) as Config, // only the sections the test gives are read
     agent: options.runs === undefined ? undefined : { runs: options.runs, providers: undefined as never },
-    // No more of it is asked
-    deliveries: (options.deliveries ?? { promise: () => Promise.resolve(undefined) }) as Services["deliveries"],
+    webhooks: () => {
+      const { deliveries = { promise: () => Promise.resolve(undefined), watch: () => Promise.resolve() } } = options;
+      const config = () => (options.config ?? {}) as Config; // its channels alone are read
+      return Promise.resolve(
+        new Webhooks({
+          clock,
+          log,
+          deliveries,
+          config,
+          store: options.store ?? store,
+          environment: (name) => options.environment?.[name],
+        }),
+      );
+    },
     tokens: {
       isLive: () => true,
       confirm: () => undefined,
@@ -61,17 +75,15 @@ export function createWireContext(request: Request, options: WireContextOptions)
     tools: {
       get: (name: string) => (options.tools?.includes(name) ? { name, enabled: true } : undefined),
     } as unknown as ToolExecutor,
-    ...(options.store === undefined ? {} : { store: options.store }),
-    environment: (name) => options.environment?.[name],
-    state: () => options.state ?? "ok",
     isDraining: () => options.state === "draining",
     stateReason: () => undefined,
   };
   const controller = options.controller ?? new AbortController();
   let body: Promise<Uint8Array> | undefined;
+  const whole = services as Services; // the services that are missing are not used by these handlers
+  const { mcp, sockets, followers } = createConnections(whole, () => Promise.reject(new TypeError("There is no MCP")));
   return {
-    services: services as Services, // the services that are missing are not used by these handlers
-    connections: createConnections(services as Services, () => Promise.reject(new TypeError("There is no MCP"))), // reads metrics and tokens alone
+    services: Object.assign(whole, { mcp, sockets, followers }),
     Response,
     identity: { tokenId: "tok_1", scopes: options.scopes ?? ["chat"] },
     params: options.params ?? {},

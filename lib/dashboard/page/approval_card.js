@@ -3,9 +3,9 @@ import { createElicitationForm } from "./elicitation_form.js";
 import { exactLine } from "./exact_text.js";
 import { formatDuration, messageOf } from "./format.js";
 
-/** @typedef {"call" | "folder" | "command"} Match */
+/** @typedef {import("../../base/records/approval.ts").RuleMatchKind} Match */
 /** @typedef {{ decision: "approve" | "deny", remember?: "run" | "always", match?: Match, content?: Readonly<Record<string, unknown>> }} Answer */
-/** @typedef {{ remember: "run" | "always", match: Match, text: string }} Offer a rule that an answer may store */
+/** @typedef {import("../../base/records/approval.ts").RuleOffer} Offer a rule that an answer may store */
 /**
  * @typedef {{
  *   kind?: "call" | "elicitation",
@@ -18,14 +18,7 @@ import { formatDuration, messageOf } from "./format.js";
  *   reason: string,
  *   rule: string,
  *   expires_at: string,
- *   description?: {
- *     call: string,
- *     input: string,
- *     reason: string,
- *     containment: string | null,
- *     files: readonly string[],
- *     bound: readonly string[],
- *   },
+ *   description?: import("../../base/records/approval.ts").ApprovalDescription,
  *   offers?: readonly Offer[],
  *   always_rule?: string | null,
  * }} Question an approval, or the event that tells of one

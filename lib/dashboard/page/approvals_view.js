@@ -21,7 +21,7 @@ const STATUS_WORDS = new Map([
  *   remember: string | null,
  * }} Approval
  */
-/** @typedef {{ id: string, scope: string, text: string, created_at: string }} Rule */
+/** @typedef {import("../../base/records/approval.ts").ApprovalRule} Rule */
 
 /**
  * Calls that wait for a person, those that were answered, and the answers that are remembered.

@@ -1,21 +1,6 @@
 import { element } from "./dom.js";
 
-/**
- * @typedef {{
- *   id: string,
- *   kind: string,
- *   status: string,
- *   waiting_for?: string,
- *   created_at: string,
- *   ended_at: string | null,
- *   model: string,
- *   message?: string | null,
- *   conversation_id: string | null,
- *   result: string | null,
- *   error: { code: string, message: string } | null,
- *   usage: { total_tokens: number, estimated?: boolean },
- * }} Run
- */
+/** @typedef {import("../../base/records/run.ts").Run} Run */
 
 const WORDS = new Map([
   ["queued", "Waiting for its turn"],

@@ -12,30 +12,8 @@ const FIRING_WORDS = new Map([
 ]);
 const OFF = "No schedule fires: the [cron] section of postern.toml has enabled = false.";
 
-/**
- * @typedef {{
- *   time: string,
- *   trigger: string,
- *   status: string,
- *   run_id: string | null,
- *   run_status: string | null,
- *   reason: string | null,
- *   run_error: { message: string } | null,
- * }} Firing
- */
-/**
- * @typedef {{
- *   id: string,
- *   state: string,
- *   schedule: string,
- *   timezone: string,
- *   next_at: string | null,
- *   prompt: string | null,
- *   tool: string | null,
- *   input: unknown,
- *   last: Firing | null,
- * }} Schedule
- */
+/** @typedef {import("../../base/records/schedule.ts").Firing} Firing */
+/** @typedef {import("../../base/records/schedule.ts").Schedule} Schedule */
 
 /**
  * The schedules: when each fires, what it does, what became of its firings; to pause, resume and fire one now.

@@ -4,6 +4,8 @@ import { isProbe, parseMetrics, quantileBetween, sumOf } from "./metrics.js";
 import { createSparkline } from "./sparkline.js";
 
 /** @typedef {import("./metrics.js").Sample} Sample */
+/** @typedef {import("../../base/records/gateway_status.ts").HealthReply} HealthReply */
+/** @typedef {import("../../base/records/gateway_status.ts").StatusReply} StatusReply */
 
 const KEPT = 60;
 /** Seconds: over less, a rate is noise */
@@ -33,8 +35,8 @@ export function createStatusView() {
 
   return {
     /**
-     * @param {any} health reply of /health, undefined when there was none
-     * @param {any} told reply of /v1/status, undefined when there was none
+     * @param {HealthReply | undefined} health undefined when there was no reply
+     * @param {StatusReply | undefined} told undefined when there was no reply
      */
     showHealth(health, told) {
       byId("status-lead", HTMLElement).textContent = stateSentence(health?.status);
@@ -150,7 +152,7 @@ function showRoutes(samples) {
 }
 
 /**
- * @param {any} told reply of /v1/status
+ * @param {StatusReply} told
  * @returns {(string | undefined)[][]}
  */
 function toldFacts({ workspace, provider, config }) {

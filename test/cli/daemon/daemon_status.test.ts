@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { daemonStatusText, toDaemonStatus } from "../../../cli/daemon/daemon_status.ts";
-import type { StatusReply } from "../../../handlers/routes/health.ts";
+import type { StatusReply } from "../../../lib/base/records/gateway_status.ts";
 import type { DaemonState } from "../../../lib/host/daemon/daemon_state.ts";
 
 test("daemon status names the cluster of a daemon, and why it takes no work", () => {

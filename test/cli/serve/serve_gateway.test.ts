@@ -387,7 +387,7 @@ test("drain refuses new connections, lets what is at work finish, and closes the
     });
     const text = reply.text();
     const drained = drain(60_000);
-    assert.equal(services.state(), "draining");
+    assert.equal(services.facts.health().status, "draining");
     await idle.closed();
     assert.match(await text, /three[\s\S]*\[DONE\]/);
     // A close frame with 1001

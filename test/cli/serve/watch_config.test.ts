@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { mkdir, rename, rm, symlink, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { describe, test } from "node:test";
-import type { StatusReply } from "../../../handlers/routes/health.ts";
+import type { StatusReply } from "../../../lib/base/records/gateway_status.ts";
 import { systemClock } from "../../../lib/base/clock.ts";
 import { readControlFile } from "../../../lib/host/control_file.ts";
 import { until } from "../../support/until.ts";

@@ -62,7 +62,7 @@ describe("a change of the configuration while the gateway runs", () => {
         const starts = () => readFileSync(notes, "utf8").split("\n").filter((line) => line.startsWith("start "));
         const take = async (tables: Readonly<Record<string, unknown>>) => {
           await gateway.services.reload(() => Promise.resolve(configOf({ ...offline, ...tables })));
-          assert.deepEqual(gateway.services.configStatus().needs_restart, []);
+          assert.deepEqual((await gateway.services.facts.status()).config.needs_restart, []);
         };
         const one = { ...fixtureServer({ log: notes }), env: { GREETING: "Hello" } };
         const greeting = async () => {

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import type { RequestContext } from "../../../handlers/route.ts";
 import { chatSocketRoute } from "../../../handlers/routes/chat.ts";
 import { SocketSession } from "../../../handlers/websocket/socket_session.ts";
 import { ProviderError } from "../../../lib/base/errors.ts";
@@ -30,10 +31,21 @@ function contextOf(options: SocketOptions) {
   return { clock, runs, context };
 }
 
+function accept({ services, identity, requestId }: RequestContext) {
+  const head = new Request("http://gateway.test/ws/chat");
+  return chatSocketRoute.accept(services, {
+    identity,
+    requestId,
+    head,
+    address: undefined,
+    query: { ticket: undefined },
+  });
+}
+
 function open(options: SocketOptions = {}) {
   const { clock, runs, context } = contextOf(options);
   const peer = createFakePeer({ buffers: options.buffers ?? false });
-  const hooks = chatSocketRoute.websocket?.(context) ?? assert.fail("the route is no socket route");
+  const hooks = accept(context);
   return { clock, runs, peer, context, ...connect(hooks, peer) };
 }
 
@@ -246,7 +258,7 @@ test("a client that leaves cancels its run, drops its queue and leaves no timer 
   assert.equal(runs.active(), 0);
   assert.equal(peer.sent.length, 1);
   assert.equal(clock.pending(), 0);
-  assert.equal(context.connections.sockets.count(), 0);
+  assert.equal(context.services.sockets.count(), 0);
 });
 
 test("a frame over the limit closes with 1009, counted in bytes", () => {
@@ -283,8 +295,7 @@ test("a ping goes out every 30 s; 60 s without a pong end the connection", async
   const { clock, context } = contextOf({});
   const peer = createFakePeer();
   const caller = { via: "websocket", tokenId: null, scopes: [] } as const;
-  const { services, connections: { sockets } } = context;
-  const session = new SocketSession(peer, { services, sockets, caller, requestId: "r", canPing: true });
+  const session = new SocketSession(peer, { parts: context.services, caller, requestId: "r", canPing: true });
   for (let i = 0; i < 3; i++) {
     await clock.advance(30_000);
     session.pong();
@@ -301,8 +312,7 @@ test("where the runtime has no ping none is tried", async () => {
   const { clock, context } = contextOf({});
   const peer = createFakePeer();
   const caller = { via: "websocket", tokenId: null, scopes: [] } as const;
-  const { services, connections: { sockets } } = context;
-  new SocketSession(peer, { services, sockets, caller, requestId: "r", canPing: false });
+  new SocketSession(peer, { parts: context.services, caller, requestId: "r", canPing: false });
   await clock.advance(200_000);
   assert.equal(peer.pings, 0);
   assert.equal(peer.terminated, false);
@@ -387,8 +397,8 @@ test("a socket that closes under a write ends the session quietly", async () => 
 test("a shutdown closes idle sockets with 1001 at once, busy ones after their answer, the rest at the end of the grace", async () => {
   const { clock, runs, context } = contextOf({ script: [{ waitMs: 1000 }, ...answer("x")] });
   const peers = [createFakePeer(), createFakePeer(), createFakePeer()] as const;
-  const [, busy, slow] = peers.map((peer) => connect(chatSocketRoute.websocket?.(context) ?? {}, peer));
-  const { sockets } = context.connections;
+  const [, busy, slow] = peers.map((peer) => connect(accept(context), peer));
+  const { sockets } = context.services;
   busy?.say("hi");
   await clock.advance(500);
   slow?.say("hi");
@@ -406,10 +416,8 @@ test("a shutdown closes idle sockets with 1001 at once, busy ones after their an
 });
 
 test("the handshake is refused without an agent and during a shutdown; plain HTTP is 426", () => {
-  assert.throws(() => chatSocketRoute.websocket?.(contextOf({ runs: undefined }).context), {
-    code: "agent_unavailable",
-  });
-  assert.throws(() => chatSocketRoute.websocket?.(contextOf({ state: "draining" }).context), { code: "shutting_down" });
+  assert.throws(() => accept(contextOf({ runs: undefined }).context), { code: "agent_unavailable" });
+  assert.throws(() => accept(contextOf({ state: "draining" }).context), { code: "shutting_down" });
   const { context } = contextOf({});
   assert.throws(() => chatSocketRoute.handler(new Request("http://gateway.test/ws/chat"), context), { status: 426 });
 });

@@ -3,7 +3,7 @@ import process from "node:process";
 import { test, type TestContext } from "node:test";
 import { join } from "node:path";
 import { createGateway } from "../../../handlers/mod.ts";
-import type { StatusReply } from "../../../handlers/routes/health.ts";
+import type { StatusReply } from "../../../lib/base/records/gateway_status.ts";
 import { startOpenAiUpstream } from "../../../fixtures/upstream/openai_upstream.ts";
 import { createFakeClock } from "../../support/fake_clock.ts";
 import { freePort } from "../../support/free_port.ts";

@@ -62,9 +62,9 @@ function setUp(script: Script = SCRIPT) {
   /** A socket that has said hello. */
   function open({ buffers = false } = {}) {
     const peer = createFakePeer({ buffers });
-    const hooks = chatSocketRoute.websocket?.(context("/ws/chat").context) ??
-      assert.fail("the route is no socket route");
-    const socket = connect(hooks, peer);
+    const { request: head, context: { services, identity, requestId } } = context("/ws/chat");
+    const handshake = { identity, requestId, head, address: undefined, query: { ticket: undefined } };
+    const socket = connect(chatSocketRoute.accept(services, handshake), peer);
     socket.say({ type: "hello", events: true });
     return { peer, ...socket };
   }

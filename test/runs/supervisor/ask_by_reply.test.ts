@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { askByReply } from "../../../handlers/wire/ask_by_reply.ts";
+import { askByReply } from "../../../lib/runs/supervisor/ask_by_reply.ts";
 import { SILENT } from "../../../lib/base/telemetry/log.ts";
 import { createMetrics } from "../../../lib/base/telemetry/metrics.ts";
 import { createApprovals } from "../../../lib/guard/create_approvals.ts";

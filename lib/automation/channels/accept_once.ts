@@ -1,8 +1,8 @@
 import * as v from "valibot";
-import { HttpError } from "../../lib/base/errors.ts";
-import type { RunHandle, RunRequest } from "../../lib/runs/run_request.ts";
-import type { Collection } from "../../lib/storage/read_records.ts";
-import type { Store } from "../../lib/storage/store.ts";
+import { HttpError } from "../../base/errors.ts";
+import type { RunHandle, RunRequest } from "../../runs/run_request.ts";
+import type { Collection } from "../../storage/read_records.ts";
+import type { Store } from "../../storage/store.ts";
 
 /** Schema of the record of a delivery. */
 export const acceptedSchema = v.object({

@@ -1,14 +1,14 @@
-import { type Clock, withTimeout } from "../../lib/base/clock.ts";
-import type { Approval } from "../../lib/base/records/approval.ts";
-import { type Approvals, sayAnswerer } from "../../lib/guard/approvals.ts";
-import { askElicitation } from "../../lib/runs/supervisor/ask_elicitation.ts";
-import { toNewApproval } from "../../lib/runs/supervisor/create_approver.ts";
+import { type Clock, withTimeout } from "../../base/clock.ts";
+import type { Approval } from "../../base/records/approval.ts";
+import { type Approvals, sayAnswerer } from "../../guard/approvals.ts";
+import { askElicitation } from "./ask_elicitation.ts";
+import { toNewApproval } from "./create_approver.ts";
 import {
   type ApprovalAnswer,
   type ApprovalRequest,
   type Approver,
   nobodyCouldAnswer,
-} from "../../lib/tools/runtime/tool_call.ts";
+} from "../../tools/runtime/tool_call.ts";
 
 /** Options of `askByReply`. */
 export interface AskByReplyOptions {
