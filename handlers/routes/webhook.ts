@@ -68,9 +68,7 @@ export const webhookRoute = defineRoute({
   idempotency: "by_run",
   async before(parts, input) {
     requireAgent(parts);
-    const webhooks = await parts.webhooks();
-    const header = input.head.headers.get(SIGNATURE_HEADER);
-    await webhooks.verify(webhooks.channel(input.params.channel), { header, body: () => input.bytes() });
+    await (await parts.webhooks()).admit(input.params.channel, input.head, () => input.bytes());
   },
   repeat: async (parts, input, runId) => {
     const { name } = (await parts.webhooks()).channel(input.params.channel);
@@ -78,8 +76,6 @@ export const webhookRoute = defineRoute({
   },
   handle: dispatch,
 });
-
-const SIGNATURE_HEADER = "x-postern-signature";
 
 type WebhookInput = RouteInput<
   { readonly channel: string },
@@ -90,9 +86,9 @@ type Parts = Pick<RouteParts, "agent" | "tools" | "webhooks">;
 
 async function dispatch(parts: Parts, input: WebhookInput): Promise<Reply> {
   const { runs } = requireAgent(parts);
-  const { params, body, identity, requestId, claim, head } = input;
+  const { body, identity, requestId, claim, head } = input;
   const webhooks = await parts.webhooks();
-  const channel = webhooks.channel(params.channel);
+  const channel = webhooks.channelOf(head);
   const message = body.message ?? body.text ?? body.content;
   if (message === undefined) {
     throw refuse("invalid_request", 'Cannot dispatch without a message: send "message", "text" or "content"', {
@@ -104,7 +100,7 @@ async function dispatch(parts: Parts, input: WebhookInput): Promise<Reply> {
   // Nobody vouches for a message without a signature: whoever holds a token may have passed it on
   const taint = channel.isSigned ? UNTAINTED : [`webhook ${channel.name}`];
   const from = { sender: body.sender, messageId: body.message_id, tokenId: caller.tokenId };
-  const accepted = await webhooks.take(channel, { ...from, signature: head.headers.get(SIGNATURE_HEADER) }, {
+  const accepted = await webhooks.take(head, from, {
     claim: claim?.write,
     start: (claims) =>
       runs.start(

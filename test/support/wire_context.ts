@@ -1,5 +1,6 @@
 import { createConnections } from "../../handlers/connections.ts";
 import type { RequestContext, RunClaim } from "../../handlers/route.ts";
+import { lazily } from "../../lib/base/lazily.ts";
 import type { Config } from "../../lib/config/config.ts";
 import type { Scope } from "../../lib/base/records/caller.ts";
 import type { GatewayState } from "../../lib/base/records/gateway_status.ts";
@@ -50,20 +51,14 @@ export function createWireContext(request: Request, options: WireContextOptions)
     approvals: createApprovals({ store, clock, random, log, metrics, audit: createFakeAudit(store).append }),
     config: () => (options.config ?? {}) as Config, // only the sections the test gives are read
     agent: options.runs === undefined ? undefined : { runs: options.runs, providers: undefined as never },
-    webhooks: () => {
+    webhooks: lazily(() => {
       const { deliveries = { promise: () => Promise.resolve(undefined), watch: () => Promise.resolve() } } = options;
       const config = () => (options.config ?? {}) as Config; // its channels alone are read
+      const environment = (name: string) => options.environment?.[name];
       return Promise.resolve(
-        new Webhooks({
-          clock,
-          log,
-          deliveries,
-          config,
-          store: options.store ?? store,
-          environment: (name) => options.environment?.[name],
-        }),
+        new Webhooks({ clock, log, deliveries, config, environment, store: options.store ?? store }),
       );
-    },
+    }),
     tokens: {
       isLive: () => true,
       confirm: () => undefined,

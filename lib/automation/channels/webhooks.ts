@@ -38,9 +38,10 @@ export interface WebhookMessage {
   readonly messageId: string | undefined;
   /** Token that it came with */
   readonly tokenId: string | null;
-  /** Header X-Postern-Signature, which `verify` has checked where the channel demands one */
-  readonly signature: string | null;
 }
+
+/** Head of a request that brings a message. */
+export type RequestHead = Pick<Request, "headers">;
 
 /** Start of the run of a message, with the claims of the request. */
 export interface WebhookStart {
@@ -58,9 +59,15 @@ export interface WebhookParts extends Pick<Kit, "clock" | "log" | "environment">
 
 const USED = "it was used before";
 
+function signatureOf({ headers }: RequestHead): string | null {
+  return headers.get("x-postern-signature");
+}
+
 /** Messages of channels that come by webhook: their signatures, and that each is taken once. Source: docs/design/automation.md "Channels" */
 export class Webhooks {
   readonly #parts: WebhookParts;
+  /** Channels of requests that were admitted, as the configuration had them at that moment */
+  readonly #admitted = new WeakMap<object, WebhookChannel>();
 
   constructor(parts: WebhookParts) {
     this.#parts = parts;
@@ -78,14 +85,16 @@ export class Webhooks {
   }
 
   /**
-   * Checks the signature of a message's raw body, where its channel demands one.
-   * @throws {HttpError} 401 auth_invalid, also for one that was used; 500 internal_error without the secret
+   * Admits a request to a channel: checks the signature of its raw body, where the channel demands one.
+   * @throws {HttpError} 404 not_found; 401 auth_invalid, also for a signature that was used; 500 internal_error without the secret
    */
-  async verify({ name, isSigned }: WebhookChannel, { header, body }: {
-    readonly header: string | null;
-    readonly body: () => Promise<Uint8Array>;
-  }): Promise<void> {
-    if (!isSigned) return;
+  async admit(name: string, head: RequestHead, body: () => Promise<Uint8Array>): Promise<void> {
+    const channel = this.channel(name);
+    if (channel.isSigned) await this.#verify(name, signatureOf(head), body);
+    this.#admitted.set(head, channel);
+  }
+
+  async #verify(name: string, header: string | null, body: () => Promise<Uint8Array>): Promise<void> {
     const { clock, config, environment, log, store } = this.#parts;
     const { secret_env: secretEnv = "" } = config().channels[name] ?? {};
     const secret = environment(secretEnv);
@@ -108,12 +117,13 @@ export class Webhooks {
    * @throws {HttpError} 401 auth_invalid for a signature that another request used in the same moment; 503 overloaded
    */
   async take(
-    { name, isSigned }: WebhookChannel,
-    { sender, messageId, tokenId, signature }: WebhookMessage,
+    head: RequestHead,
+    { sender, messageId, tokenId }: WebhookMessage,
     { claim, start }: WebhookStart,
   ): Promise<Accepted> {
     const { store, clock, deliveries } = this.#parts;
-    const used = isSigned ? keyOf(name, signature) : undefined;
+    const { name, isSigned } = this.channelOf(head);
+    const used = isSigned ? keyOf(name, signatureOf(head)) : undefined;
     // It goes with the acceptance of the message: one that was not accepted may be sent again
     const use = used === undefined ? undefined : () => WEBHOOK_SIGNATURES.insert(used, { v: 1, at: clock.now() });
     const begin = async (first?: RunRequest["claim"]) => {
@@ -137,6 +147,14 @@ export class Webhooks {
     await forgetBefore(store, WEBHOOK_MESSAGES, clock.now() - MESSAGE_MS);
     if (!accepted.first && use !== undefined && !await store.batch([use()])) throw refused(USED);
     return accepted;
+  }
+
+  /** Returns the channel of a request that `admit` has let in. A change of the configuration since then does not count. */
+  channelOf(head: RequestHead): WebhookChannel {
+    const channel = this.#admitted.get(head);
+    // Fail closed: whether somebody vouches for a message is known by its check alone
+    if (channel === undefined) throw new TypeError("A message of a channel was not admitted");
+    return channel;
   }
 
   async #isUsed(key: string): Promise<boolean> {

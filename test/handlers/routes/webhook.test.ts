@@ -7,6 +7,9 @@ import { refuse } from "../../../lib/base/errors.ts";
 import type { Scope } from "../../../lib/base/records/caller.ts";
 import { createFakeClock, type FakeClock } from "../../support/fake_clock.ts";
 import { jsonOf } from "../../support/json_of.ts";
+import { Webhooks } from "../../../lib/automation/channels/webhooks.ts";
+import { SILENT } from "../../../lib/base/telemetry/log.ts";
+import { type Config, defaultConfig } from "../../../lib/config/config.ts";
 import { createMemoryStore } from "../../../lib/storage/create_memory_store.ts";
 import { answer, createScriptedRuns, type ScriptedRuns, type ScriptStep } from "../../support/scripted_runs.ts";
 import { createWireContext } from "../../support/wire_context.ts";
@@ -312,4 +315,23 @@ test("a channel whose secret is not set refuses everything", async () => {
   await assert.rejects(send("unset", body), refusal);
   await assert.rejects(send("unset", body, { headers: sign(clock, body, { secret: "x" }) }), refusal);
   assert.equal(runs.started.length, 0);
+});
+
+test("a channel counts as it was when its message was admitted, whatever the configuration says since", async () => {
+  const clock = createFakeClock();
+  let channels: object = { room: CHANNELS.room };
+  const webhooks = new Webhooks({
+    clock,
+    log: SILENT,
+    store: createMemoryStore(),
+    deliveries: { promise: () => Promise.resolve(undefined), watch: () => Promise.resolve() },
+    config: () => ({ ...defaultConfig(), channels }) as Config, // its channels have the fields that are read
+    environment: () => SECRET,
+  });
+  const head = new Request("http://gateway.test/v1/webhook/room");
+  assert.throws(() => webhooks.channelOf(head), TypeError);
+  await webhooks.admit("room", head, () => Promise.reject(new TypeError("No signature is asked for")));
+  channels = { room: CHANNELS.signed };
+  assert.equal(webhooks.channelOf(head).isSigned, false);
+  assert.equal(webhooks.channel("room").isSigned, true);
 });
