@@ -97,7 +97,7 @@ interface RouteForm<
   readonly bodyOptional?: Optional;
   readonly rawBody?: Raw;
   /** Reads the JSON of the body in place of the schema, which then describes it only. Names of fields that are not honoured go to `ignored` */
-  readonly read?: (json: unknown, input: EarlyInput, ignored: string[]) => Read;
+  readonly read?: (json: unknown, input: EarlyInput, ignored: string[]) => Read | Promise<Read>;
   /** Refuses what needs no look at the body. The body is not read then */
   before?(parts: Pick<Services, Need>, input: EarlyInput<Input>): void | Promise<void>;
   /** Answers a request that has passed every check. */
