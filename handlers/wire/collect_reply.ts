@@ -36,16 +36,25 @@ export interface ReplyFields {
 /**
  * Reads a run to its end and collects the reply from the same events that a stream shows.
  * Source: docs/design/architecture.md "One path for each thing"
+ * @param kept receives the events, without those of turns that the model was asked again
  * @throws {HttpError | ProviderError | CancelError} the run failed
  */
-export async function collectReply(handle: RunHandle): Promise<CollectedReply> {
+export async function collectReply(handle: RunHandle, kept?: AgentEvent[]): Promise<CollectedReply> {
   const collector = new Collector();
   for await (const events of handle.events()) {
-    for (const event of events) collector.add(event);
+    for (const event of events) {
+      collector.add(event);
+      if (event.type === "turn_restart") dropFrom(event.from_seq, kept);
+      else kept?.push(event);
+    }
   }
   const { end } = collector;
   if (end?.type === "done") return collector.reply(end);
   throw end === undefined ? endedInSilence() : runFailure(end);
+}
+
+function dropFrom(seq: number, kept: AgentEvent[] | undefined): void {
+  while ((kept?.at(-1)?.seq ?? 0) >= seq) kept?.pop();
 }
 
 /** Returns the text of a reply, or the refusal when there is no text. */

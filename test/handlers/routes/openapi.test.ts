@@ -122,5 +122,11 @@ test("the replies of a model are the ones that may name a fallback", async () =>
       Object.values(responses).some((reply) => "x-postern-fallback" in ((reply as { headers?: object }).headers ?? {}))
     )
   ).map(([path]) => path);
-  assert.deepEqual(named.sort(), ["/api/chat", "/v1/chat/completions", "/v1/webhook/{channel}", "/webhook"]);
+  assert.deepEqual(named.sort(), [
+    "/api/chat",
+    "/v1/chat/completions",
+    "/v1/responses",
+    "/v1/webhook/{channel}",
+    "/webhook",
+  ]);
 });
