@@ -37,6 +37,7 @@ export function toResponseInput(body: ResponseBody, { plain }: { readonly plain:
     const value = body[key];
     if (value !== null && value !== undefined && !KNOWN.has(key)) addOnce(ignored, key);
   }
+  if (body.store === true) addOnce(ignored, "store");
   if (body.truncation === "auto") addOnce(ignored, "truncation");
   if (body.top_logprobs) addOnce(ignored, "top_logprobs");
   if (body.stream_options?.include_obfuscation) addOnce(ignored, "stream_options.include_obfuscation");
