@@ -131,19 +131,66 @@ export type ResponseBody = v.InferOutput<typeof responseSchema>;
 
 /**
  * Checks a parsed body. An item without a type is a message where it has a role, else a reference.
+ *
+ * Histories and tools of the usual forms are checked by hand, which is many times faster than the schema: a client sends all of them
+ * with each request. Anything else goes to the schema, which names the field at fault.
  * @throws {HttpError} 400 invalid_request naming the field at fault
  */
 export function readResponseBody(json: unknown): ResponseBody {
-  const input: unknown = isRecord(json) ? json.input : undefined;
-  if (Array.isArray(input)) {
-    for (const item of input as readonly unknown[]) {
-      // The body is the gateway's own copy, and may be changed
-      if (isRecord(item) && (item.type ?? null) === null) {
-        Object.assign(item, { type: "role" in item ? "message" : "item_reference" });
-      }
-    }
+  if (!isRecord(json)) return checkBody(responseSchema, json, []);
+  const { input, tools } = json;
+  if (Array.isArray(input)) { for (const item of input as readonly unknown[]) typeItem(item); }
+  const isUsualInput = Array.isArray(input) && input.every(isUsualItem);
+  const areUsualTools = Array.isArray(tools) && tools.every(isUsualTool);
+  const rest = checkBody(responseSchema, {
+    ...json,
+    ...(isUsualInput ? { input: "" } : {}),
+    ...(areUsualTools ? { tools: null } : {}),
+  }, []);
+  return {
+    ...rest,
+    // Both have passed the same checks by hand
+    ...(isUsualInput ? { input: input as ResponseBody["input"] } : {}),
+    ...(areUsualTools ? { tools: tools as ResponseBody["tools"] } : {}),
+  };
+}
+
+function typeItem(item: unknown): void {
+  if (!isRecord(item) || (item.type ?? null) !== null) return;
+  // The body is the gateway's own copy, and may be changed
+  Object.assign(item, { type: "role" in item ? "message" : "item_reference" });
+}
+
+/** Tells whether an item is a message of texts, a call of a function or its output; the schema takes each of these. */
+export function isUsualItem(item: unknown): boolean {
+  if (!isRecord(item)) return false;
+  switch (item.type) {
+    case "message":
+      return (ROLES as readonly unknown[]).includes(item.role) &&
+        (typeof item.content === "string" || (Array.isArray(item.content) && item.content.every(isTextPart)));
+    case "function_call":
+      return typeof item.call_id === "string" && typeof item.name === "string" && typeof item.arguments === "string" &&
+        isText(item.namespace);
+    case "function_call_output":
+      return typeof item.call_id === "string" && typeof item.output === "string";
+    default:
+      return false;
   }
-  return checkBody(responseSchema, json, []);
+}
+
+function isTextPart(part: unknown): boolean {
+  return isRecord(part) && (part.type === "input_text" || part.type === "output_text") && typeof part.text === "string";
+}
+
+/** Tells whether a tool is a function that the schema takes. */
+export function isUsualTool(tool: unknown): boolean {
+  return isRecord(tool) && tool.type === "function" && typeof tool.name === "string" &&
+    CLIENT_TOOL_NAME.test(tool.name) && isText(tool.description) && isText(tool.strict, "boolean") &&
+    ((tool.parameters ?? null) === null || isRecord(tool.parameters));
+}
+
+function isText(value: unknown, type = "string"): boolean {
+  return value === undefined || value === null || typeof value === type;
 }
 
 /** Tells whether a declared tool is the client's own, and not one that runs at the vendor. */

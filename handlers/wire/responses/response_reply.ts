@@ -19,6 +19,8 @@ interface OpenItem {
   readonly base: Fields;
   /** Text of the part that is open, or the arguments of the call */
   text: string;
+  /** Text before the delta of each event of the part, behind its number */
+  placeJson: string;
   /** Kind of the part of a message that is open */
   part: "output_text" | "refusal" | undefined;
   /** Whole parts of a message */
@@ -216,7 +218,16 @@ export class ResponseEvents implements EventEncoder {
 
   #open(kind: OpenItem["kind"], prefix: string, base: Fields): OpenItem {
     const id = `${prefix}_${this.#tail}_${this.#count}`;
-    return { kind, id, place: this.#count++, base: { ...base, id }, text: "", part: undefined, parts: [] };
+    return {
+      kind,
+      id,
+      place: this.#count++,
+      base: { ...base, id },
+      text: "",
+      placeJson: "",
+      part: undefined,
+      parts: [],
+    };
   }
 
   #added(item: OpenItem, fields: Fields): string {
@@ -240,6 +251,7 @@ export class ResponseEvents implements EventEncoder {
     if (item.part !== part) {
       told += this.#closePart(item);
       item.part = part;
+      item.placeJson = JSON.stringify(placeOf(item)).slice(1, -1);
       told += this.#tell("response.content_part.added", { ...placeOf(item), part: toPart(part, "") });
     }
     item.text += delta;
@@ -247,7 +259,7 @@ export class ResponseEvents implements EventEncoder {
     return told +
       (part === "refusal"
         ? this.#tell("response.refusal.delta", { ...placeOf(item), delta })
-        : this.#tell("response.output_text.delta", { ...placeOf(item), delta, logprobs: [] }));
+        : `${TEXT_DELTA}${this.#number++},${item.placeJson},"delta":${JSON.stringify(delta)},"logprobs":[]}\n\n`);
   }
 
   #closePart(item: OpenItem): string {
@@ -358,6 +370,9 @@ export class ResponseEvents implements EventEncoder {
     return told;
   }
 }
+
+/** Text before the number of a delta, the event that comes by the hundred. */
+const TEXT_DELTA = 'event: response.output_text.delta\ndata: {"type":"response.output_text.delta","sequence_number":';
 
 type ItemStatus = "completed" | "incomplete";
 

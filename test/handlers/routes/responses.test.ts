@@ -1,5 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import * as v from "valibot";
+import { isUsualItem, isUsualTool, responseSchema } from "../../../handlers/wire/responses/response_body.ts";
 import { responsesRoute } from "../../../handlers/routes/responses.ts";
 import { ProviderError } from "../../../lib/base/errors.ts";
 import type { AgentEventBody } from "../../../lib/base/records/agent_event.ts";
@@ -442,4 +444,25 @@ test("what cannot be honoured without harm is refused, with the field and the wa
     assert.deepEqual({ code: refused.code, param: refused.param }, { code, param }, JSON.stringify(body));
     assert.match(refused.message, /^Cannot /);
   }
+});
+
+test("items and tools that are checked by hand are those that the schema takes", () => {
+  const some = [undefined, null, "", "text", 5, true, {}, [], "user", "a b"];
+  const spoiled = (whole: Record<string, unknown>) =>
+    Object.keys(whole).flatMap((key) => some.map((value) => ({ ...whole, [key]: value })));
+  const items = [
+    { type: "message", role: "user", content: "Hi" },
+    { type: "message", role: "assistant", content: [{ type: "output_text", text: "Hi", annotations: [] }] },
+    { type: "message", role: "user", content: [{ type: "input_text", text: 5 }] },
+    { type: "message", role: "user", content: [{ type: "input_image", image_url: "file:///x" }] },
+    { type: "function_call", call_id: "c", name: "n", arguments: "{}", namespace: "ns" },
+    { type: "function_call_output", call_id: "c", output: "x" },
+  ].flatMap((item) => [item, ...spoiled(item)]);
+  const usual = items.filter(isUsualItem);
+  assert.ok(usual.length > 10 && usual.length < items.length);
+  for (const item of usual) assert.ok(v.is(responseSchema, { input: [item] }), JSON.stringify(item));
+  const tools = spoiled({ type: "function", name: "look", description: "d", parameters: {}, strict: true });
+  const usualTools = tools.filter(isUsualTool);
+  assert.ok(usualTools.length > 10 && usualTools.length < tools.length);
+  for (const tool of usualTools) assert.ok(v.is(responseSchema, { tools: [tool] }), JSON.stringify(tool));
 });
