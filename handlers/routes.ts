@@ -42,6 +42,7 @@ import { HEALTH_ROUTES } from "./routes/health.ts";
 import { logsRoute } from "./routes/logs.ts";
 import { deleteMemoryRoute, memoryRoute } from "./routes/memory.ts";
 import { endMcpSessionRoute, mcpRoute, mcpStreamRoute } from "./routes/mcp.ts";
+import { countTokensRoute, messagesRoute } from "./routes/messages.ts";
 import { modelRoute, modelsRoute, trustModelServerRoute } from "./routes/models.ts";
 import {
   clusterNodeCallRoute,
@@ -108,6 +109,8 @@ const TABLE = [
   webhookRoute,
   chatRoute,
   completionsRoute,
+  messagesRoute,
+  countTokensRoute,
   embeddingsRoute,
   chatSocketRoute,
   modelsRoute,

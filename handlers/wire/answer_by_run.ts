@@ -34,6 +34,10 @@ export interface StreamHead extends AnswerHead {
 export interface Wire<Input extends CompletionInput> {
   /** Field that names the chosen tool, for the refusal of a tool that is not there */
   readonly toolChoiceField: string;
+  /** true: the JSON reply is told what was said in its order. Default false */
+  readonly inOrder?: boolean;
+  /** Text of a stream's signs of life. Default: a comment line */
+  readonly keepAlive?: string;
   /** Returns the text of the JSON reply */
   json(head: AnswerHead, reply: CollectedReply, input: Input): string;
   /** Returns the encoder of one stream */
@@ -92,7 +96,7 @@ export async function answerByRun<Input extends CompletionInput>(
       };
       return await streamed(wire, handle, { parts, asked, head, leaves, comment });
     }
-    const reply = await collectReply(handle);
+    const reply = await collectReply(handle, wire);
     const { fallback, ignored } = reply;
     const answered = fallback !== undefined && reply.fallbackAnswered ? { ...head, model: fallback } : head;
     const headers = fallback === undefined ? undefined : fallbackHeader(fallback);
@@ -150,6 +154,7 @@ async function streamed<Input extends CompletionInput>(
     opening,
     encoder,
     clock,
+    keepAlive: wire.keepAlive,
     comment,
     toError: (error) => toError(error ?? endedInSilence()),
     onLeave: leave,
