@@ -30,6 +30,8 @@ export interface RequestContext {
   readonly signal: AbortSignal;
   /** Controller of `signal`. Attached work takes it as its own controller and so ends with the request */
   readonly controller: AbortController;
+  /** Within the mount, still percent-encoded */
+  readonly path: string;
   readonly query: URLSearchParams;
   /** The Authorization header, for a route with a token of its own; undefined without one */
   readonly authorization?: string | undefined;

@@ -42,6 +42,7 @@ import { HEALTH_ROUTES } from "./routes/health.ts";
 import { logsRoute } from "./routes/logs.ts";
 import { deleteMemoryRoute, memoryRoute } from "./routes/memory.ts";
 import { endMcpSessionRoute, mcpRoute, mcpStreamRoute } from "./routes/mcp.ts";
+import { countTokensRoute, messagesRoute } from "./routes/messages.ts";
 import { modelRoute, modelsRoute, trustModelServerRoute } from "./routes/models.ts";
 import {
   clusterNodeCallRoute,
@@ -110,6 +111,8 @@ const TABLE = [
   chatRoute,
   completionsRoute,
   responsesRoute,
+  messagesRoute,
+  countTokensRoute,
   embeddingsRoute,
   chatSocketRoute,
   modelsRoute,

@@ -12,7 +12,7 @@ import {
   guardUpgrade,
   isHandshake,
 } from "./middleware/guards.ts";
-import { asksForToken, auditRefusal, bearerTokenOf, checkAccess, type DoorAccess, identify } from "./door.ts";
+import { asksForToken, auditRefusal, checkAccess, type DoorAccess, identify, sentTokenOf } from "./door.ts";
 import { patienceOf } from "./uncertain_tokens.ts";
 import type { Idempotency } from "./middleware/idempotency.ts";
 import {
@@ -184,7 +184,8 @@ export class Visit implements RouteVisitor {
     const { services, strangers } = this.#parts;
     const { tokens } = services;
     if (!tokens.isShared || !asksForToken(route)) return undefined;
-    const token = bearerTokenOf(this.#request.headers.get("authorization"));
+    const { token, isAmbiguous } = sentTokenOf(this.#request);
+    if (isAmbiguous) return undefined;
     const ticket = this.#ticket;
     if (token === undefined && ticket !== null) {
       return this.#waitAsStranger(route, strangers.tickets, () => this.#takeTicket(ticket));

@@ -66,6 +66,7 @@ function respond(parts: AnswerParts, asked: DecodedRequest<ResponseInput>, runId
 
 const RESPONSES: Wire<ResponseInput> = {
   toolChoiceField: "tool_choice.name",
-  json: (head, _, told) => responseJson(head, told),
+  inOrder: true,
+  json: (head, { said }, input) => responseJson(head, said, input),
   encoder: (head, input) => new ResponseEvents(head, input),
 };

@@ -80,7 +80,9 @@ export async function createProviders(options: CreateProvidersOptions): Promise<
 
   const entries = new Map<string, ProviderEntry>();
   const inUse = { name: chosen.settings.kind, reason: chosen.reason };
-  const listAll = (signal: AbortSignal) => listed(entries, names, signal);
+  // Clients that look for names of their own find those that stand for a model; a pattern is no name
+  const aliases = Object.keys(options.provider.aliases ?? {}).filter((name) => !name.endsWith("*")).map(toAlias);
+  const listAll = async (signal: AbortSignal) => [...await listed(entries, names, signal), ...aliases];
   const retry: RetryOptions = {
     clock,
     random: options.random,
@@ -103,6 +105,7 @@ export async function createProviders(options: CreateProvidersOptions): Promise<
     isFound: chosen.isFound,
     server: chosen.server,
     memory: options.memory ?? createProviderMemory(),
+    aliases: options.provider.aliases,
     onLost: options.onLost,
   });
   if (standard !== undefined && standard.model === "") standard.model = await firstListed(standard, clock);
@@ -208,6 +211,10 @@ async function listed(
     ),
   );
   return lists.flat();
+}
+
+function toAlias(id: string): ModelEntry {
+  return { id, object: "model", created: 0, owned_by: "postern" };
 }
 
 async function within<T>(ms: number, clock: Clock, work: (signal: AbortSignal) => Promise<T>): Promise<T> {

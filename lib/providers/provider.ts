@@ -39,6 +39,17 @@ export interface PassedFields {
   readonly body: Readonly<Record<string, unknown>>;
   /** All of them, as `logit_bias` or `messages[].cache_control`: a provider of another format says that it has nothing for them */
   readonly names: readonly string[];
+  /** The client's request where it came in another format than chat completions: a provider of that format sends it as it is */
+  readonly sent?: SentRequest;
+}
+
+/** A client's request as it came. */
+export interface SentRequest {
+  /** `messages`: the Messages API of Anthropic */
+  readonly format: "messages";
+  readonly body: Readonly<Record<string, unknown>>;
+  /** Headers that choose a version of the format, in lower case */
+  readonly headers: Readonly<Record<string, string>>;
 }
 
 /** Returns the notice that a provider has nothing for a parameter of the request. */

@@ -14,6 +14,8 @@ export const ENDPOINTS: readonly (readonly [method: string, path: string, access
   ["POST", "/api/chat", "chat", "conversation"],
   ["POST", "/v1/chat/completions", "chat"],
   ["POST", "/v1/responses", "chat"],
+  ["POST", "/v1/messages", "chat"],
+  ["POST", "/v1/messages/count_tokens", "chat"],
   ["POST", "/v1/embeddings", "chat"],
   ["GET", "/v1/models", "chat"],
   ["GET", "/v1/models/:id+", "chat"],

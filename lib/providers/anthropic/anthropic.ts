@@ -5,6 +5,7 @@ import {
   parameterIgnored,
   type Provider,
   type ProviderRequest,
+  type SentRequest,
   thinkingTokens,
 } from "../provider.ts";
 import { readDataUrl, splitPictures } from "../picture_parts.ts";
@@ -48,26 +49,37 @@ export function createAnthropic(settings: UpstreamSettings, forms: VendorForms):
   };
   return {
     name: upstream.name,
-    stream(request, { signal }) {
+    stream(request, { signal, givesFields }) {
+      const { sent } = request.parameters.passed ?? {};
+      const given = sent === undefined ? headers : { ...headers, ...sent.headers };
       /** Names of what the request that was sent last leaves out */
       const notices: ProviderEvent[] = [];
       const build = (fitted: ProviderRequest, form: VendorForm) => {
-        const { body, ignored } = toAnthropicRequest(fitted, { provider: upstream.name, form });
+        const { body, ignored } = sent === undefined
+          ? toAnthropicRequest(fitted, { provider: upstream.name, form })
+          : { body: toSentRequest(fitted, sent), ignored: [] };
         notices.splice(0, notices.length, ...ignored.map(parameterIgnored));
         return body;
       };
       const post = (body: string, onRefusal: (error: ProviderError) => Promise<HttpExchange>) =>
-        sendUpstream(settings, { path: "/messages", headers, body, signal, onRefusal });
+        sendUpstream(settings, { path: "/messages", headers: given, body, signal, onRefusal });
       return new TurnStream({
         upstream,
         // The request is built when it is asked for, so that a refused content part is an error of the stream
         open: () => sendInForm({ forms, provider: upstream.name, request, build, post }),
-        decoder: new AnthropicDecoder(upstream, notices),
+        decoder: new AnthropicDecoder(upstream, { notices, givesBlocks: givesFields === true && sent !== undefined }),
       });
     },
     listModels: (signal) => readModelList(settings, { path: "/models?limit=1000", headers, signal }),
     close: () => client.close(),
   };
+}
+
+/** Returns a client's own request of this format: its model resolved, streamed, and within what a budget has granted. */
+function toSentRequest({ model, parameters: { max_tokens: most } }: ProviderRequest, { body }: SentRequest): string {
+  const asked = body["max_tokens"] ?? DEFAULT_MAX_TOKENS;
+  const max_tokens = typeof asked === "number" && most !== undefined && most < asked ? most : asked;
+  return JSON.stringify({ ...body, model, max_tokens, stream: true });
 }
 
 /** A Messages request and the names of the parameters that the vendor has nothing for. */

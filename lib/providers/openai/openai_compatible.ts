@@ -5,7 +5,15 @@ import type { AssistantMessage, ContentPart, Message, ToolCall } from "../../bas
 import { OpenAiDecoder, type OpenAiOpaque } from "./openai_decoder.ts";
 import { readEmbeddings } from "./embeddings.ts";
 import { hasPictures, splitPictures } from "../picture_parts.ts";
-import type { Provider, ProviderCallOptions, ProviderLayer, ProviderRequest, ToolDeclaration } from "../provider.ts";
+import {
+  parameterIgnored,
+  type Provider,
+  type ProviderCallOptions,
+  type ProviderLayer,
+  type ProviderRequest,
+  type ToolDeclaration,
+} from "../provider.ts";
+import type { ProviderEvent } from "../../base/records/provider_event.ts";
 import { readModelList, sendUpstream, TurnStream, type UpstreamSettings } from "../upstream/upstream_http.ts";
 import { joinMessages } from "../vendors/join_messages.ts";
 import { sendInForm } from "../vendors/send_in_form.ts";
@@ -41,17 +49,31 @@ export function createOpenAiCompatible(settings: UpstreamSettings, forms: Vendor
     });
   return {
     name: upstream.name,
-    stream: (request, call) =>
-      new TurnStream({
+    stream(request, call) {
+      const { passed } = request.parameters;
+      // Fields of this format say nothing to a client of another one
+      const givesFields = call.givesFields === true && passed?.sent === undefined;
+      const stream = new TurnStream({
         upstream,
         open: () => open(request, call),
-        decoder: new OpenAiDecoder({ upstream, nextId, givesFields: call.givesFields === true }),
+        decoder: new OpenAiDecoder({ upstream, nextId, givesFields }),
         whole: call.whole,
-      }),
+      });
+      return passed?.sent === undefined ? stream : withNotices(stream, passed.names.map(parameterIgnored));
+    },
     listModels: (signal) => readModelList(settings, { path: "/models", headers: listHeaders, signal }),
     embed: (request, signal) => readEmbeddings(settings, { headers: jsonHeaders, request, signal }),
     close: () => client.close(),
   };
+}
+
+/** Tells with the first events of a stream what its request left out. */
+async function* withNotices(stream: ReturnType<Provider["stream"]>, notices: readonly ProviderEvent[]) {
+  let isFirst = true;
+  for await (const batch of stream) {
+    yield isFirst ? [...notices, ...batch] : batch;
+    isFirst = false;
+  }
 }
 
 /** Layer by which a request without a model name goes to the first model that the provider lists at that time. */
