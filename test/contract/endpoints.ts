@@ -14,6 +14,7 @@ export const ENDPOINTS: readonly (readonly [method: string, path: string, access
   ["POST", "/api/chat", "chat", "conversation"],
   ["POST", "/v1/chat/completions", "chat"],
   ["POST", "/v1/responses", "chat"],
+  ["POST", "/v1/responses/input_tokens", "chat"],
   ["POST", "/v1/messages", "chat"],
   ["POST", "/v1/messages/count_tokens", "chat"],
   ["POST", "/v1/embeddings", "chat"],
