@@ -1,7 +1,14 @@
 import * as v from "valibot";
 import { defineRoute, type RouteInput } from "../define_route.ts";
 import type { QueryField } from "../route.ts";
-import { agentToolsOf, estimateInput, REPLY_ERRORS, requireAgent, toDecodedBody, TOOLS_HEADER } from "../wire/agent_runs.ts";
+import {
+  agentToolsOf,
+  estimateInput,
+  REPLY_ERRORS,
+  requireAgent,
+  toDecodedBody,
+  TOOLS_HEADER,
+} from "../wire/agent_runs.ts";
 import { answerByRun, type AnswerParts, type DecodedRequest, type Wire } from "../wire/answer_by_run.ts";
 import { countTokensSchema, messagesSchema } from "../wire/messages/message_body.ts";
 import { MESSAGE_PING, messageJson, MessageStream } from "../wire/messages/message_reply.ts";

@@ -1,6 +1,13 @@
 import * as v from "valibot";
 import { defineRoute, type RouteInput } from "../define_route.ts";
-import { agentToolsOf, estimateInput, REPLY_ERRORS, requireAgent, toDecodedBody, TOOLS_HEADER } from "../wire/agent_runs.ts";
+import {
+  agentToolsOf,
+  estimateInput,
+  REPLY_ERRORS,
+  requireAgent,
+  toDecodedBody,
+  TOOLS_HEADER,
+} from "../wire/agent_runs.ts";
 import { answerByRun, type AnswerParts, type DecodedRequest, type Wire } from "../wire/answer_by_run.ts";
 import { jsonReply, type Reply } from "../wire/reply.ts";
 import { readResponseBody, responseSchema } from "../wire/responses/response_body.ts";
