@@ -96,6 +96,7 @@ import { checkRecordsRoute, rekeyRoute } from "./routes/storage.ts";
 import type { ParamName } from "./define_route.ts";
 import type { Route } from "./route.ts";
 import { clusterRunEventsRoute, runEventsRoute } from "./routes/run_events.ts";
+import { responsesRoute } from "./routes/responses.ts";
 import { cancelRunRoute, resolveRunRoute, runBrowserRoute, runRoute, runsRoute, startRunRoute } from "./routes/runs.ts";
 import { runScheduleRoute, scheduleHistoryRoute, scheduleRoute, schedulesRoute } from "./routes/schedules.ts";
 import { callToolRoute, enableToolRoute, toolRoute, toolsRoute } from "./routes/tools.ts";
@@ -111,6 +112,7 @@ const TABLE = [
   completionsRoute,
   messagesRoute,
   countTokensRoute,
+  responsesRoute,
   embeddingsRoute,
   chatSocketRoute,
   modelsRoute,

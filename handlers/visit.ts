@@ -293,7 +293,7 @@ export class Visit implements RouteVisitor {
       guardBody(this.#request, match?.route.rawBody?.maxBytes ?? this.#settings.maxRequestBytes);
       const socketRoute = this.#parts.socketPaths.has(path);
       if (socketRoute) this.#route = path;
-      guardUpgrade(this.#request, { handshake: this.#handshake, socketRoute, canUpgrade: this.#canUpgrade });
+      guardUpgrade(this.#request, { handshake: this.#handshake, path, socketRoute, canUpgrade: this.#canUpgrade });
     } catch (error) {
       this.refuse(error);
     }

@@ -11,7 +11,7 @@ import { type ErrorCode, ProviderError, refuse } from "../../lib/base/errors.ts"
 import { type AgentEvent, isTerminal } from "../../lib/base/records/agent_event.ts";
 import { type Caller, hasScope, mayReach } from "../../lib/base/records/caller.ts";
 import { isPlainModel } from "../../lib/providers/models/model_names.ts";
-import type { CompletionInput } from "./to_completion_input.ts";
+import type { WireInput } from "./to_completion_input.ts";
 
 /** Errors of a route that starts a run or acts on one. */
 export const RUN_ERRORS = [
@@ -54,7 +54,7 @@ export function runsToRead({ agent, storedRuns }: Pick<Services, "agent" | "stor
 }
 
 /** Body of a request, decoded, and whether its run gets the agent's own tools. */
-export interface DecodedBody<Input extends CompletionInput> {
+export interface DecodedBody<Input extends WireInput> {
   readonly input: Input;
   readonly agentTools: RunRequest["agentTools"];
 }
@@ -83,7 +83,7 @@ export function agentToolsOf(
 }
 
 /** Returns a decoded body for its run, and names the fields that are not honoured. */
-export function toDecodedBody<Input extends CompletionInput>(
+export function toDecodedBody<Input extends WireInput>(
   input: Input,
   agentTools: RunRequest["agentTools"],
   ignored: string[],

@@ -9,7 +9,7 @@ import { type CollectedReply, collectReply } from "./collect_reply.ts";
 import { type EventEncoder, eventStream, KEEP_ALIVE_MS, openEvents, paceComment } from "./event_stream.ts";
 import { endedInSilence, runFailure, toHttpError } from "./http_errors.ts";
 import { fallbackHeader, type Reply, streamReply } from "./reply.ts";
-import type { CompletionInput } from "./to_completion_input.ts";
+import type { WireInput } from "./to_completion_input.ts";
 
 /** Members of a reply that do not change while it is told. */
 export interface AnswerHead {
@@ -30,16 +30,16 @@ export interface StreamHead extends AnswerHead {
   readonly toError: (event: Pick<Extract<AgentEvent, { type: "error" }>, "code" | "message" | "upstream">) => HttpError;
 }
 
-/** Language of a client: how the events of a run become its JSON reply and its stream. Its decoder makes a CompletionInput of a body. */
-export interface Wire<Input extends CompletionInput> {
+type AgentEvents = readonly AgentEvent[];
+
+/** Language of a client: how the events of a run become its JSON reply and its stream. Its decoder makes a WireInput of a body. */
+export interface Wire<Input extends WireInput> {
   /** Field that names the chosen tool, for the refusal of a tool that is not there */
   readonly toolChoiceField: string;
-  /** true: the JSON reply is told what was said in its order. Default false */
-  readonly inOrder?: boolean;
   /** Text of a stream's signs of life. Default: a comment line */
   readonly keepAlive?: string;
-  /** Returns the text of the JSON reply */
-  json(head: AnswerHead, reply: CollectedReply, input: Input): string;
+  /** Returns the text of the JSON reply. @param events those of the run, without turns that were asked again */
+  json(head: AnswerHead, reply: CollectedReply, told: { readonly input: Input; readonly events: AgentEvents }): string;
   /** Returns the encoder of one stream */
   encoder(head: StreamHead, input: Input): EventEncoder;
 }
@@ -47,14 +47,14 @@ export interface Wire<Input extends CompletionInput> {
 /** Services that answering by a run takes. */
 export type AnswerParts = Pick<Services, "agent" | "clock" | "log" | "tools">;
 /** A request whose body was decoded. */
-export type DecodedRequest<Input extends CompletionInput> = RouteInput<unknown, unknown, DecodedBody<Input>>;
+export type DecodedRequest<Input extends WireInput> = RouteInput<unknown, unknown, DecodedBody<Input>>;
 
 /**
  * Starts the run of a request, or attaches to the one of an earlier request under its Idempotency-Key, and tells its events in the
  * client's language: JSON and stream from the same events (docs/design/completions.md "Replies and streams").
  * @param runId of the run that an earlier request started; undefined starts one
  */
-export async function answerByRun<Input extends CompletionInput>(
+export async function answerByRun<Input extends WireInput>(
   wire: Wire<Input>,
   parts: AnswerParts,
   asked: DecodedRequest<Input>,
@@ -79,6 +79,7 @@ export async function answerByRun<Input extends CompletionInput>(
       claim: claim?.write,
       reader: durable ? undefined : { controller: asked.controller, whole: !input.stream },
       agentTools,
+      ...(input.agent === undefined ? {} : { agent: input.agent }),
     });
   const handle = durable ? readRun(run, { claim, tools: parts.tools }, { streams: input.stream }) : run;
   const head: AnswerHead = {
@@ -96,11 +97,18 @@ export async function answerByRun<Input extends CompletionInput>(
       };
       return await streamed(wire, handle, { parts, asked, head, leaves, comment });
     }
-    const reply = await collectReply(handle, wire);
+    const events: AgentEvent[] = [];
+    const reply = await collectReply(handle, events);
     const { fallback, ignored } = reply;
     const answered = fallback !== undefined && reply.fallbackAnswered ? { ...head, model: fallback } : head;
     const headers = fallback === undefined ? undefined : fallbackHeader(fallback);
-    return { status: 200, body: wire.json(answered, reply, input), type: "application/json", headers, ignored };
+    return {
+      status: 200,
+      body: wire.json(answered, reply, { input, events }),
+      type: "application/json",
+      headers,
+      ignored,
+    };
   } catch (error) {
     return { error, hadEffect: handle.hadEffect() };
   }
@@ -112,7 +120,7 @@ async function createdAt(handle: RunHandle, runs: RunSupervisor): Promise<number
   return Date.parse(run?.created_at ?? "");
 }
 
-interface Streaming<Input extends CompletionInput> {
+interface Streaming<Input extends WireInput> {
   readonly parts: AnswerParts;
   readonly asked: DecodedRequest<Input>;
   readonly head: AnswerHead;
@@ -122,7 +130,7 @@ interface Streaming<Input extends CompletionInput> {
   readonly comment: () => string;
 }
 
-async function streamed<Input extends CompletionInput>(
+async function streamed<Input extends WireInput>(
   wire: Wire<Input>,
   handle: RunHandle,
   { parts: { clock, log }, asked: { claim, requestId, body: { input } }, head, leaves, comment }: Streaming<Input>,

@@ -15,6 +15,7 @@ export const ENDPOINTS: readonly (readonly [method: string, path: string, access
   ["POST", "/v1/chat/completions", "chat"],
   ["POST", "/v1/messages", "chat"],
   ["POST", "/v1/messages/count_tokens", "chat"],
+  ["POST", "/v1/responses", "chat"],
   ["POST", "/v1/embeddings", "chat"],
   ["GET", "/v1/models", "chat"],
   ["GET", "/v1/models/:id+", "chat"],

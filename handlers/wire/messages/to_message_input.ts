@@ -3,7 +3,7 @@ import type { ContentPart, Message, ToolCall } from "../../../lib/base/records/m
 import type { ModelParameters, SentRequest, ToolChoice, ToolDeclaration } from "../../../lib/providers/provider.ts";
 import { checkBody } from "../check_body.ts";
 import { checkAddresses } from "../completion_body.ts";
-import type { CompletionInput } from "../to_completion_input.ts";
+import type { WireInput } from "../to_completion_input.ts";
 import { type MessageBlock, type MessagesBody, messagesSchema, type MessageTool } from "./message_body.ts";
 
 /** Options of `toMessageInput`. */
@@ -42,7 +42,7 @@ const MAX_NAMES = 100;
  * agent's tools are on, else beside the body, which a provider of the same format gets as it came.
  * @throws {HttpError} 400 `invalid_request` naming the field at fault
  */
-export function toMessageInput(json: unknown, { plain, headers }: MessageInputOptions): CompletionInput {
+export function toMessageInput(json: unknown, { plain, headers }: MessageInputOptions): WireInput {
   const body = checkBody(messagesSchema, json, []);
   const left = new LeftOut();
   left.sort(body, BODY_FIELDS, "");
@@ -56,7 +56,6 @@ export function toMessageInput(json: unknown, { plain, headers }: MessageInputOp
     model: body.model ?? undefined,
     messages,
     stream: body.stream ?? false,
-    includeUsage: true,
     wishes: {
       clientTools,
       toolChoice: toToolChoice(body, { clientTools, left, plain }),
