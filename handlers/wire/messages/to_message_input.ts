@@ -104,7 +104,7 @@ function toParameters(body: MessagesBody, left: LeftOut): ModelParameters {
     ...(typeof top_p === "number" ? { top_p } : {}),
     ...(stop && stop.length > 0 ? { stop } : {}),
     ...(typeof user === "string" ? { user } : {}),
-    ...(effort === undefined ? {} : { reasoning_effort: effort }),
+    ...(effort === undefined ? {} : { reasoning_effort: effort, limit_holds_thinking: true }),
     ...(output?.format ? { response_format: toResponseFormat(output.format) } : {}),
   };
 }

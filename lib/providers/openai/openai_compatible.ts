@@ -114,7 +114,7 @@ interface OpenAiRequestOptions {
  * ones stand where they came. Left out are another vendor's opaque parts, and `is_error`, which the format has no place for.
  */
 function toOpenAiRequest(request: ProviderRequest, options: OpenAiRequestOptions): string {
-  const { max_tokens, max_completion_tokens, passed, ...parameters } = request.parameters;
+  const { max_tokens, max_completion_tokens, limit_holds_thinking: _, passed, ...parameters } = request.parameters;
   const { form, whole } = options;
   const limit = max_completion_tokens ?? max_tokens;
   const said = request.messages.some(hasPictures) ? spreadPictures(request) : request.messages;

@@ -48,6 +48,7 @@ test("a request becomes messages, tools and parameters of a completion", () => {
       stop: ["END"],
       user: "u1",
       reasoning_effort: "medium",
+      limit_holds_thinking: true,
     },
   });
   assert.deepEqual(ignored, []);
