@@ -71,7 +71,19 @@ function sentRequest(body: MessagesBody, headers: Headers): SentRequest {
     const value = headers.get(name);
     return value === null ? [] : [[name, value] as const];
   });
-  return { format: "messages", body, headers: Object.fromEntries(given) };
+  return { format: "messages", body: withoutUnsigned(body), headers: Object.fromEntries(given) };
+}
+
+/** Leaves out thinking that the gateway told without a signature, of another vendor or beside the agent's tools: the vendor refuses it. */
+function withoutUnsigned(body: MessagesBody): MessagesBody {
+  const isUnsigned = (block: MessageBlock) => block.type === "thinking" && block["signature"] === "";
+  const { messages } = body;
+  if (!messages.some(({ content }) => typeof content !== "string" && content.some(isUnsigned))) return body;
+  const kept = messages.map((message) => {
+    const { content } = message;
+    return typeof content === "string" ? message : { ...message, content: content.filter((one) => !isUnsigned(one)) };
+  });
+  return { ...body, messages: kept.filter(({ content }) => content.length > 0) };
 }
 
 const BODY_FIELDS: ReadonlySet<string> = new Set([

@@ -226,3 +226,15 @@ test("in plain mode a block that nobody knows goes on, but no address of the mod
     param: "messages[0].content[0].at.url",
   });
 });
+
+test("thinking without a signature, as the gateway tells that of other vendors, does not go to the vendor", () => {
+  const content = [{ type: "thinking", thinking: "Hm", signature: "" }, { type: "text", text: "So" }];
+  const signed = [{ type: "thinking", thinking: "Hm", signature: "sig" }, { type: "text", text: "So" }];
+  const messages = [{ role: "user", content: "Go" }, { role: "assistant", content }, { role: "user", content: "On" }, {
+    role: "assistant",
+    content: signed,
+  }, { role: "user", content: "And" }];
+  const { wishes: { parameters: { passed } } } = read({ messages }, true);
+  const sent = passed?.sent?.body["messages"] as readonly { readonly content: unknown }[];
+  assert.deepEqual(sent.map((message) => message.content), ["Go", [{ type: "text", text: "So" }], "On", signed, "And"]);
+});
