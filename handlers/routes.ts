@@ -96,7 +96,7 @@ import { checkRecordsRoute, rekeyRoute } from "./routes/storage.ts";
 import type { ParamName } from "./define_route.ts";
 import type { Route } from "./route.ts";
 import { clusterRunEventsRoute, runEventsRoute } from "./routes/run_events.ts";
-import { responsesRoute } from "./routes/responses.ts";
+import { inputTokensRoute, responsesRoute } from "./routes/responses.ts";
 import { cancelRunRoute, resolveRunRoute, runBrowserRoute, runRoute, runsRoute, startRunRoute } from "./routes/runs.ts";
 import { runScheduleRoute, scheduleHistoryRoute, scheduleRoute, schedulesRoute } from "./routes/schedules.ts";
 import { callToolRoute, enableToolRoute, toolRoute, toolsRoute } from "./routes/tools.ts";
@@ -110,9 +110,10 @@ const TABLE = [
   webhookRoute,
   chatRoute,
   completionsRoute,
+  responsesRoute,
+  inputTokensRoute,
   messagesRoute,
   countTokensRoute,
-  responsesRoute,
   embeddingsRoute,
   chatSocketRoute,
   modelsRoute,

@@ -1,8 +1,14 @@
 import * as v from "valibot";
-import { isPlainModel, plainModelOf } from "../../lib/providers/models/model_names.ts";
 import { defineRoute, type RouteInput } from "../define_route.ts";
 import type { QueryField } from "../route.ts";
-import { agentToolsOf, REPLY_ERRORS, requireAgent, toDecodedBody, TOOLS_HEADER } from "../wire/agent_runs.ts";
+import {
+  agentToolsOf,
+  estimateInput,
+  REPLY_ERRORS,
+  requireAgent,
+  toDecodedBody,
+  TOOLS_HEADER,
+} from "../wire/agent_runs.ts";
 import { answerByRun, type AnswerParts, type DecodedRequest, type Wire } from "../wire/answer_by_run.ts";
 import { countTokensSchema, messagesSchema } from "../wire/messages/message_body.ts";
 import { MESSAGE_PING, messageJson, MessageStream } from "../wire/messages/message_reply.ts";
@@ -79,12 +85,7 @@ export const countTokensRoute = defineRoute({
   before: (parts) => void requireAgent(parts),
   read: readMessages,
   async handle(parts, { body: { input } }) {
-    const { providers } = requireAgent(parts);
-    const { messages, model: name, wishes: { clientTools: tools, parameters } } = input;
-    const { model } = providers.resolve(isPlainModel(name) ? plainModelOf(name) : name);
-    const { estimateUsage } = await import("../../lib/agent/estimate_tokens.ts");
-    const { prompt_tokens } = await estimateUsage({ model, messages, tools, parameters }, () => 0);
-    return jsonReply(200, { input_tokens: prompt_tokens });
+    return jsonReply(200, { input_tokens: await estimateInput(parts, input) });
   },
 });
 
@@ -112,6 +113,7 @@ function answer(parts: AnswerParts, asked: DecodedRequest<MessagesInput>, runId?
 
 const MESSAGES: Wire<MessagesInput> = {
   toolChoiceField: "tool_choice.name",
+  inOrder: true,
   keepAlive: MESSAGE_PING,
   json: messageJson,
   encoder: (head, { requestId }) => new MessageStream({ ...head, requestId }),

@@ -1,8 +1,15 @@
 import * as v from "valibot";
 import { defineRoute, type RouteInput } from "../define_route.ts";
-import { agentToolsOf, REPLY_ERRORS, requireAgent, toDecodedBody, TOOLS_HEADER } from "../wire/agent_runs.ts";
+import {
+  agentToolsOf,
+  estimateInput,
+  REPLY_ERRORS,
+  requireAgent,
+  toDecodedBody,
+  TOOLS_HEADER,
+} from "../wire/agent_runs.ts";
 import { answerByRun, type AnswerParts, type DecodedRequest, type Wire } from "../wire/answer_by_run.ts";
-import type { Reply } from "../wire/reply.ts";
+import { jsonReply, type Reply } from "../wire/reply.ts";
 import { readResponseBody, responseSchema } from "../wire/responses/response_body.ts";
 import { ResponseEvents, responseJson } from "../wire/responses/response_reply.ts";
 import { type ResponseInput, toResponseInput } from "../wire/responses/to_response_input.ts";
@@ -54,6 +61,31 @@ export const responsesRoute = defineRoute({
   handle: respond,
 });
 
+/** POST /v1/responses/input_tokens: an estimate, by a tokenizer where one is installed, else by bytes/4. */
+export const inputTokensRoute = defineRoute({
+  method: "POST",
+  path: "/v1/responses/input_tokens",
+  access: "chat",
+  needs: ["agent"],
+  steady: "completion",
+  summary: "Estimate of the tokens of a response's input and tools",
+  body: responseSchema,
+  headers: TOOLS_HEADER,
+  reply: {
+    status: 200,
+    type: "application/json",
+    schema: v.object({ object: v.literal("response.input_tokens"), input_tokens: v.number() }),
+  },
+  errors: ["agent_unavailable", "unsupported_parameter", "model_not_found", "provider_error"],
+  // Nothing is kept of it
+  idempotency: "harmless",
+  before: (parts) => void requireAgent(parts),
+  read: readResponse,
+  async handle(parts, { body: { input } }) {
+    return jsonReply(200, { object: "response.input_tokens", input_tokens: await estimateInput(parts, input) });
+  },
+});
+
 function readResponse(json: unknown, asking: Pick<RouteInput, "head" | "identity">, ignored: string[]) {
   const body = readResponseBody(json);
   const agentTools = agentToolsOf(asking, body.model ?? undefined);
@@ -66,6 +98,7 @@ function respond(parts: AnswerParts, asked: DecodedRequest<ResponseInput>, runId
 
 const RESPONSES: Wire<ResponseInput> = {
   toolChoiceField: "tool_choice.name",
-  json: (head, _, told) => responseJson(head, told),
+  inOrder: true,
+  json: (head, { said }, input) => responseJson(head, said, input),
   encoder: (head, input) => new ResponseEvents(head, input),
 };

@@ -10,7 +10,7 @@ import { CancelError } from "../../lib/base/cancel.ts";
 import { type ErrorCode, ProviderError, refuse } from "../../lib/base/errors.ts";
 import { type AgentEvent, isTerminal } from "../../lib/base/records/agent_event.ts";
 import { type Caller, hasScope, mayReach } from "../../lib/base/records/caller.ts";
-import { isPlainModel } from "../../lib/providers/models/model_names.ts";
+import { isPlainModel, plainModelOf } from "../../lib/providers/models/model_names.ts";
 import type { WireInput } from "./to_completion_input.ts";
 
 /** Errors of a route that starts a run or acts on one. */
@@ -94,6 +94,14 @@ export function toDecodedBody<Input extends WireInput>(
     if (input.wishes.parallelToolCalls !== undefined) ignored.push("parallel_tool_calls");
   }
   return { input, agentTools };
+}
+
+/** Returns an estimate of the tokens of a request's own messages and tools. What the agent adds is not counted. */
+export async function estimateInput(services: Pick<Services, "agent">, input: WireInput): Promise<number> {
+  const { messages, model: name, wishes: { clientTools: tools, parameters } } = input;
+  const { model } = requireAgent(services).providers.resolve(isPlainModel(name) ? plainModelOf(name) : name);
+  const { estimateUsage } = await import("../../lib/agent/estimate_tokens.ts");
+  return (await estimateUsage({ model, messages, tools, parameters }, () => 0)).prompt_tokens;
 }
 
 /** Schema of the field `conversation_id`; `new` begins a conversation. */

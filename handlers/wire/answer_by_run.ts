@@ -30,16 +30,16 @@ export interface StreamHead extends AnswerHead {
   readonly toError: (event: Pick<Extract<AgentEvent, { type: "error" }>, "code" | "message" | "upstream">) => HttpError;
 }
 
-type AgentEvents = readonly AgentEvent[];
-
 /** Language of a client: how the events of a run become its JSON reply and its stream. Its decoder makes a WireInput of a body. */
 export interface Wire<Input extends WireInput> {
   /** Field that names the chosen tool, for the refusal of a tool that is not there */
   readonly toolChoiceField: string;
+  /** true: the JSON reply is told what was said in its order. Default false */
+  readonly inOrder?: boolean;
   /** Text of a stream's signs of life. Default: a comment line */
   readonly keepAlive?: string;
-  /** Returns the text of the JSON reply. @param events those of the run, without turns that were asked again */
-  json(head: AnswerHead, reply: CollectedReply, told: { readonly input: Input; readonly events: AgentEvents }): string;
+  /** Returns the text of the JSON reply */
+  json(head: AnswerHead, reply: CollectedReply, input: Input): string;
   /** Returns the encoder of one stream */
   encoder(head: StreamHead, input: Input): EventEncoder;
 }
@@ -97,14 +97,13 @@ export async function answerByRun<Input extends WireInput>(
       };
       return await streamed(wire, handle, { parts, asked, head, leaves, comment });
     }
-    const events: AgentEvent[] = [];
-    const reply = await collectReply(handle, events);
+    const reply = await collectReply(handle, wire);
     const { fallback, ignored } = reply;
     const answered = fallback !== undefined && reply.fallbackAnswered ? { ...head, model: fallback } : head;
     const headers = fallback === undefined ? undefined : fallbackHeader(fallback);
     return {
       status: 200,
-      body: wire.json(answered, reply, { input, events }),
+      body: wire.json(answered, reply, input),
       type: "application/json",
       headers,
       ignored,

@@ -119,3 +119,14 @@ test("a repeat under an Idempotency-Key is the same reply", () =>
     checkEvents(first);
     assert.equal(upstream.turns.length, 1);
   }));
+
+test("the tokens of an input are estimated, with its tools", () =>
+  withWorld(async (world) => {
+    const { client } = await startClient(world);
+    const asked = { model: "plain/up/upstream-model", input: "Say hello" };
+    const few = await client.responses.inputTokens.count(asked);
+    const tools = [{ type: "function" as const, name: "look", parameters: { type: "object" }, strict: false }];
+    const more = await client.responses.inputTokens.count({ ...asked, tools });
+    assert.equal(few.object, "response.input_tokens");
+    assert.ok(few.input_tokens > 0 && more.input_tokens > few.input_tokens);
+  }));

@@ -11,14 +11,10 @@ import { messageErrorBody } from "../http_errors.ts";
  * Returns the JSON reply of a message, from the same blocks that a stream tells.
  * Source: https://docs.anthropic.com/en/api/messages
  */
-export function messageJson(
-  head: AnswerHead,
-  reply: CollectedReply,
-  told: { readonly events: readonly AgentEvent[] },
-): string {
+export function messageJson(head: AnswerHead, reply: CollectedReply): string {
   const blocks = new MessageBlocks();
   const events: BlockEvent[] = [];
-  for (const event of told.events) blocks.add(event, events);
+  for (const event of reply.said) blocks.add(event, events);
   blocks.end(events);
   return JSON.stringify({
     ...shellOf(head, head.model),

@@ -33,16 +33,13 @@ export function toResponseId(runId: string): string {
 }
 
 /** Returns the JSON reply: the same items that a stream of these events ends with. */
-export function responseJson(
-  head: AnswerHead,
-  { input, events }: { readonly input: ResponseInput; readonly events: readonly AgentEvent[] },
-): string {
+export function responseJson(head: AnswerHead, said: readonly AgentEvent[], input: ResponseInput): string {
   const items = new ResponseEvents(
     { ...head, firstModel: head.model, interrupts: undefined, toError: undefined },
     input,
   );
-  items.encode(events);
-  return JSON.stringify({ ...items.response(), model: head.model });
+  items.encode(said);
+  return JSON.stringify(items.response());
 }
 
 /** Options of `ResponseEvents`: without `toError` only the reply is made, and no text of a stream. */
