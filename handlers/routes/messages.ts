@@ -14,7 +14,7 @@ import { countTokensSchema, messagesSchema } from "../wire/messages/message_body
 import { MESSAGE_PING, messageJson, MessageStream } from "../wire/messages/message_reply.ts";
 import { toMessageInput } from "../wire/messages/to_message_input.ts";
 import { jsonReply, type Reply } from "../wire/reply.ts";
-import type { CompletionInput } from "../wire/to_completion_input.ts";
+import type { WireInput } from "../wire/to_completion_input.ts";
 
 /** Schema of the reply. It is loose, because in plain mode a reply has every field of the model's vendor. */
 const messageSchema = v.looseObject({
@@ -89,7 +89,7 @@ export const countTokensRoute = defineRoute({
   },
 });
 
-interface MessagesInput extends CompletionInput {
+interface MessagesInput extends WireInput {
   readonly requestId: string;
 }
 

@@ -27,6 +27,8 @@ export interface ModelParameters {
   readonly frequency_penalty?: number;
   readonly response_format?: Readonly<Record<string, unknown>>;
   readonly reasoning_effort?: string;
+  /** true: the limit of output counts thinking too, as the Messages API does. Default false: a vendor that counts it gets more beside the limit */
+  readonly limit_holds_thinking?: boolean;
   readonly user?: string;
   readonly metadata?: Readonly<Record<string, string>>;
   /** Fields that the client sent beside the known parameters, for a provider of the same format. Default: none */

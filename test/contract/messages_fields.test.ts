@@ -8,7 +8,7 @@ const ROOT = join(import.meta.dirname, "../..");
 const TYPES = readFileSync(join(ROOT, "node_modules/@anthropic-ai/sdk/resources/messages/messages.d.ts"), "utf8");
 const PAGE = readFileSync(join(ROOT, "docs/messages.md"), "utf8");
 
-/** Words of the page about the names in one of its tables. */
+/** Returns the words of the page for each name in one of its tables. */
 function rowsOf(head: string): ReadonlyMap<string, string> {
   const [, table = ""] = PAGE.split(`| ${head} | what becomes of it |\n|---|---|\n`);
   const [rows = ""] = table.split("\n\n");

@@ -253,7 +253,11 @@ test("with the agent's tools on, the vendor's thinking comes back with its calls
     const messages = [...HI, { role: "assistant", content: body.content }, { role: "user", content: [result] }];
     const next = await reply(gateway, { ...asked, messages });
     assert.deepEqual(next.body.content, [{ type: "text", text: "Done" }]);
-    const { messages: told } = upstream.requests.at(-1)?.json as { messages: readonly { content: readonly Json[] }[] };
+    const { messages: told, ...sent } = upstream.requests.at(-1)?.json as Json & {
+      messages: readonly { content: readonly Json[] }[];
+    };
+    // The client's limit holds the thinking, as in its own format
+    assert.deepEqual([sent["max_tokens"], sent["thinking"]], [4000, { type: "enabled", budget_tokens: 2048 }]);
     assert.deepEqual(told[1]?.content[0], { type: "thinking", thinking: "Hm", signature: "sig" });
     assert.deepEqual(told[2]?.content[0]?.["is_error"], true);
   }));

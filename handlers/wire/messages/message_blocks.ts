@@ -168,7 +168,7 @@ function isWhole(given: string): boolean {
 }
 
 /** Puts block events together again, as clients of the format do. */
-export function toContent(events: readonly BlockEvent[]): readonly Fields[] {
+export function toMessageContent(events: readonly BlockEvent[]): readonly Fields[] {
   const content: Record<string, unknown>[] = [];
   let input = "";
   for (const event of events) {

@@ -4,7 +4,7 @@ import type { AgentEvent } from "../../../lib/base/records/agent_event.ts";
 import type { CollectedReply } from "../collect_reply.ts";
 import type { EventEncoder } from "../event_stream.ts";
 import type { AnswerHead, StreamHead } from "../answer_by_run.ts";
-import { type BlockEvent, endingOf, MessageBlocks, toContent, toMessageUsage } from "./message_blocks.ts";
+import { type BlockEvent, endingOf, MessageBlocks, toMessageContent, toMessageUsage } from "./message_blocks.ts";
 import { messageErrorBody } from "../http_errors.ts";
 
 /**
@@ -18,7 +18,7 @@ export function messageJson(head: AnswerHead, reply: CollectedReply): string {
   blocks.end(events);
   return JSON.stringify({
     ...shellOf(head, head.model),
-    content: toContent(events),
+    content: toMessageContent(events),
     ...endingOf(blocks, reply.finishReason),
     usage: toMessageUsage(reply.usage, blocks.isNative),
   });

@@ -3,7 +3,7 @@ import type { ContentPart, Message, ToolCall } from "../../../lib/base/records/m
 import type { ModelParameters, SentRequest, ToolChoice, ToolDeclaration } from "../../../lib/providers/provider.ts";
 import { checkBody } from "../check_body.ts";
 import { checkAddresses } from "../completion_body.ts";
-import type { CompletionInput } from "../to_completion_input.ts";
+import type { WireInput } from "../to_completion_input.ts";
 import { type MessageBlock, type MessagesBody, messagesSchema, type MessageTool } from "./message_body.ts";
 
 /** Options of `toMessageInput`. */
@@ -42,7 +42,7 @@ const MAX_NAMES = 100;
  * agent's tools are on, else beside the body, which a provider of the same format gets as it came.
  * @throws {HttpError} 400 `invalid_request` naming the field at fault
  */
-export function toMessageInput(json: unknown, { plain, headers }: MessageInputOptions): CompletionInput {
+export function toMessageInput(json: unknown, { plain, headers }: MessageInputOptions): WireInput {
   const body = checkBody(messagesSchema, json, []);
   const left = new LeftOut();
   left.sort(body, BODY_FIELDS, "");
@@ -56,7 +56,6 @@ export function toMessageInput(json: unknown, { plain, headers }: MessageInputOp
     model: body.model ?? undefined,
     messages,
     stream: body.stream ?? false,
-    includeUsage: true,
     wishes: {
       clientTools,
       toolChoice: toToolChoice(body, { clientTools, left, plain }),
@@ -72,7 +71,19 @@ function sentRequest(body: MessagesBody, headers: Headers): SentRequest {
     const value = headers.get(name);
     return value === null ? [] : [[name, value] as const];
   });
-  return { format: "messages", body, headers: Object.fromEntries(given) };
+  return { format: "messages", body: withoutUnsigned(body), headers: Object.fromEntries(given) };
+}
+
+/** Leaves out thinking that the gateway told without a signature, of another vendor or beside the agent's tools: the vendor refuses it. */
+function withoutUnsigned(body: MessagesBody): MessagesBody {
+  const isUnsigned = (block: MessageBlock) => block.type === "thinking" && block["signature"] === "";
+  const { messages } = body;
+  if (!messages.some(({ content }) => typeof content !== "string" && content.some(isUnsigned))) return body;
+  const kept = messages.map((message) => {
+    const { content } = message;
+    return typeof content === "string" ? message : { ...message, content: content.filter((one) => !isUnsigned(one)) };
+  });
+  return { ...body, messages: kept.filter(({ content }) => content.length > 0) };
 }
 
 const BODY_FIELDS: ReadonlySet<string> = new Set([
@@ -105,7 +116,7 @@ function toParameters(body: MessagesBody, left: LeftOut): ModelParameters {
     ...(typeof top_p === "number" ? { top_p } : {}),
     ...(stop && stop.length > 0 ? { stop } : {}),
     ...(typeof user === "string" ? { user } : {}),
-    ...(effort === undefined ? {} : { reasoning_effort: effort }),
+    ...(effort === undefined ? {} : { reasoning_effort: effort, limit_holds_thinking: true }),
     ...(output?.format ? { response_format: toResponseFormat(output.format) } : {}),
   };
 }

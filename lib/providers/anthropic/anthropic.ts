@@ -111,7 +111,9 @@ function toAnthropicRequest(
     .flatMap(({ role, content }) => (role === "system" || role === "developer" ? [textOf(content)] : []))
     .filter((text) => text !== "");
   const thinking = thinkingTokens(parameters.reasoning_effort ?? "");
-  const budget = thinking > 0 && mayThink(messages, provider) ? thinking : 0;
+  const limit = parameters.max_completion_tokens ?? parameters.max_tokens ?? DEFAULT_MAX_TOKENS;
+  const most = parameters.limit_holds_thinking === true ? limit - 1 : thinking;
+  const budget = mayThink(messages, provider) ? budgetOf(thinking, most) : 0;
   const asked = (typeof parameters.stop === "string" ? [parameters.stop] : parameters.stop) ?? [];
   // The vendor refuses sequences of blanks
   const stop = asked.filter((text) => text.trim() !== "");
@@ -122,7 +124,7 @@ function toAnthropicRequest(
   const sampling = budget > 0 ? {} : toSampling(parameters, form);
   const body = {
     model: request.model,
-    max_tokens: (parameters.max_completion_tokens ?? parameters.max_tokens ?? DEFAULT_MAX_TOKENS) + budget,
+    max_tokens: parameters.limit_holds_thinking === true ? limit : limit + budget,
     stream: true,
     messages: turns,
     ...(system.length === 0 ? {} : { system: toSystem(system.join("\n\n"), stableTools > 0) }),
@@ -143,6 +145,14 @@ function toAnthropicRequest(
       ...(parameters.passed?.names ?? []),
     ],
   };
+}
+
+/** The vendor refuses a smaller budget of thinking */
+const LEAST_BUDGET = 1_024;
+
+function budgetOf(thinking: number, most: number): number {
+  const budget = Math.min(thinking, most);
+  return budget < LEAST_BUDGET ? 0 : budget;
 }
 
 const SAMPLING = ["temperature", "top_p"] as const;

@@ -50,7 +50,7 @@ export function createOpenAiCompatible(settings: UpstreamSettings, forms: Vendor
   return {
     name: upstream.name,
     stream(request, call) {
-      const { passed } = request.parameters;
+      const { passed, reasoning_effort } = request.parameters;
       // Fields of this format say nothing to a client of another one
       const givesFields = call.givesFields === true && passed?.sent === undefined;
       const stream = new TurnStream({
@@ -59,7 +59,8 @@ export function createOpenAiCompatible(settings: UpstreamSettings, forms: Vendor
         decoder: new OpenAiDecoder({ upstream, nextId, givesFields }),
         whole: call.whole,
       });
-      return passed?.sent === undefined ? stream : withNotices(stream, passed.names.map(parameterIgnored));
+      const names = () => leftOut(request, forms.of(request.model));
+      return passed?.sent === undefined && reasoning_effort === undefined ? stream : withNotices(stream, names);
     },
     listModels: (signal) => readModelList(settings, { path: "/models", headers: listHeaders, signal }),
     embed: (request, signal) => readEmbeddings(settings, { headers: jsonHeaders, request, signal }),
@@ -67,11 +68,18 @@ export function createOpenAiCompatible(settings: UpstreamSettings, forms: Vendor
   };
 }
 
+/** Returns the names of what a request leaves out: fields of another format, and an effort that the server has refused. */
+function leftOut({ parameters: { passed, reasoning_effort } }: ProviderRequest, form: VendorForm): readonly string[] {
+  const names = passed?.sent === undefined ? [] : passed.names;
+  return reasoning_effort !== undefined && form.takesEffort === false ? [...names, "reasoning_effort"] : names;
+}
+
 /** Tells with the first events of a stream what its request left out. */
-async function* withNotices(stream: ReturnType<Provider["stream"]>, notices: readonly ProviderEvent[]) {
+async function* withNotices(stream: ReturnType<Provider["stream"]>, names: () => readonly string[]) {
   let isFirst = true;
   for await (const batch of stream) {
-    yield isFirst ? [...notices, ...batch] : batch;
+    const notices: readonly ProviderEvent[] = isFirst ? names().map(parameterIgnored) : [];
+    yield notices.length === 0 ? batch : [...notices, ...batch];
     isFirst = false;
   }
 }
@@ -106,7 +114,7 @@ interface OpenAiRequestOptions {
  * ones stand where they came. Left out are another vendor's opaque parts, and `is_error`, which the format has no place for.
  */
 function toOpenAiRequest(request: ProviderRequest, options: OpenAiRequestOptions): string {
-  const { max_tokens, max_completion_tokens, passed, ...parameters } = request.parameters;
+  const { max_tokens, max_completion_tokens, limit_holds_thinking: _, passed, ...parameters } = request.parameters;
   const { form, whole } = options;
   const limit = max_completion_tokens ?? max_tokens;
   const said = request.messages.some(hasPictures) ? spreadPictures(request) : request.messages;
@@ -122,6 +130,7 @@ function toOpenAiRequest(request: ProviderRequest, options: OpenAiRequestOptions
   const { stream_options: asked } = passed?.body ?? {};
   if (whole || !form.takesStreamOptions) delete body["stream_options"];
   else body["stream_options"] = { ...(isRecord(asked) ? asked : {}), include_usage: true };
+  if (form.takesEffort === false) delete body["reasoning_effort"];
   if (limit !== undefined) body[form.limit] = limit;
   if (request.tools.length > 0) {
     body["tools"] = request.tools.map(toTool);

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import {
   type BlockEvent,
   MessageBlocks,
-  toContent,
+  toMessageContent,
   toMessageUsage,
 } from "../../../../handlers/wire/messages/message_blocks.ts";
 import type { AgentEvent, AgentEventBody } from "../../../../lib/base/records/agent_event.ts";
@@ -20,7 +20,7 @@ function told(...bodies: readonly AgentEventBody[]) {
       ? `start ${event.index} ${event.content_block["type"]}`
       : `delta ${event.index} ${event.delta["type"]}`;
   });
-  return { short, content: toContent(events) };
+  return { short, content: toMessageContent(events) };
 }
 
 const text = (delta: string): AgentEventBody => ({ type: "text_delta", delta });

@@ -48,6 +48,7 @@ test("a request becomes messages, tools and parameters of a completion", () => {
       stop: ["END"],
       user: "u1",
       reasoning_effort: "medium",
+      limit_holds_thinking: true,
     },
   });
   assert.deepEqual(ignored, []);
@@ -224,4 +225,16 @@ test("in plain mode a block that nobody knows goes on, but no address of the mod
     code: "invalid_request",
     param: "messages[0].content[0].at.url",
   });
+});
+
+test("thinking without a signature, as the gateway tells that of other vendors, does not go to the vendor", () => {
+  const content = [{ type: "thinking", thinking: "Hm", signature: "" }, { type: "text", text: "So" }];
+  const signed = [{ type: "thinking", thinking: "Hm", signature: "sig" }, { type: "text", text: "So" }];
+  const messages = [{ role: "user", content: "Go" }, { role: "assistant", content }, { role: "user", content: "On" }, {
+    role: "assistant",
+    content: signed,
+  }, { role: "user", content: "And" }];
+  const { wishes: { parameters: { passed } } } = read({ messages }, true);
+  const sent = passed?.sent?.body["messages"] as readonly { readonly content: unknown }[];
+  assert.deepEqual(sent.map((message) => message.content), ["Go", [{ type: "text", text: "So" }], "On", signed, "And"]);
 });
