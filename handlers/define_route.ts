@@ -101,7 +101,7 @@ interface RouteForm<
   readonly bodyOptional?: Optional;
   readonly rawBody?: Raw;
   /** Reads the JSON of the body in place of the schema, which then describes it only. Names of fields that are not honoured go to `ignored` */
-  readonly read?: (json: unknown, input: EarlyInput, ignored: string[]) => Read;
+  readonly read?: (json: unknown, input: EarlyInput, ignored: string[]) => Read | Promise<Read>;
   /** Refuses what needs no look at the fields of the body, which is not read then. Not asked by a repeat, whose first request has passed */
   before?(parts: Pick<RouteParts, Need>, input: EarlyInput<Input>): void | Promise<void>;
   /** Answers a request that has passed every check. */

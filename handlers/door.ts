@@ -89,7 +89,8 @@ export function identify(
   request: Request,
   { services, settings, takeTicket, remoteAddress }: AccessOptions,
 ): Identity | undefined {
-  const token = bearerTokenOf(request.headers.get("authorization"));
+  const { token, isAmbiguous } = sentTokenOf(request);
+  if (isAmbiguous) return undefined;
   const local = isLoopbackAddress(remoteAddress);
   const identity = token !== undefined
     ? services.tokens.verify(token, local ? "loopback" : "other") ?? identifyGateway(services, token)
@@ -198,7 +199,13 @@ function unknownPeer(): HttpError {
 }
 
 function unidentified(request: Request, ticket: string | null, { tokens }: Pick<Services, "tokens">): HttpError {
-  const token = bearerTokenOf(request.headers.get("authorization"));
+  const { token, isAmbiguous } = sentTokenOf(request);
+  if (isAmbiguous) {
+    return refuse(
+      "auth_invalid",
+      'Cannot tell which token counts: "Authorization" and "x-api-key" have different ones; send one of the headers alone',
+    );
+  }
   if (token !== undefined && tokens.isUncertain(token)) return unconfirmed();
   if (token === undefined && ticket === null) {
     return refuse("auth_required", 'Cannot use this route without a token: send "Authorization: Bearer pst_..."');
@@ -239,6 +246,24 @@ export function auditRefusal(
 }
 
 const BEARER = /^Bearer +([\x21-\x7e]+) *$/i;
+
+const API_KEY = /^[\x21-\x7e]+$/;
+
+/** The token that a request was sent with. */
+export interface SentToken {
+  /** undefined: there is none */
+  readonly token: string | undefined;
+  /** Two headers have different tokens: none of them counts, since another program may have read the other one */
+  readonly isAmbiguous: boolean;
+}
+
+/** Returns the token of a request: that of `Authorization: Bearer`, or of `x-api-key`, by which clients of Anthropic send their key. */
+export function sentTokenOf({ headers }: Pick<Request, "headers">): SentToken {
+  const bearer = bearerTokenOf(headers.get("authorization"));
+  const key = API_KEY.exec(headers.get("x-api-key") ?? "")?.[0];
+  if (bearer !== undefined && key !== undefined && bearer !== key) return { token: undefined, isAmbiguous: true };
+  return { token: bearer ?? key, isAmbiguous: false };
+}
 
 /** Returns the token of an `Authorization: Bearer` header; undefined without the header and for another scheme. Source: RFC 6750 section 2.1 */
 export function bearerTokenOf(authorization: string | null | undefined): string | undefined {

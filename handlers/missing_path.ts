@@ -12,8 +12,11 @@ const ABSENT: readonly (readonly [path: RegExp, reason: string])[] = [
   [/^\/api\/(?:tags|show|ps)$/, "it has no API of Ollama: GET /v1/models lists the models"],
   [/^\/api\/embed$/, "it has no API of Ollama: POST /v1/embeddings gives vectors, in the format of OpenAI"],
   [/^\/api\/(?:generate|version)$/, `it has no API of Ollama: ${CHAT}`],
-  [/\/messages(?:\/|$)/, `it has no Messages API of Anthropic: ${CHAT}`],
-  [/\/responses(?:\/|$)/, `it has no Responses API: ${CHAT}`],
+  [
+    /\/messages\/batches(?:\/|$)/,
+    "it takes no batches: POST /v1/messages answers one request, in the format of Anthropic",
+  ],
+  [/\/responses\/./, "it keeps nothing of a reply: POST /v1/responses answers, with the whole history as its input"],
   [/\/completions(?:\/|$)/, `it completes no bare prompts: ${CHAT}, with the prompt as a message`],
   [/\/(?:assistants|threads)(?:\/|$)/, "it has no such API: POST /v1/runs starts work that goes on by itself"],
   [/\/realtime(?:\/|$)/, "it has no such API: a chat over a WebSocket is at /ws/chat"],

@@ -4,6 +4,7 @@ import { HttpError, refuse } from "../lib/base/errors.ts";
 import type { Identity } from "../lib/access/identity.ts";
 import { checkStillCounts } from "./door.ts";
 import type { RequestContext, ResponseClass, RouteParts, RunClaim } from "./route.ts";
+import { isMessagesPath } from "./wire/http_errors.ts";
 
 /** The parts of an absolute request URL as they came. A path that needs normalising is refused, not repaired. */
 export interface RequestTarget {
@@ -133,7 +134,9 @@ export class GatewayRequestContext implements RequestContext {
     this.remoteAddress = options.remoteAddress;
     this.target = options.target;
     this.path = options.path;
-    this.replyHeaders = { "x-request-id": options.requestId, vary: "Origin" };
+    const { requestId } = options;
+    this.replyHeaders = { "x-request-id": requestId, vary: "Origin" };
+    if (isMessagesPath(this.path)) this.replyHeaders["request-id"] = requestId;
   }
 
   get query(): URLSearchParams {

@@ -32,6 +32,8 @@ export interface RequestContext {
   readonly signal: AbortSignal;
   /** Controller of `signal`. Attached work takes it as its own controller and so ends with the request */
   readonly controller: AbortController;
+  /** Within the mount, still percent-encoded */
+  readonly path: string;
   readonly query: URLSearchParams;
   /** Names of body fields that were not honoured; they go to the header x-postern-ignored */
   readonly ignored: string[];

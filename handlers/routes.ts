@@ -42,6 +42,7 @@ import { HEALTH_ROUTES } from "./routes/health.ts";
 import { logsRoute } from "./routes/logs.ts";
 import { deleteMemoryRoute, memoryRoute } from "./routes/memory.ts";
 import { endMcpSessionRoute, mcpRoute, mcpStreamRoute } from "./routes/mcp.ts";
+import { countTokensRoute, messagesRoute } from "./routes/messages.ts";
 import { modelRoute, modelsRoute, trustModelServerRoute } from "./routes/models.ts";
 import {
   clusterNodeCallRoute,
@@ -95,6 +96,7 @@ import { checkRecordsRoute, rekeyRoute } from "./routes/storage.ts";
 import type { ParamName } from "./define_route.ts";
 import type { Route } from "./route.ts";
 import { clusterRunEventsRoute, runEventsRoute } from "./routes/run_events.ts";
+import { inputTokensRoute, responsesRoute } from "./routes/responses.ts";
 import { cancelRunRoute, resolveRunRoute, runBrowserRoute, runRoute, runsRoute, startRunRoute } from "./routes/runs.ts";
 import { runScheduleRoute, scheduleHistoryRoute, scheduleRoute, schedulesRoute } from "./routes/schedules.ts";
 import { callToolRoute, enableToolRoute, toolRoute, toolsRoute } from "./routes/tools.ts";
@@ -108,6 +110,10 @@ const TABLE = [
   webhookRoute,
   chatRoute,
   completionsRoute,
+  responsesRoute,
+  inputTokensRoute,
+  messagesRoute,
+  countTokensRoute,
   embeddingsRoute,
   chatSocketRoute,
   modelsRoute,

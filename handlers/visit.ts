@@ -12,15 +12,7 @@ import {
   guardUpgrade,
   isHandshake,
 } from "./middleware/guards.ts";
-import {
-  asksForToken,
-  auditRefusal,
-  bearerTokenOf,
-  checkAccess,
-  type DoorAccess,
-  identify,
-  patienceOf,
-} from "./door.ts";
+import { asksForToken, auditRefusal, checkAccess, type DoorAccess, identify, patienceOf, sentTokenOf } from "./door.ts";
 import type { Idempotency } from "./middleware/idempotency.ts";
 import {
   limitRefusedPage,
@@ -199,7 +191,8 @@ export class Visit implements RouteVisitor {
     const { services, strangers } = this.#parts;
     const { tokens } = services;
     if (!tokens.isShared || !asksForToken(route)) return undefined;
-    const token = bearerTokenOf(this.#request.headers.get("authorization"));
+    const { token, isAmbiguous } = sentTokenOf(this.#request);
+    if (isAmbiguous) return undefined;
     const ticket = this.#ticket;
     if (token === undefined && ticket !== null) {
       return this.#waitAsStranger(route, strangers.tickets, () => this.#takeTicket(ticket));
@@ -307,7 +300,7 @@ export class Visit implements RouteVisitor {
       guardBody(this.#request, match?.route.rawBody?.maxBytes ?? this.#settings.maxRequestBytes);
       const socketRoute = this.#parts.socketPaths.has(path);
       if (socketRoute) this.#route = path;
-      guardUpgrade(this.#request, { handshake: this.#handshake, socketRoute, canUpgrade: this.#canUpgrade });
+      guardUpgrade(this.#request, { handshake: this.#handshake, path, socketRoute, canUpgrade: this.#canUpgrade });
     } catch (error) {
       this.refuse(error);
     }

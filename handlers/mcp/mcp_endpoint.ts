@@ -276,6 +276,7 @@ export class McpEndpoint implements McpDoor {
   #toRequest({ http }: McpRequest, signal?: AbortSignal): Request {
     const headers = new Headers(http.headers);
     headers.delete("authorization");
+    headers.delete("x-api-key");
     return new Request(http.url, { method: http.method, headers, ...(signal === undefined ? {} : { signal }) });
   }
 }

@@ -125,9 +125,9 @@ export function addPreflightHeaders(headers: Record<string, string>, request: Re
 }
 
 const ALLOWED =
-  "Authorization, Content-Type, X-Pairing-Code, Idempotency-Key, Last-Event-ID, X-Request-Id, X-Postern-Tools, Traceparent, MCP-Protocol-Version, Mcp-Session-Id, Mcp-Method, Mcp-Name, OpenAI-Organization, OpenAI-Project, OpenAI-Beta";
+  "Authorization, Content-Type, X-Pairing-Code, Idempotency-Key, Last-Event-ID, X-Request-Id, X-Postern-Tools, Traceparent, MCP-Protocol-Version, Mcp-Session-Id, Mcp-Method, Mcp-Name, OpenAI-Organization, OpenAI-Project, OpenAI-Beta, X-Api-Key, Anthropic-Version, Anthropic-Beta, Anthropic-Dangerous-Direct-Browser-Access";
 const EXPOSED =
-  "x-request-id, x-ratelimit-limit-requests, x-ratelimit-remaining-requests, x-ratelimit-reset-requests, retry-after, idempotency-replayed, x-postern-ignored, x-postern-fallback, x-postern-trimmed, x-should-retry, mcp-session-id, mcp-protocol-version";
+  "x-request-id, request-id, x-ratelimit-limit-requests, x-ratelimit-remaining-requests, x-ratelimit-reset-requests, retry-after, idempotency-replayed, x-postern-ignored, x-postern-fallback, x-postern-trimmed, x-should-retry, mcp-session-id, mcp-protocol-version";
 const MAX_EXTRA = 20;
 
 /** The official OpenAI client describes its platform in x-stainless-* headers, a set that grows with its versions. */
@@ -194,6 +194,7 @@ export function isHandshake(request: Request): boolean {
 /** Facts that decide whether a request may become a WebSocket. */
 export interface UpgradeGuardOptions {
   readonly handshake: boolean;
+  readonly path: string;
   /** The path is a WebSocket route's */
   readonly socketRoute: boolean;
   /** The server beneath can hand the connection over; a plain fetch-based mount cannot */
@@ -202,10 +203,16 @@ export interface UpgradeGuardOptions {
 
 /**
  * Checks that a handshake goes to a socket route, and that a GET of a socket route is a handshake.
- * @throws {HttpError} 400 invalid_request for a handshake elsewhere, 426 upgrade_required for a plain GET of a socket route
+ * @throws {HttpError} 400 invalid_request for a handshake elsewhere, 426 upgrade_required for a plain GET of a socket route, and for a
+ *   handshake at the route of Responses, which is plain HTTP here
  */
-export function guardUpgrade(request: Request, { handshake, socketRoute, canUpgrade }: UpgradeGuardOptions): void {
+export function guardUpgrade(request: Request, options: UpgradeGuardOptions): void {
+  const { handshake, path, socketRoute, canUpgrade } = options;
   if (handshake && !socketRoute) {
+    // Codex goes on over HTTP after this status alone
+    if (path === "/v1/responses") {
+      throw refuse("upgrade_required", "Cannot open a WebSocket here: send each request of Responses by POST");
+    }
     throw refuse("invalid_request", "Cannot open a WebSocket here: /ws/chat and /ws/node are the routes for it");
   }
   const reads = request.method === "GET" || request.method === "HEAD";

@@ -137,7 +137,7 @@ class StreamRecording implements ReplyRecording {
   }
 }
 
-const OF_THE_REQUEST = /^(?:x-request-id|vary|x-ratelimit-.*|access-control-.*|connection|content-length)$/;
+const OF_THE_REQUEST = /^(?:x-request-id|request-id|vary|x-ratelimit-.*|access-control-.*|connection|content-length)$/;
 
 /** Returns the headers that belong to the reply itself. The others belong to one request, and a repeat gets its own. */
 function ownHeaders(headers: Headers): Record<string, string> {

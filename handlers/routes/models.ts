@@ -1,9 +1,14 @@
 import * as v from "valibot";
 import { refuse } from "../../lib/base/errors.ts";
 import { isPlainModel, plainModelOf } from "../../lib/providers/models/model_names.ts";
+import type { ModelEntry } from "../../lib/base/records/provider_event.ts";
 import type { Services } from "../../lib/services.ts";
 import { defineRoute } from "../define_route.ts";
+import { countQuery, textQuery } from "../wire/lists.ts";
 import { jsonReply } from "../wire/reply.ts";
+
+/** Models of one reply. */
+const MAX_LISTED = 1000;
 
 const modelSchema = v.object({
   id: v.string(),
@@ -14,7 +19,20 @@ const modelSchema = v.object({
   context_length: v.optional(v.number()),
   /** False when the model is shown no tools, since its chat template knows none. Absent when the provider does not say */
   supports_tools: v.optional(v.boolean()),
+  /** Fields of Anthropic's form, for a client that sends `anthropic-version` */
+  type: v.optional(v.literal("model")),
+  display_name: v.optional(v.string()),
+  created_at: v.optional(v.string()),
+  max_input_tokens: v.optional(v.nullable(v.number())),
 });
+
+/** Header by which clients of Anthropic's SDK say that they expect its form. */
+const VERSION_HEADER = {
+  "anthropic-version": {
+    description: "Adds the fields by which clients of Anthropic know models and pages",
+    schema: { type: "string" },
+  },
+} as const;
 
 /** GET /v1/models: what the configured providers really serve; an empty list without an agent. */
 export const modelsRoute = defineRoute({
@@ -24,15 +42,65 @@ export const modelsRoute = defineRoute({
   needs: ["agent"],
   steady: "models",
   summary: "Models of the configured providers",
+  query: {
+    limit: countQuery("Maximum number of models", { max: MAX_LISTED, usual: MAX_LISTED }),
+    after_id: textQuery("Id of the model after which the list begins"),
+    before_id: textQuery("Id of the model before which it ends"),
+  },
+  headers: VERSION_HEADER,
   reply: {
     status: 200,
     type: "application/json",
-    schema: v.object({ object: v.literal("list"), data: v.array(modelSchema) }),
+    schema: v.object({
+      object: v.literal("list"),
+      data: v.array(modelSchema),
+      has_more: v.optional(v.boolean()),
+      first_id: v.optional(v.nullable(v.string())),
+      last_id: v.optional(v.nullable(v.string())),
+    }),
   },
-  async handle({ agent }, { signal }) {
-    return jsonReply(200, { object: "list", data: await listModels(agent, signal) });
+  async handle({ agent }, { signal, query, head }) {
+    const all = await listModels(agent, signal);
+    const { models, hasMore } = pageOf(all, query);
+    if (!isAnthropic(head)) return jsonReply(200, { object: "list", data: models });
+    const [first, last] = [models[0]?.id ?? null, models.at(-1)?.id ?? null];
+    return jsonReply(200, {
+      ...{ object: "list", data: models.map(withAnthropicFields) },
+      ...{ has_more: hasMore, first_id: first, last_id: last },
+    });
   },
 });
+
+function pageOf(
+  all: readonly ModelEntry[],
+  { limit, after_id: after, before_id: before }: {
+    readonly limit: number;
+    readonly after_id: string | undefined;
+    readonly before_id: string | undefined;
+  },
+): { readonly models: readonly ModelEntry[]; readonly hasMore: boolean } {
+  const from = after === undefined ? 0 : all.findIndex(({ id }) => id === after) + 1;
+  const end = before === undefined ? -1 : all.findIndex(({ id }) => id === before);
+  const rest = all.slice(from, end < 0 ? undefined : end);
+  // A page before a model is the one that ends at it
+  const models = before === undefined ? rest.slice(0, limit) : rest.slice(-limit);
+  return { models, hasMore: models.length < rest.length };
+}
+
+function isAnthropic({ headers }: Pick<Request, "headers">): boolean {
+  return headers.get("anthropic-version") !== null;
+}
+
+function withAnthropicFields(model: ModelEntry) {
+  return {
+    ...model,
+    type: "model",
+    display_name: model.id,
+    // The vendor says the epoch too where it does not know
+    created_at: new Date(model.created * 1000).toISOString(),
+    max_input_tokens: model.context_length ?? null,
+  };
+}
 
 /**
  * GET /v1/models/:id; ids may hold slashes, encoded or not. `plain/<id>` is the model `<id>` under the name it was asked by: clients
@@ -47,7 +115,8 @@ export const modelRoute = defineRoute({
   summary: "One model",
   reply: { status: 200, type: "application/json", schema: modelSchema },
   errors: ["model_not_found"],
-  async handle({ agent }, { params: { id }, signal }) {
+  headers: VERSION_HEADER,
+  async handle({ agent }, { params: { id }, signal, head }) {
     const listed = isPlainModel(id) ? plainModelOf(id) : id;
     const model = (await listModels(agent, signal)).find((entry) => entry.id === listed);
     if (model === undefined) {
@@ -59,7 +128,8 @@ export const modelRoute = defineRoute({
         },
       );
     }
-    return jsonReply(200, { ...model, id });
+    const named = { ...model, id };
+    return jsonReply(200, isAnthropic(head) ? withAnthropicFields(named) : named);
   },
 });
 

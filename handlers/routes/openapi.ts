@@ -1,10 +1,11 @@
 import { toJsonSchema } from "@valibot/to-json-schema";
 import type { GenericSchema } from "valibot";
-import { ERROR_CODES, type ErrorCode } from "../../lib/base/errors.ts";
+import { ERROR_CODES, type ErrorCode, isErrorCode } from "../../lib/base/errors.ts";
 import { isRecord, type JsonSchema } from "../../lib/base/json.ts";
 import { defineRoute } from "../define_route.ts";
 import type { DoorAccess } from "../door.ts";
 import type { Route, RouteParameter, RouteReply } from "../route.ts";
+import { isMessagesPath, statusOnPath } from "../wire/http_errors.ts";
 
 const PATH = "/openapi.json";
 
@@ -57,15 +58,22 @@ function takesKey({ idempotency }: Route): boolean {
   return idempotency !== undefined && idempotency !== "refused";
 }
 
-/** Returns the status of one of the errors of `errorsOf`. */
-export function statusOf(error: ErrorCode | number): number {
-  return typeof error === "number" ? error : ERROR_CODES[error].status;
+/** Returns the statuses of the errors of `errorsOf`, as the clients of the route get them. */
+export function errorStatusesOf(route: Route): ReadonlySet<number> {
+  const statuses = [...errorsOf(route)].map((error) =>
+    typeof error === "number" ? error : statusOnPath(route.path, error)
+  );
+  return new Set(statuses);
 }
 
 function describeRoutes(routes: readonly Route[], version: string) {
   const paths: Record<string, Record<string, unknown>> = {};
   for (const route of routes) (paths[templateOf(route.path)] ??= {})[route.method.toLowerCase()] = operationOf(route);
-  const statuses = new Set(routes.flatMap((route) => [...errorsOf(route)].map(statusOf)));
+  const responses = new Map(
+    routes.flatMap((route) =>
+      [...errorStatusesOf(route)].map((status) => [errorName(route.path, status), errorReplyOf(route.path, status)])
+    ),
+  );
   return {
     openapi: "3.1.0",
     info: {
@@ -83,27 +91,31 @@ function describeRoutes(routes: readonly Route[], version: string) {
         node_token: { type: "http", scheme: "bearer", description: "The token of [gateway.node_control]" },
       },
       headers: REPLY_HEADERS,
-      schemas: { Error: ERROR_SCHEMA },
-      responses: Object.fromEntries([...statuses].sort().map((status) => [errorName(status), errorReplyOf(status)])),
+      schemas: { Error: ERROR_SCHEMA, MessagesError: MESSAGES_ERROR_SCHEMA },
+      responses: Object.fromEntries([...responses].sort(([a], [b]) => a < b ? -1 : 1)),
     },
   };
 }
 
-const ERROR_SCHEMA: JsonSchema = {
-  type: "object",
-  properties: {
-    error: {
-      type: "object",
-      properties: {
-        message: { type: "string" },
-        type: { type: "string" },
-        code: { type: ["string", "null"], examples: Object.keys(ERROR_CODES) },
-        param: { type: ["string", "null"] },
-      },
-      required: ["message", "type", "code", "param"],
+const ERROR_PROPERTIES = {
+  error: {
+    type: "object",
+    properties: {
+      message: { type: "string" },
+      type: { type: "string" },
+      code: { type: ["string", "null"], examples: Object.keys(ERROR_CODES) },
+      param: { type: ["string", "null"] },
     },
+    required: ["message", "type", "code", "param"],
   },
-  required: ["error"],
+};
+
+const ERROR_SCHEMA: JsonSchema = { type: "object", properties: ERROR_PROPERTIES, required: ["error"] };
+
+const MESSAGES_ERROR_SCHEMA: JsonSchema = {
+  type: "object",
+  properties: { ...ERROR_PROPERTIES, type: { const: "error" }, request_id: { type: "string" } },
+  required: ["type", "error", "request_id"],
 };
 
 /** Headers of replies, by the name of their description. */
@@ -133,21 +145,25 @@ function headerOf(name: keyof typeof REPLY_HEADERS) {
   return { $ref: `#/components/headers/${name}` };
 }
 
-function errorName(status: number): string {
-  return `Error${status}`;
+function errorName(path: string, status: number): string {
+  return `${errorSchemaName(path)}${status}`;
 }
 
-function errorReplyOf(status: number) {
-  const codes = Object.entries(ERROR_CODES).filter(([, row]) => row.status === status).map(([code]) => code);
+function errorSchemaName(path: string): string {
+  return isMessagesPath(path) ? "MessagesError" : "Error";
+}
+
+function errorReplyOf(path: string, status: number) {
+  const codes = Object.keys(ERROR_CODES).filter(isErrorCode).filter((code) => statusOnPath(path, code) === status);
   return {
     description: codes.length === 0 ? "A refusal of the model's provider, with its own code" : codes.join(", "),
     headers: {
       "x-request-id": headerOf("RequestId"),
       "x-should-retry": headerOf("ShouldRetry"),
       ...(status === 401 ? { "www-authenticate": headerOf("Authenticate") } : {}),
-      ...(status === 429 || status === 503 ? { "retry-after": headerOf("RetryAfter") } : {}),
+      ...(status === 429 || status === 503 || status === 529 ? { "retry-after": headerOf("RetryAfter") } : {}),
     },
-    content: { "application/json": { schema: { $ref: "#/components/schemas/Error" } } },
+    content: { "application/json": { schema: { $ref: `#/components/schemas/${errorSchemaName(path)}` } } },
   };
 }
 
@@ -214,10 +230,10 @@ function contentOf({ type, schema }: RouteReply) {
 }
 
 function refusalsOf(route: Route): Record<string, unknown> {
-  const statuses = new Set([...errorsOf(route)].map(statusOf));
+  const statuses = new Set(errorStatusesOf(route));
   for (const { status } of [route.reply, ...route.otherReplies ?? []]) statuses.delete(status);
   return Object.fromEntries(
-    [...statuses].sort().map((status) => [status, { $ref: `#/components/responses/${errorName(status)}` }]),
+    [...statuses].sort().map((status) => [status, { $ref: `#/components/responses/${errorName(route.path, status)}` }]),
   );
 }
 

@@ -10,6 +10,8 @@ import { CancelError } from "../../lib/base/cancel.ts";
 import { type ErrorCode, ProviderError, refuse } from "../../lib/base/errors.ts";
 import { type AgentEvent, isTerminal } from "../../lib/base/records/agent_event.ts";
 import { type Caller, hasScope, mayReach } from "../../lib/base/records/caller.ts";
+import { isPlainModel, plainModelOf } from "../../lib/providers/models/model_names.ts";
+import type { WireInput } from "./to_completion_input.ts";
 
 /** Errors of a route that starts a run or acts on one. */
 export const RUN_ERRORS = [
@@ -49,6 +51,57 @@ export function requireAgent(services: Pick<Services, "agent">): NonNullable<Ser
 /** Returns the runs for a route that only reads, which works without an agent. */
 export function runsToRead({ agent, storedRuns }: Pick<Services, "agent" | "storedRuns">): StoredRuns {
   return agent?.runs ?? storedRuns;
+}
+
+/** Body of a request, decoded, and whether its run gets the agent's own tools. */
+export interface DecodedBody<Input extends WireInput> {
+  readonly input: Input;
+  readonly agentTools: RunRequest["agentTools"];
+}
+
+/** Header of a request that turns the agent's own tools off, as /openapi.json describes it. */
+export const TOOLS_HEADER = {
+  "x-postern-tools": {
+    description: "none: without the agent's own tools",
+    schema: { type: "string", enum: ["none"] },
+  },
+} as const;
+
+/**
+ * Returns whether a request gets the agent's own tools, by its header, its token and the model that it names.
+ * @throws {HttpError} 400 invalid_request for another value of the header
+ */
+export function agentToolsOf(
+  { head, identity }: Pick<RouteInput, "head" | "identity">,
+  model?: string | undefined,
+): RunRequest["agentTools"] {
+  const value = head.headers.get("x-postern-tools");
+  if (value !== null && value.trim().toLowerCase() !== "none") {
+    throw refuse("invalid_request", `Cannot read the header "x-postern-tools": the only value is "none"`);
+  }
+  return value !== null || identity?.plain || isPlainModel(model) ? "none" : "configured";
+}
+
+/** Returns a decoded body for its run, and names the fields that are not honoured. */
+export function toDecodedBody<Input extends WireInput>(
+  input: Input,
+  agentTools: RunRequest["agentTools"],
+  ignored: string[],
+): DecodedBody<Input> {
+  ignored.push(...input.ignored);
+  if (agentTools === "none" && input.wishes.clientTools.length === 0) {
+    if (typeof input.wishes.toolChoice === "string") ignored.push("tool_choice");
+    if (input.wishes.parallelToolCalls !== undefined) ignored.push("parallel_tool_calls");
+  }
+  return { input, agentTools };
+}
+
+/** Returns an estimate of the tokens of a request's own messages and tools. What the agent adds is not counted. */
+export async function estimateInput(services: Pick<Services, "agent">, input: WireInput): Promise<number> {
+  const { messages, model: name, wishes: { clientTools: tools, parameters } } = input;
+  const { model } = requireAgent(services).providers.resolve(isPlainModel(name) ? plainModelOf(name) : name);
+  const { estimateUsage } = await import("../../lib/agent/estimate_tokens.ts");
+  return (await estimateUsage({ model, messages, tools, parameters }, () => 0)).prompt_tokens;
 }
 
 /** Schema of the field `conversation_id`; `new` begins a conversation. */

@@ -24,6 +24,8 @@ export interface CollectedReply {
   readonly usage: Usage;
   /** Fields that the gateway does not know, of the reply, of its choice and of its message; undefined: there are none */
   readonly fields: ReplyFields | undefined;
+  /** Events of what was said and done, in the order in which it came, to the end: deltas of one kind are one event. Empty unless it was asked for */
+  readonly said: readonly AgentEvent[];
 }
 
 /** Fields of a completion that the gateway does not know, by the object that they stand in. */
@@ -36,10 +38,14 @@ export interface ReplyFields {
 /**
  * Reads a run to its end and collects the reply from the same events that a stream shows.
  * Source: docs/design/architecture.md "One path for each thing"
+ * @param options.inOrder true: `said` is kept. Default false
  * @throws {HttpError | ProviderError | CancelError} the run failed
  */
-export async function collectReply(handle: RunHandle): Promise<CollectedReply> {
-  const collector = new Collector();
+export async function collectReply(
+  handle: RunHandle,
+  { inOrder = false }: { readonly inOrder?: boolean | undefined } = {},
+): Promise<CollectedReply> {
+  const collector = new Collector(inOrder);
   for await (const events of handle.events()) {
     for (const event of events) collector.add(event);
   }
@@ -72,8 +78,14 @@ class Collector {
   #hasTurn = false;
   /** Lengths at the end of each turn by its number; made with the first. The reply is cut back to them when the turn after it is asked again */
   #ends: typeof NOTHING_SAID[] | undefined = undefined;
+  readonly #said: AgentEvent[] | undefined;
+
+  constructor(inOrder: boolean) {
+    this.#said = inOrder ? [] : undefined;
+  }
 
   add(event: AgentEvent): void {
+    if (this.#said !== undefined) this.#keep(event, this.#said);
     switch (event.type) {
       case "text_delta":
         this.#text += event.delta;
@@ -144,7 +156,16 @@ class Collector {
       trimmed: this.#trimmedBefore + this.#trimmedInTurn,
       usage: done.usage,
       fields: this.#fields,
+      said: this.#said ?? NOTHING,
     };
+  }
+
+  #keep(event: AgentEvent, said: AgentEvent[]): void {
+    if (!SAID.has(event.type)) return;
+    const last = said.at(-1);
+    const joined = last === undefined ? undefined : joinSaid(last, event);
+    if (joined === undefined) said.push(event);
+    else said[said.length - 1] = joined;
   }
 
   #countTrimmed(count: number): void {
@@ -157,16 +178,18 @@ class Collector {
       text: this.#text.length,
       reasoning: this.#reasoning.length,
       refusal: this.#refusal.length,
+      said: this.#said?.length ?? 0,
     };
   }
 
   /** Removes the text of an interrupted turn, whose begin or end may have been seen or not. A turn with client calls ends its run, so all calls belong to this turn. */
   #goBack(turn: number): void {
-    const { text, reasoning, refusal } = this.#ends?.[turn - 1] ?? NOTHING_SAID;
+    const { text, reasoning, refusal, said } = this.#ends?.[turn - 1] ?? NOTHING_SAID;
     this.#text = this.#text.slice(0, text);
     this.#reasoning = this.#reasoning.slice(0, reasoning);
     this.#refusal = this.#refusal.slice(0, refusal);
     this.#calls = [];
+    this.#said?.splice(said);
     // Only runs of one turn have unknown fields
     this.#fields = undefined;
   }
@@ -181,7 +204,35 @@ function joinParts(before: ReplyFields | undefined, { reply, choice, message }: 
   };
 }
 
+const SAID: ReadonlySet<string> = new Set([
+  "text_delta",
+  "reasoning_delta",
+  "refusal_delta",
+  "client_tool_call_delta",
+  "reply_fields",
+  "tool_start",
+  "tool_end",
+  "turn_end",
+  "done",
+]);
+
+/** Returns two deltas as one; undefined where they are of different things. */
+function joinSaid(last: AgentEvent, event: AgentEvent): AgentEvent | undefined {
+  switch (event.type) {
+    case "text_delta":
+    case "reasoning_delta":
+    case "refusal_delta":
+      return last.type === event.type ? { ...last, delta: last.delta + event.delta } : undefined;
+    case "client_tool_call_delta":
+      if (last.type !== event.type || last.index !== event.index || event.extra !== undefined) return undefined;
+      return { ...last, arguments_delta: last.arguments_delta + event.arguments_delta };
+    default:
+      return undefined;
+  }
+}
+
 const NO_FIELDS: Fields = {};
+const NOTHING: readonly AgentEvent[] = [];
 
 const NONE: readonly string[] = [];
-const NOTHING_SAID = { text: 0, reasoning: 0, refusal: 0 };
+const NOTHING_SAID = { text: 0, reasoning: 0, refusal: 0, said: 0 };

@@ -15,7 +15,7 @@ import { checkBody } from "./check_body.ts";
  */
 
 /** Schemes a model may be given for an image; `file:` would make a local model server read its own disk. */
-const IMAGE_URL = /^([hH][tT][tT][pP][sS]?:\/\/|[dD][aA][tT][aA]:)/;
+export const IMAGE_URL = /^([hH][tT][tT][pP][sS]?:\/\/|[dD][aA][tT][aA]:)/;
 /** Names of the client's tools, as the vendors accept them. */
 export const CLIENT_TOOL_NAME = /^[a-zA-Z0-9_-]{1,64}$/;
 /** Upper bound of token counts and other whole numbers. */
@@ -285,7 +285,7 @@ export function checkParts(messages: readonly CompletionMessage[], { plain }: { 
 }
 
 /** Checks the address fields of a part and of all objects in it. A body's depth is bounded, and so is the recursion. */
-function checkAddresses(value: object, place: string): void {
+export function checkAddresses(value: object, place: string): void {
   for (const [key, member] of Object.entries(value)) {
     const at = Array.isArray(value) ? `${place}[${key}]` : `${place}.${key.slice(0, MAX_SHOWN)}`;
     if (typeof member === "object" && member !== null) checkAddresses(member, at);

@@ -23,6 +23,8 @@ export interface EventStreamOptions {
   readonly clock: Clock;
   /** Milliseconds without an event after which a comment line is written. Default `KEEP_ALIVE_MS` */
   readonly keepAliveMs?: number | undefined;
+  /** Text that is written then. Default: a comment line */
+  readonly keepAlive?: string | undefined;
   /** Returns comment lines that go before the next events, or in place of a keep-alive. Default: none */
   readonly comment?: (() => string) | undefined;
   /** Returns the error to write for a thrown error; `undefined` stands for an iteration without a terminal event */
@@ -157,13 +159,13 @@ class EventBody {
   }
 
   #keepAlive(controller: Controller, afterMs: number): void {
-    const { clock, keepAliveMs = KEEP_ALIVE_MS } = this.#options;
+    const { clock, keepAliveMs = KEEP_ALIVE_MS, keepAlive = KEEP_ALIVE } = this.#options;
     this.#timer = clock.after(afterMs, () => {
       const silence = clock.monotonic() - this.#lastWrite;
       const unread = (controller.desiredSize ?? -1) < 0;
       if (unread && silence >= STALLED_MS) return this.#giveUp(controller);
       // A reader that does not read gets one comment at most, so that unsent comments do not pile up
-      if (silence >= keepAliveMs && !unread) this.#write(controller, this.#options.comment?.() || KEEP_ALIVE);
+      if (silence >= keepAliveMs && !unread) this.#write(controller, this.#options.comment?.() || keepAlive);
       this.#keepAlive(controller, silence >= keepAliveMs ? keepAliveMs : keepAliveMs - silence);
     });
   }

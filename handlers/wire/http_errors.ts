@@ -54,6 +54,49 @@ export function errorBody(error: HttpError, program = "postern") {
   };
 }
 
+/** Status of the vendor for a server that has too much to do. */
+const OVERLOADED = 529;
+
+/** Types of errors of the Messages API by their status. Source: https://docs.anthropic.com/en/api/errors */
+const MESSAGES_TYPES: Readonly<Record<number, string>> = {
+  401: "authentication_error",
+  403: "permission_error",
+  404: "not_found_error",
+  413: "request_too_large",
+  429: "rate_limit_error",
+  504: "timeout_error",
+  [OVERLOADED]: "overloaded_error",
+};
+
+/** Tells whether the clients of a path know the Messages API: every answer there is in its form, refusals by any guard among them. */
+export function isMessagesPath(path: string): boolean {
+  return path === "/v1/messages" || path.startsWith("/v1/messages/");
+}
+
+/** Returns the status that clients of the Messages API know an error by: 529 in place of 503, unless there is no agent at all. */
+export function messageStatus({ status, code }: Pick<HttpError, "status" | "code">): number {
+  return status === 503 && code !== "agent_unavailable" ? OVERLOADED : status;
+}
+
+/** Returns the status under which the clients of a path get an error of the catalogue. */
+export function statusOnPath(path: string, code: ErrorCode): number {
+  const { status } = ERROR_CODES[code];
+  return isMessagesPath(path) ? messageStatus({ status, code }) : status;
+}
+
+/**
+ * Returns the body of an error in the form of the Messages API, also of an error event of a stream. `code` and `param` are the gateway's own.
+ * @param options.program words that start this program where its reader is. Default `postern`
+ */
+export function messageErrorBody(
+  error: HttpError,
+  { requestId, program = "postern" }: { readonly requestId: string; readonly program?: string | undefined },
+) {
+  const status = messageStatus(error);
+  const type = MESSAGES_TYPES[status] ?? (status < 500 ? "invalid_request_error" : "api_error");
+  return { type: "error", request_id: requestId, error: { ...errorBody(error, program).error, type } };
+}
+
 /** Does work, and turns its refusals about plugins and skills into those that clients are told. */
 export async function refusing<T>(work: () => Promise<T>): Promise<T> {
   try {

@@ -2,7 +2,15 @@ import type { RequestContext } from "../route.ts";
 import { CancelError } from "../../lib/base/cancel.ts";
 import { HttpError } from "../../lib/base/errors.ts";
 import type { CollectedReply } from "./collect_reply.ts";
-import { errorBody, type ErrorMapping, isProviderFailure, toHttpError } from "./http_errors.ts";
+import {
+  errorBody,
+  type ErrorMapping,
+  isMessagesPath,
+  isProviderFailure,
+  messageErrorBody,
+  messageStatus,
+  toHttpError,
+} from "./http_errors.ts";
 
 /** Body of a reply; null for none. */
 export type ReplyBody = string | Uint8Array<ArrayBuffer> | ReadableStream<Uint8Array<ArrayBuffer>> | null;
@@ -115,7 +123,9 @@ export function errorReply(
   // A conflict may pass. The end of cancelled work is final
   const mayPass = isProviderFailure(error) || (told.status === 409 && !(error instanceof CancelError));
   if (mayPass && !options.hadEffect && !isFinal) context.claim?.reopen();
-  return sendJson(context, told.status, errorBody(told, services.programName), told.headers);
+  const program = services.programName;
+  if (!isMessagesPath(context.path)) return sendJson(context, told.status, errorBody(told, program), told.headers);
+  return sendJson(context, messageStatus(told), messageErrorBody(told, { requestId, program }), told.headers);
 }
 
 /** Returns the header that names the `provider/model` that answers in place of the requested one. */

@@ -8,18 +8,25 @@ import {
   type ToolCall,
 } from "../../lib/base/records/message.ts";
 import type { ModelParameters, ModelWishes, ToolChoice, ToolDeclaration } from "../../lib/providers/provider.ts";
+import type { AskedAgent } from "../../lib/runs/run_request.ts";
 import { checkParts, type CompletionBody, type CompletionMessage, type CompletionTool } from "./completion_body.ts";
 import type { Fields } from "../../lib/base/join_fields.ts";
 
-/** A completions body, translated for the start of a run. */
-export interface CompletionInput {
+/** A body of any wire, translated for the start of a run. */
+export interface WireInput {
   readonly model: string | undefined;
   readonly messages: readonly Message[];
   readonly stream: boolean;
-  readonly includeUsage: boolean;
   readonly wishes: ModelWishes;
   /** Fields that are not honoured, as `logit_bias` or `messages[].cache_control`, each once */
   readonly ignored: readonly string[];
+  /** See RunRequest. Default: the gateway's own agent */
+  readonly agent?: AskedAgent | undefined;
+}
+
+/** A completions body, translated for the start of a run. */
+export interface CompletionInput extends WireInput {
+  readonly includeUsage: boolean;
 }
 
 /** Options of `toCompletionInput`. */

@@ -71,7 +71,16 @@ export function maxInputTokens({ messages, tools, parameters }: ProviderRequest)
   }
   const { response_format: format, passed } = parameters;
   if (passed !== undefined) tokens += Buffer.byteLength(JSON.stringify(passed.body));
+  // It may have parts that the messages do not: what goes out counts
+  if (passed?.sent !== undefined) {
+    tokens = Math.max(tokens, Buffer.byteLength(JSON.stringify(passed.sent.body, noData)));
+  }
   return format === undefined ? tokens : tokens + Buffer.byteLength(JSON.stringify(format));
+}
+
+/** Leaves out the bytes of pictures and files, which are counted by a flat sum. */
+function noData(name: string, value: unknown): unknown {
+  return name === "data" && typeof value === "string" ? "" : value;
 }
 
 /** Upper bound of what the model may say beyond the output limit: some vendors let it think on top of it. */

@@ -77,7 +77,9 @@ export async function createProviders(options: CreateProvidersOptions): Promise<
 
   const entries = new Map<string, ProviderEntry>();
   const inUse = { name: chosen.settings.kind, reason: chosen.reason };
-  const listAll = (signal: AbortSignal) => listed(entries, names, signal);
+  // Clients that look for names of their own find those that stand for a model; a pattern is no name
+  const aliases = Object.keys(provider.aliases ?? {}).filter((name) => !name.endsWith("*")).map(toAlias);
+  const listAll = async (signal: AbortSignal) => [...await listed(entries, names, signal), ...aliases];
   const retry: RetryOptions = {
     clock,
     random: kit.random,
@@ -101,6 +103,7 @@ export async function createProviders(options: CreateProvidersOptions): Promise<
     server: chosen.server,
     memory: options.memory ?? createProviderMemory(),
     onLost: watched?.onLost,
+    aliases: provider.aliases,
   });
   if (standard !== undefined && standard.model === "") standard.model = await firstListed(standard, clock);
   return {
@@ -206,6 +209,10 @@ async function listed(
     ),
   );
   return lists.flat();
+}
+
+function toAlias(id: string): ModelEntry {
+  return { id, object: "model", created: 0, owned_by: "postern" };
 }
 
 async function within<T>(ms: number, clock: Clock, work: (signal: AbortSignal) => Promise<T>): Promise<T> {

@@ -27,6 +27,8 @@ export interface ModelParameters {
   readonly frequency_penalty?: number;
   readonly response_format?: Readonly<Record<string, unknown>>;
   readonly reasoning_effort?: string;
+  /** true: the limit of output counts thinking too, as the Messages API does. Default false: a vendor that counts it gets more beside the limit */
+  readonly limit_holds_thinking?: boolean;
   readonly user?: string;
   readonly metadata?: Readonly<Record<string, string>>;
   /** Fields that the client sent beside the known parameters, for a provider of the same format. Default: none */
@@ -39,6 +41,17 @@ export interface PassedFields {
   readonly body: Readonly<Record<string, unknown>>;
   /** All of them, as `logit_bias` or `messages[].cache_control`: a provider of another format says that it has nothing for them */
   readonly names: readonly string[];
+  /** The client's request where it came in another format than chat completions: a provider of that format sends it as it is */
+  readonly sent?: SentRequest;
+}
+
+/** A client's request as it came. */
+export interface SentRequest {
+  /** `messages`: the Messages API of Anthropic */
+  readonly format: "messages";
+  readonly body: Readonly<Record<string, unknown>>;
+  /** Headers that choose a version of the format, in lower case */
+  readonly headers: Readonly<Record<string, string>>;
 }
 
 /** Returns the notice that a provider has nothing for a parameter of the request. */

@@ -4,6 +4,8 @@ import { withoutEnd } from "../base/text.ts";
 
 /** `[provider]` or `[providers.<name>]` of the configuration, with its defaults filled in. */
 export interface ProviderSettings {
+  /** Models by other names; of `[provider]` alone. Default: none */
+  readonly aliases?: Readonly<Record<string, string>> | undefined;
   readonly kind: string;
   readonly model: string;
   readonly base_url: string;

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { performance } from "node:perf_hooks";
 import { describe, test } from "node:test";
-import { loadTokenCounter, type TokenCounter } from "../../lib/agent/estimate_tokens.ts";
+import { loadTokenCounter, maxInputTokens, type TokenCounter } from "../../lib/agent/estimate_tokens.ts";
 
 async function counterOf(model: string): Promise<TokenCounter> {
   const counter = await loadTokenCounter(model);
@@ -41,4 +41,19 @@ describe("a token counter", () => {
     }
     assert.ok(performance.now() - start < 10_000);
   });
+});
+
+test("the bound of a request that goes out as it came counts what its messages leave out, and no bytes of pictures", () => {
+  const picture = { type: "image", source: { type: "base64", data: "A".repeat(100_000) } };
+  const boundOf = (...content: readonly object[]) => {
+    const sent = { format: "messages", body: { messages: [{ role: "assistant", content }] }, headers: {} } as const;
+    return maxInputTokens({
+      model: "m",
+      messages: [{ role: "user", content: "Hi" }],
+      tools: [],
+      parameters: { passed: { body: {}, names: [], sent } },
+    });
+  };
+  assert.ok(boundOf(picture) < 10_000);
+  assert.ok(boundOf({ type: "web_search_tool_result", content: "x".repeat(20_000) }) > 20_000);
 });

@@ -36,6 +36,7 @@ export const CONFIG_KEYS: Readonly<Record<string, unknown>> = {
   "gateway.node_control.allowed_node_ids": [],
   ...provider("provider", "auto"),
   "provider.local_users": ["ollama"],
+  "provider.aliases": {},
   ...provider("providers.<name>", "openai_compatible"),
   "agent.system_prompt": "",
   "agent.max_iterations": 20,

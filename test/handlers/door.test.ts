@@ -27,6 +27,27 @@ test("a bearer route without a usable token is 401 with WWW-Authenticate, and sa
   );
 });
 
+test("a token may come as x-api-key; two headers with different tokens let nobody in", async () => {
+  const { send } = createTestRouter();
+  const ping = async (headers: Record<string, string>) => {
+    const reply = await send("POST", "/v1/ping", { token: null, headers });
+    return reply.status === 200 ? 200 : (await errorOf(reply)).code;
+  };
+  assert.equal(await ping({ "x-api-key": "token_chat" }), 200);
+  assert.equal(await ping({ "x-api-key": "token_wrong" }), "auth_invalid");
+  assert.equal(await ping({ "x-api-key": "" }), "auth_required");
+  assert.equal(await ping({ "x-api-key": "token_chat", authorization: "Bearer token_chat" }), 200);
+  assert.equal(await ping({ "x-api-key": "token_chat", authorization: "Basic dXNlcjpwYXNz" }), 200);
+  for (
+    const [key, bearer] of [["token_chat", "token_wrong"], ["token_wrong", "token_chat"], ["token_chat", "token_admin"]]
+  ) {
+    assert.equal(await ping({ "x-api-key": key ?? "", authorization: `Bearer ${bearer}` }), "auth_invalid");
+  }
+  const open = createTestRouter({ gateway: { require_pairing: false }, remoteAddress: "127.0.0.1" });
+  const both = { "x-api-key": "token_chat", authorization: "Bearer token_wrong" };
+  assert.equal((await open.send("POST", "/v1/ping", { token: null, headers: both })).status, 401);
+});
+
 test("a token without the route's scope is 403 insufficient_scope; admin has all", async () => {
   const { send } = createTestRouter();
   const routes = [["POST", "/v1/ping", "chat"], ["GET", "/v1/tools", "tools"], ["GET", "/v1/tokens", "admin"]] as const;

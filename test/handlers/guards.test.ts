@@ -255,5 +255,7 @@ test("a plain GET of the socket route is 426; a handshake that the server cannot
     assert.equal((await errorOf(reply)).code, "upgrade_required");
   }
   assert.equal((await send("GET", "/health", { headers: { upgrade: "WebSocket" } })).status, 400);
+  const refused = await send("GET", "/v1/responses", { headers: { upgrade: "websocket" } });
+  assert.equal(refused.status, 426, "a client of Responses goes on over HTTP");
   assert.equal((await send("GET", "/health", { headers: { upgrade: "h2c" } })).status, 200);
 });

@@ -38,6 +38,10 @@ const POST_ROUTES: readonly PostRoute[] = [
   { path: "/v1/webhook/default", body: { message: "Hi" } },
   { path: "/api/chat", body: { message: "Hi" } },
   { path: "/v1/chat/completions", body: { messages: HI } },
+  { path: "/v1/responses", body: { input: "Hi" } },
+  { path: "/v1/responses/input_tokens", body: { input: "Hi" } },
+  { path: "/v1/messages", body: { max_tokens: 10, messages: HI } },
+  { path: "/v1/messages/count_tokens", body: { messages: HI } },
   { path: "/webhook", body: { message: "Hi" } },
   { path: "/v1/tools/glob_search/call", body: { input: { pattern: "*" } }, optional: true },
   { path: "/v1/tools/glob_search/enable" },
@@ -298,8 +302,9 @@ test("fields with names of JavaScript's own change nothing", async () => {
     const poisoned = (said: string) => `{"__proto__":{"admin":true},"constructor":{"prototype":{"x":1}},${said}}`;
     const messages = poisoned('"messages":[{"role":"user","content":"Hi","__proto__":{"a":1}}]');
     for (const { path, body, strict } of WITH_BODY.filter(({ missing }) => missing !== true)) {
-      const takesMessages = typeof body === "object" && body !== null && "messages" in body;
-      const reply = await gateway.call(path, { body: takesMessages ? messages : poisoned('"message":"Hi"') });
+      const takes = (field: string) => typeof body === "object" && body !== null && field in body;
+      const said = takes("messages") ? messages : poisoned(takes("input") ? '"input":"Hi"' : '"message":"Hi"');
+      const reply = await gateway.call(path, { body: said });
       if (strict === true) assert.equal((await readRefusal(reply)).param, "__proto__");
       else assert.ok(reply.status < 300, `${path}: ${reply.status} ${await reply.text()}`);
     }

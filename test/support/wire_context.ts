@@ -83,6 +83,7 @@ export function createWireContext(request: Request, options: WireContextOptions)
     identity: { tokenId: "tok_1", scopes: options.scopes ?? ["chat"] },
     params: options.params ?? {},
     requestId: "req_test",
+    path: new URL(request.url).pathname,
     remoteAddress: "127.0.0.1",
     controller,
     signal: controller.signal,

@@ -1,5 +1,5 @@
 import * as v from "valibot";
-import { about, choice, environmentName, httpUrl, integer, text, texts } from "./value.ts";
+import { about, choice, environmentName, httpUrl, integer, modelAliases, text, texts } from "./value.ts";
 
 const keys = {
   model: about("Name of the model as the provider knows it. Empty: the provider's default", text("")),
@@ -41,6 +41,10 @@ export const providerSchema = v.strictObject({
   local_users: about(
     "Users of this machine whose model servers `auto` takes, beside the gateway's own user and root",
     texts(["ollama"]),
+  ),
+  aliases: about(
+    'Models by other names, such as `"claude-*" = "default"`, for clients that ask for names of their own; `*` at the end stands for any rest',
+    modelAliases(),
   ),
 });
 

@@ -73,6 +73,19 @@ export const settingsTable = () =>
     v.maxEntries(MAX_SETTINGS),
   );
 
+/** A table of names of models by other names for them; `*` at the end of a name stands for any rest. */
+export const modelAliases = () =>
+  v.optional(
+    v.pipe(
+      v.record(
+        v.pipe(v.string(), v.regex(/^[^\s/*]{1,128}\*?$/)),
+        v.pipe(v.string(), v.nonEmpty(), v.maxLength(256), v.description("name of a model")),
+      ),
+      v.maxEntries(MAX_SETTINGS),
+    ),
+    {},
+  );
+
 /** An http or https address; empty: not set. */
 export const httpUrl = () =>
   v.optional(v.pipe(v.string(), v.regex(/^(https?:\/\/[^\s/]+\S*)?$/), v.description("an http or https address")), "");

@@ -5,6 +5,7 @@ import {
   parameterIgnored,
   type Provider,
   type ProviderRequest,
+  type SentRequest,
   thinkingTokens,
 } from "../provider.ts";
 import { readDataUrl, splitPictures } from "../picture_parts.ts";
@@ -48,27 +49,38 @@ export function createAnthropic(settings: UpstreamSettings, forms: VendorForms):
   };
   return {
     name: upstream.name,
-    stream(request, { signal }) {
+    stream(request, { signal, givesFields }) {
+      const { sent } = request.parameters.passed ?? {};
+      const given = sent === undefined ? headers : { ...headers, ...sent.headers };
       /** Names of what the request that was sent last leaves out */
       const notices: ProviderEvent[] = [];
       const build = (fitted: ProviderRequest, form: VendorForm) => {
-        const { body, ignored } = toAnthropicRequest(fitted, { provider: upstream.name, form });
+        const { body, ignored } = sent === undefined
+          ? toAnthropicRequest(fitted, { provider: upstream.name, form })
+          : { body: toSentRequest(fitted, sent), ignored: [] };
         notices.splice(0, notices.length, ...ignored.map(parameterIgnored));
         return body;
       };
       const post = (body: string, onRefusal: (error: ProviderError) => Promise<HttpExchange>) =>
-        sendUpstream(settings, { path: "/messages", headers, body, signal, onRefusal });
+        sendUpstream(settings, { path: "/messages", headers: given, body, signal, onRefusal });
       return new TurnStream({
         upstream,
         // The request is built when it is asked for, so that a refused content part is an error of the stream
         open: () => sendInForm({ forms, provider: upstream.name, request, build, post }),
-        decoder: new AnthropicDecoder(upstream, notices),
+        decoder: new AnthropicDecoder(upstream, { notices, givesBlocks: givesFields === true && sent !== undefined }),
       });
     },
     listModels: (signal) => readModelList(settings, { path: "/models?limit=1000", headers, signal }),
     sees: (model) => forms.of(model).sees,
     close: () => client.close(),
   };
+}
+
+/** Returns a client's own request of this format: its model resolved, streamed, and within what a budget has granted. */
+function toSentRequest({ model, parameters: { max_tokens: most } }: ProviderRequest, { body }: SentRequest): string {
+  const asked = body["max_tokens"] ?? DEFAULT_MAX_TOKENS;
+  const max_tokens = typeof asked === "number" && most !== undefined && most < asked ? most : asked;
+  return JSON.stringify({ ...body, model, max_tokens, stream: true });
 }
 
 /** A Messages request and the names of the parameters that the vendor has nothing for. */
@@ -100,7 +112,9 @@ function toAnthropicRequest(
     .flatMap(({ role, content }) => (role === "system" || role === "developer" ? [textOf(content)] : []))
     .filter((text) => text !== "");
   const thinking = thinkingTokens(parameters.reasoning_effort ?? "");
-  const budget = thinking > 0 && mayThink(messages, provider) ? thinking : 0;
+  const limit = parameters.max_completion_tokens ?? parameters.max_tokens ?? DEFAULT_MAX_TOKENS;
+  const most = parameters.limit_holds_thinking === true ? limit - 1 : thinking;
+  const budget = mayThink(messages, provider) ? budgetOf(thinking, most) : 0;
   const asked = (typeof parameters.stop === "string" ? [parameters.stop] : parameters.stop) ?? [];
   // The vendor refuses sequences of blanks
   const stop = asked.filter((text) => text.trim() !== "");
@@ -111,7 +125,7 @@ function toAnthropicRequest(
   const sampling = budget > 0 ? {} : toSampling(parameters, form);
   const body = {
     model: request.model,
-    max_tokens: (parameters.max_completion_tokens ?? parameters.max_tokens ?? DEFAULT_MAX_TOKENS) + budget,
+    max_tokens: parameters.limit_holds_thinking === true ? limit : limit + budget,
     stream: true,
     messages: turns,
     ...(system.length === 0 ? {} : { system: toSystem(system.join("\n\n"), stableTools > 0) }),
@@ -132,6 +146,14 @@ function toAnthropicRequest(
       ...(parameters.passed?.names ?? []),
     ],
   };
+}
+
+/** The vendor refuses a smaller budget of thinking */
+const LEAST_BUDGET = 1_024;
+
+function budgetOf(thinking: number, most: number): number {
+  const budget = Math.min(thinking, most);
+  return budget < LEAST_BUDGET ? 0 : budget;
 }
 
 const SAMPLING = ["temperature", "top_p"] as const;

@@ -25,6 +25,23 @@ const COUNTS: ReadonlySet<string> = new Set([
   "cache_creation_input_tokens",
 ]);
 
+/** Fields of the event at the end of a message that the gateway reads. */
+const ENDINGS: ReadonlySet<string> = new Set(["type", "delta", "usage"]);
+/** Fields of a whole message that it reads, or says by itself. */
+const MESSAGE_FIELDS: ReadonlySet<string> = new Set(["id", "type", "role", "model", "content", "usage"]);
+
+/** Returns a block without the text that follows as deltas. */
+function asItBegins(type: string, block: JsonRecord): JsonRecord {
+  if (type === "text") return { ...block, text: "" };
+  return type === "thinking" ? { ...block, thinking: "" } : block;
+}
+
+/** Tells whether a delta has an event of its own. The arguments of a server's own tool have none. */
+function isTold({ type }: JsonRecord, block: OpenBlock | undefined): boolean {
+  if (type === "input_json_delta") return block !== undefined && block.call >= 0;
+  return type === "text_delta" || type === "thinking_delta";
+}
+
 interface OpenBlock {
   readonly type: string;
   /** Place among the tool calls; -1 for other blocks */
@@ -42,6 +59,17 @@ export const CALL_MARK = "postern_call";
 
 /** Mark of a text with its UTF-16 units, or of a call. */
 type OrderMark = { readonly type: typeof TEXT_MARK; units: number } | { readonly type: typeof CALL_MARK };
+
+/** Options of `AnthropicDecoder`. */
+interface AnthropicDecoderOptions {
+  /** Given at the head of the stream. Default: none */
+  readonly notices?: readonly ProviderEvent[];
+  /**
+   * Gives what a client of the same format is told beside texts, thinking and calls, as `reply_fields`: each block as it begins, deltas of
+   * other kinds, and what ends the message. Default false
+   */
+  readonly givesBlocks?: boolean;
+}
 
 /**
  * Decodes one turn of the Messages API. Thinking blocks with their signatures are the `opaque` of `finish`. Prompt tokens include
@@ -70,10 +98,12 @@ export class AnthropicDecoder implements TurnDecoder {
   #figures: Record<string, unknown> | undefined;
   #empty = true;
 
-  /** @param notices given at the head of the stream */
-  constructor(upstream: Upstream, notices: readonly ProviderEvent[] = []) {
+  readonly #givesBlocks: boolean;
+
+  constructor(upstream: Upstream, { notices = [], givesBlocks = false }: AnthropicDecoderOptions = {}) {
     this.#upstream = upstream;
     this.#waiting = notices;
+    this.#givesBlocks = givesBlocks;
   }
 
   push(data: string, out: ProviderEvent[]): boolean {
@@ -93,7 +123,10 @@ export class AnthropicDecoder implements TurnDecoder {
         this.#stopBlock(event["index"], out);
         return false;
       case "message_delta":
-        if (isRecord(event["delta"])) this.#reason = stringOf(event["delta"]["stop_reason"]) ?? this.#reason;
+        if (isRecord(event["delta"])) {
+          this.#reason = stringOf(event["delta"]["stop_reason"]) ?? this.#reason;
+          this.#giveEnding(fieldsBeside(event, ENDINGS), event["delta"], out);
+        }
         this.#isSettled = this.#reason !== undefined && this.#readUsage(event["usage"]);
         return false;
       case "message_stop":
@@ -135,12 +168,18 @@ export class AnthropicDecoder implements TurnDecoder {
       this.#startBlock(index, block, out);
       this.#stopBlock(index, out);
     }
+    this.#giveEnding(undefined, fieldsBeside(parsed, MESSAGE_FIELDS) ?? {}, out);
     this.#finish(out);
   }
 
   #giveNotices(out: ProviderEvent[]): void {
     out.push(...this.#waiting);
     this.#waiting = [];
+  }
+
+  /** Gives the fields that end the message: those of the event, and those of its delta. */
+  #giveEnding(beside: Record<string, unknown> | undefined, delta: JsonRecord, out: ProviderEvent[]): void {
+    if (this.#givesBlocks) out.push({ type: "reply_fields", reply: { ...beside, ...delta } });
   }
 
   #parse(data: string): JsonRecord {
@@ -184,6 +223,7 @@ export class AnthropicDecoder implements TurnDecoder {
       this.#marks = [];
     }
     const given = isRecord(block["input"]) && Object.keys(block["input"]).length > 0 ? block["input"] : {};
+    if (this.#givesBlocks) out.push({ type: "reply_fields", message: { content_block: asItBegins(type, block) } });
     const call = type === "tool_use" ? this.#calls++ : -1;
     this.#blocks.set(index, { type, call, input: JSON.stringify(given), given: new CallArguments(), opaque });
     if (call >= 0) this.#pushCall(call, block, out);
@@ -221,6 +261,7 @@ export class AnthropicDecoder implements TurnDecoder {
       const delta = block.given.take(json);
       if (delta !== "") out.push({ type: "tool_call_delta", index: block.call, arguments_delta: delta });
     }
+    if (this.#givesBlocks && !isTold(change, block)) out.push({ type: "reply_fields", message: { delta: change } });
     const thinking = stringOf(change["thinking"]);
     if (change["type"] === "thinking_delta" && thinking !== undefined) {
       if (block?.opaque !== undefined) block.opaque["thinking"] = `${block.opaque["thinking"] ?? ""}${thinking}`;

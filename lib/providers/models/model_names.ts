@@ -30,6 +30,8 @@ export interface ModelNamesOptions {
   /** Address and models of the local server in use; undefined for every other provider */
   readonly server: { readonly baseUrl: string; readonly models: readonly string[] } | undefined;
   readonly memory: ProviderMemory;
+  /** Names of models by other names, see `[provider.aliases]`. Default: there are none */
+  readonly aliases?: Readonly<Record<string, string>> | undefined;
   /** Called when a request names a model whose local server is gone. */
   readonly onLost?: (() => void) | undefined;
 }
@@ -52,7 +54,7 @@ export interface ModelNames {
  * more; both say so. The offline assistant answers any other name only while the data directory never knew a real model.
  */
 export function createModelNames(options: ModelNamesOptions): ModelNames {
-  const { entries, standard, inUse, isFound, server, memory } = options;
+  const { entries, standard, inUse, isFound, server, memory, aliases = {} } = options;
   const standIn = standard?.isOffline && options.isGuess ? standInFor(standard, inUse) : undefined;
 
   const idOf = (name: string, model: string) => {
@@ -89,24 +91,40 @@ export function createModelNames(options: ModelNamesOptions): ModelNames {
     if (standIn !== undefined && memory.known()) return { provider: standIn, model, shown: `${inUse.name}/${model}` };
     return { provider, model, shown: model };
   };
+  const resolve = (wanted: string): ResolvedModel => {
+    if (isDefaultModel(wanted)) return ofDefault();
+    const slash = wanted.indexOf("/");
+    const named = slash === -1 ? undefined : entries.get(wanted.slice(0, slash));
+    const entry = named ?? standard;
+    if (entry === undefined) throw noProvider();
+    const model = named === undefined ? wanted : wanted.slice(slash + 1);
+    if (model === entry.model || model === "") return { provider: entry.provider, model: entry.model };
+    if (entry.isOffline) return ofOffline(entry, wanted);
+    // Models of the server in use are looked through first: `gone` compares many more names
+    if (isFound && !server?.models.includes(model) && gone(wanted) !== undefined) throw missing(wanted);
+    return { provider: entry.alone, model };
+  };
   return {
     idOf,
     known,
     missing,
     resolve(wanted = "") {
-      if (isDefaultModel(wanted)) return ofDefault();
-      const slash = wanted.indexOf("/");
-      const named = slash === -1 ? undefined : entries.get(wanted.slice(0, slash));
-      const entry = named ?? standard;
-      if (entry === undefined) throw noProvider();
-      const model = named === undefined ? wanted : wanted.slice(slash + 1);
-      if (model === entry.model || model === "") return { provider: entry.provider, model: entry.model };
-      if (entry.isOffline) return ofOffline(entry, wanted);
-      // Models of the server in use are looked through first: `gone` compares many more names
-      if (isFound && !server?.models.includes(model) && gone(wanted) !== undefined) throw missing(wanted);
-      return { provider: entry.alone, model };
+      const meant = aliasedModel(aliases, wanted);
+      if (meant === undefined) return resolve(wanted);
+      const found = resolve(meant);
+      return { ...found, shown: found.shown ?? (isDefaultModel(meant) ? found.model || undefined : meant) };
     },
   };
+}
+
+/** Returns the model that another name stands for: that of the name itself, else of the longest beginning with a `*`. */
+export function aliasedModel(aliases: Readonly<Record<string, string>>, wanted: string): string | undefined {
+  if (wanted === "") return undefined;
+  if (Object.hasOwn(aliases, wanted)) return aliases[wanted];
+  const [longest] = Object.keys(aliases)
+    .filter((name) => name.endsWith("*") && wanted.startsWith(name.slice(0, -1)))
+    .toSorted((a, b) => b.length - a.length);
+  return longest === undefined ? undefined : aliases[longest];
 }
 
 /** The offline assistant in place of the default model: each of its streams begins with a notice that says so. */
@@ -147,7 +165,7 @@ function noProvider(): ProviderError {
 const PLAIN_PREFIX = `${PLAIN_PROVIDER}/`;
 
 /** Returns whether a request asks for plain mode by its model, `plain/<id>`: for a client that cannot set a header. */
-export function isPlainModel(wanted: string | undefined): boolean {
+export function isPlainModel(wanted: string | undefined): wanted is string {
   return wanted?.startsWith(PLAIN_PREFIX) === true;
 }
 

@@ -5,7 +5,15 @@ import type { AssistantMessage, ContentPart, Message, ToolCall } from "../../bas
 import { OpenAiDecoder, type OpenAiOpaque } from "./openai_decoder.ts";
 import { readEmbeddings } from "./embeddings.ts";
 import { hasPictures, splitPictures } from "../picture_parts.ts";
-import type { Provider, ProviderCallOptions, ProviderLayer, ProviderRequest, ToolDeclaration } from "../provider.ts";
+import {
+  parameterIgnored,
+  type Provider,
+  type ProviderCallOptions,
+  type ProviderLayer,
+  type ProviderRequest,
+  type ToolDeclaration,
+} from "../provider.ts";
+import type { ProviderEvent } from "../../base/records/provider_event.ts";
 import { readModelList, sendUpstream, TurnStream, type UpstreamSettings } from "../upstream/upstream_http.ts";
 import { joinMessages } from "../vendors/fit_messages.ts";
 import { sendInForm } from "../vendors/send_in_form.ts";
@@ -41,18 +49,40 @@ export function createOpenAiCompatible(settings: UpstreamSettings, forms: Vendor
     });
   return {
     name: upstream.name,
-    stream: (request, call) =>
-      new TurnStream({
+    stream(request, call) {
+      const { passed, reasoning_effort } = request.parameters;
+      // Fields of this format say nothing to a client of another one
+      const givesFields = call.givesFields === true && passed?.sent === undefined;
+      const stream = new TurnStream({
         upstream,
         open: () => open(request, call),
-        decoder: new OpenAiDecoder({ upstream, nextId, givesFields: call.givesFields === true }),
+        decoder: new OpenAiDecoder({ upstream, nextId, givesFields }),
         whole: call.whole,
-      }),
+      });
+      const names = () => leftOut(request, forms.of(request.model));
+      return passed?.sent === undefined && reasoning_effort === undefined ? stream : withNotices(stream, names);
+    },
     listModels: (signal) => readModelList(settings, { path: "/models", headers: listHeaders, signal }),
     embed: (request, signal) => readEmbeddings(settings, { headers: jsonHeaders, request, signal }),
     sees: (model) => forms.of(model).sees,
     close: () => client.close(),
   };
+}
+
+/** Returns the names of what a request leaves out: fields of another format, and an effort that the server has refused. */
+function leftOut({ parameters: { passed, reasoning_effort } }: ProviderRequest, form: VendorForm): readonly string[] {
+  const names = passed?.sent === undefined ? [] : passed.names;
+  return reasoning_effort !== undefined && form.takesEffort === false ? [...names, "reasoning_effort"] : names;
+}
+
+/** Tells with the first events of a stream what its request left out. */
+async function* withNotices(stream: ReturnType<Provider["stream"]>, names: () => readonly string[]) {
+  let isFirst = true;
+  for await (const batch of stream) {
+    const notices: readonly ProviderEvent[] = isFirst ? names().map(parameterIgnored) : [];
+    yield notices.length === 0 ? batch : [...notices, ...batch];
+    isFirst = false;
+  }
 }
 
 /** Layer by which a request without a model name goes to the first model that the provider lists at that time. */
@@ -85,7 +115,7 @@ interface OpenAiRequestOptions {
  * ones stand where they came. Left out are another vendor's opaque parts, and `is_error`, which the format has no place for.
  */
 function toOpenAiRequest(request: ProviderRequest, options: OpenAiRequestOptions): string {
-  const { max_tokens, max_completion_tokens, passed, ...parameters } = request.parameters;
+  const { max_tokens, max_completion_tokens, limit_holds_thinking: _, passed, ...parameters } = request.parameters;
   const { form, whole } = options;
   const limit = max_completion_tokens ?? max_tokens;
   const said = request.messages.some(hasPictures) ? spreadPictures(request) : request.messages;
@@ -101,6 +131,7 @@ function toOpenAiRequest(request: ProviderRequest, options: OpenAiRequestOptions
   const { stream_options: asked } = passed?.body ?? {};
   if (whole || !form.takesStreamOptions) delete body["stream_options"];
   else body["stream_options"] = { ...(isRecord(asked) ? asked : {}), include_usage: true };
+  if (form.takesEffort === false) delete body["reasoning_effort"];
   if (limit !== undefined) body[form.limit] = limit;
   if (request.tools.length > 0) {
     body["tools"] = request.tools.map(toTool);

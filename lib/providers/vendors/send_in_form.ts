@@ -68,6 +68,8 @@ const BAD_VALUE =
 /** Words for a field that a server does not find in a message. */
 const ASKS_FOR = /missing|must (include|be (passed|provided|included))|required/i;
 const BOTH = /cannot both|only one/i;
+/** Words for an effort that a model does not have, where it takes others. */
+const OTHER_EFFORTS = /(unsupported|invalid) value|supported values|must be one of|expected one of/i;
 
 const refusesField = (words: string) => UNKNOWN_FIELD.test(words) && !BAD_VALUE.test(words);
 
@@ -101,6 +103,13 @@ const LESSONS: readonly Lesson[] = [
     fields: ({ limit }) => [limit],
     refuses: refusesField,
     teaches: ({ limit }) => ({ limit: OTHER_LIMIT[limit] }),
+  },
+  {
+    fields: ({ takesEffort }) => takesEffort === false ? [] : ["reasoning_effort"],
+    // Ollama has no thinking for a model without it
+    names: /reasoning_effort|does not support thinking/,
+    refuses: (words) => words.includes("support thinking") || (refusesField(words) && !OTHER_EFFORTS.test(words)),
+    teaches: () => ({ takesEffort: false }),
   },
   {
     fields: ({ instructions }) => instructions === "as_sent" ? ["role"] : [],

@@ -25,6 +25,8 @@ export interface VendorForm {
   readonly wantsReasoning?: boolean;
   /** True when calls in the history must have Gemini's signature of a thought. Default false */
   readonly wantsSignatures?: boolean;
+  /** False when `reasoning_effort` is refused: the model does not reason, or is not told how much. Default true */
+  readonly takesEffort?: boolean;
   /** Sampling settings, `temperature` and `top_p`, that a request may have. Default: all, and a refusal is the client's */
   readonly sampling?: "all" | "one" | "none";
   /** Way in which Claude is told how long to think: a budget of tokens, or an effort */

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { errorsOf, statusOf } from "../../../handlers/routes/openapi.ts";
+import { errorStatusesOf } from "../../../handlers/routes/openapi.ts";
 import { ROUTES } from "../../../handlers/routes.ts";
 import { createTestRouter } from "../../support/test_router.ts";
 
@@ -58,7 +58,7 @@ test("every route is described once, with its access, parameters and body", asyn
     const inPath = operation.parameters.filter((parameter) => parameter.in === "path").map(({ name }) => `:${name}`);
     assert.deepEqual(inPath, route.path.match(/:\w+/g) ?? []);
     const successes = [route.reply, ...route.otherReplies ?? []].map(({ status }) => status);
-    const statuses = new Set([...successes, ...[...errorsOf(route)].map(statusOf)]);
+    const statuses = new Set([...successes, ...errorStatusesOf(route)]);
     assert.deepEqual(Object.keys(operation.responses).map(Number), [...statuses].sort((a, b) => a - b));
     ids.add(operation.operationId);
   }
@@ -122,5 +122,12 @@ test("the replies of a model are the ones that may name a fallback", async () =>
       Object.values(responses).some((reply) => "x-postern-fallback" in ((reply as { headers?: object }).headers ?? {}))
     )
   ).map(([path]) => path);
-  assert.deepEqual(named.sort(), ["/api/chat", "/v1/chat/completions", "/v1/webhook/{channel}", "/webhook"]);
+  assert.deepEqual(named.sort(), [
+    "/api/chat",
+    "/v1/chat/completions",
+    "/v1/messages",
+    "/v1/responses",
+    "/v1/webhook/{channel}",
+    "/webhook",
+  ]);
 });

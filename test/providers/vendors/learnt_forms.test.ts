@@ -238,3 +238,27 @@ test("whatever a server refuses, a request goes out once for each form at most, 
     { numRuns: triesOf(300) },
   );
 });
+
+/** Refusals of an effort, and whether another request without it may be taken. */
+const EFFORT_REFUSALS: readonly (readonly [message: string, isLearnt: boolean])[] = [
+  ["Unrecognized request argument supplied: reasoning_effort", true],
+  ["Unsupported parameter: 'reasoning_effort' is not supported with this model.", true],
+  ['"llama3.2" does not support thinking', true],
+  [
+    "Unsupported value: 'reasoning_effort' does not support 'minimal' with this model. Supported values are: 'low'.",
+    false,
+  ],
+];
+
+for (const [message, isLearnt] of EFFORT_REFUSALS) {
+  test(`an effort is ${isLearnt ? "left out, and said" : "the client's to change"}: ${message}`, async (context) => {
+    const { provider, sent } = await start(context, "openai_compatible", refusal(400, { error: { message } }), OK, OK);
+    const asked = { parameters: { reasoning_effort: "low" } };
+    if (!isLearnt) return void await assert.rejects(collect(provider, asked), ProviderError);
+    for (let i = 0; i < 2; i++) {
+      const events = await collect(provider, asked);
+      assert.deepEqual(events.flatMap((event) => event.type === "notice" ? [event.param] : []), ["reasoning_effort"]);
+    }
+    assert.deepEqual(sent().map((body) => "reasoning_effort" in body), [true, false, false]);
+  });
+}

@@ -1,0 +1,182 @@
+import { type HttpError, refuse } from "../../lib/base/errors.ts";
+import type { AgentEvent } from "../../lib/base/records/agent_event.ts";
+import type { ModelWishes } from "../../lib/providers/provider.ts";
+import type { RunHandle, RunPace, RunRequest, RunSupervisor } from "../../lib/runs/run_request.ts";
+import type { Services } from "../../lib/services.ts";
+import type { RouteInput } from "../define_route.ts";
+import { attachRun, type DecodedBody, readRun, requireAgent } from "./agent_runs.ts";
+import { type CollectedReply, collectReply } from "./collect_reply.ts";
+import { type EventEncoder, eventStream, KEEP_ALIVE_MS, openEvents, paceComment } from "./event_stream.ts";
+import { endedInSilence, runFailure, toHttpError } from "./http_errors.ts";
+import { fallbackHeader, type Reply, streamReply } from "./reply.ts";
+import type { WireInput } from "./to_completion_input.ts";
+
+/** Members of a reply that do not change while it is told. */
+export interface AnswerHead {
+  /** Id of the run, of which each wire makes the id of its reply */
+  readonly runId: string;
+  /** Seconds since the epoch */
+  readonly created: number;
+  readonly model: string;
+}
+
+/** Members of a streamed reply that are known before its first event. */
+export interface StreamHead extends AnswerHead {
+  /** Model of the beginning, where a fallback answers from the start */
+  readonly firstModel: string;
+  /** Tells whether an earlier stream of this run may have shown text of a turn that the model answers again. Undefined: none did */
+  readonly interrupts: ((turn: number) => boolean) | undefined;
+  /** The error that a client is told for a run's `error` event */
+  readonly toError: (event: Pick<Extract<AgentEvent, { type: "error" }>, "code" | "message" | "upstream">) => HttpError;
+}
+
+/** Language of a client: how the events of a run become its JSON reply and its stream. Its decoder makes a WireInput of a body. */
+export interface Wire<Input extends WireInput> {
+  /** Field that names the chosen tool, for the refusal of a tool that is not there */
+  readonly toolChoiceField: string;
+  /** true: the JSON reply is told what was said in its order. Default false */
+  readonly inOrder?: boolean;
+  /** Text of a stream's signs of life. Default: a comment line */
+  readonly keepAlive?: string;
+  /** Returns the text of the JSON reply */
+  json(head: AnswerHead, reply: CollectedReply, input: Input): string;
+  /** Returns the encoder of one stream */
+  encoder(head: StreamHead, input: Input): EventEncoder;
+}
+
+/** Services that answering by a run takes. */
+export type AnswerParts = Pick<Services, "agent" | "clock" | "log" | "tools">;
+/** A request whose body was decoded. */
+export type DecodedRequest<Input extends WireInput> = RouteInput<unknown, unknown, DecodedBody<Input>>;
+
+/**
+ * Starts the run of a request, or attaches to the one of an earlier request under its Idempotency-Key, and tells its events in the
+ * client's language: JSON and stream from the same events (docs/design/completions.md "Replies and streams").
+ * @param runId of the run that an earlier request started; undefined starts one
+ */
+export async function answerByRun<Input extends WireInput>(
+  wire: Wire<Input>,
+  parts: AnswerParts,
+  asked: DecodedRequest<Input>,
+  runId?: string | null,
+): Promise<Reply> {
+  const { runs } = requireAgent(parts);
+  const { claim, body: { input, agentTools } } = asked;
+  checkToolChoice(input.wishes, agentTools, { tools: parts.tools, field: wire.toolChoiceField });
+  // A repeat must find the work, so it outlives its client (docs/design/http.md "Idempotency")
+  const durable = claim !== undefined;
+  let pace: RunPace | undefined;
+  if (durable || agentTools !== "none") await asked.confirm({ access: "tools" });
+  const run = typeof runId === "string"
+    ? await attachRun(runId, { runs, request: asked }, { streams: input.stream, onPace: (now) => void (pace = now) })
+    : await runs.start({
+      kind: "chat",
+      messages: input.messages,
+      model: input.model,
+      by: { caller: asked.caller, requestId: asked.requestId },
+      wishes: input.wishes,
+      durable,
+      claim: claim?.write,
+      reader: durable ? undefined : { controller: asked.controller, whole: !input.stream },
+      agentTools,
+      ...(input.agent === undefined ? {} : { agent: input.agent }),
+    });
+  const handle = durable ? readRun(run, { claim, tools: parts.tools }, { streams: input.stream }) : run;
+  const head: AnswerHead = {
+    runId: handle.id,
+    created: Math.floor((durable ? await createdAt(handle, runs) : parts.clock.now()) / 1000),
+    model: handle.model,
+  };
+  try {
+    if (input.stream) {
+      const leaves = !durable || typeof runId === "string";
+      const comment = () => {
+        const text = pace === undefined ? "" : paceComment(pace);
+        pace = undefined;
+        return text;
+      };
+      return await streamed(wire, handle, { parts, asked, head, leaves, comment });
+    }
+    const reply = await collectReply(handle, wire);
+    const { fallback, ignored } = reply;
+    const answered = fallback !== undefined && reply.fallbackAnswered ? { ...head, model: fallback } : head;
+    const headers = fallback === undefined ? undefined : fallbackHeader(fallback);
+    return {
+      status: 200,
+      body: wire.json(answered, reply, input),
+      type: "application/json",
+      headers,
+      ignored,
+    };
+  } catch (error) {
+    return { error, hadEffect: handle.hadEffect() };
+  }
+}
+
+/** Returns when a durable run was created, in ms since the epoch. Every reader of the run gets the same value. */
+async function createdAt(handle: RunHandle, runs: RunSupervisor): Promise<number> {
+  const run = await runs.get(handle.id);
+  return Date.parse(run?.created_at ?? "");
+}
+
+interface Streaming<Input extends WireInput> {
+  readonly parts: AnswerParts;
+  readonly asked: DecodedRequest<Input>;
+  readonly head: AnswerHead;
+  /** true: the handle is cancelled when the reader leaves */
+  readonly leaves: boolean;
+  /** See EventStreamOptions */
+  readonly comment: () => string;
+}
+
+async function streamed<Input extends WireInput>(
+  wire: Wire<Input>,
+  handle: RunHandle,
+  { parts: { clock, log }, asked: { claim, requestId, body: { input } }, head, leaves, comment }: Streaming<Input>,
+): Promise<Reply> {
+  const leave = () => {
+    if (leaves) handle.cancel("client_gone");
+  };
+  const opening = await openEvents(handle, { clock, maxWaitMs: KEEP_ALIVE_MS });
+  let firstModel = head.model;
+  let headers: Readonly<Record<string, string>> | undefined;
+  let ignored: string[] | undefined;
+  for (const event of opening.held.flat()) {
+    if (event.type === "error") throw runFailure(event);
+    if (event.type === "turn_start" || event.type === "turn_restart") firstModel = head.model;
+    if (event.type !== "notice") continue;
+    if (event.param !== undefined) (ignored ??= []).push(event.param);
+    if (event.model === undefined) continue;
+    firstModel = event.model;
+    headers = fallbackHeader(firstModel);
+  }
+  const toError = (error: unknown) => toHttpError(error, { log, requestId });
+  const encoder = wire.encoder({
+    ...head,
+    firstModel,
+    interrupts: claim === undefined ? undefined : claim.wasTold,
+    toError: (event) => toError(runFailure(event)),
+  }, input);
+  const stream = eventStream({
+    opening,
+    encoder,
+    clock,
+    keepAlive: wire.keepAlive,
+    comment,
+    toError: (error) => toError(error ?? endedInSilence()),
+    onLeave: leave,
+  });
+  return { ...streamReply(stream), headers, ignored };
+}
+
+function checkToolChoice(
+  { toolChoice: choice, clientTools }: ModelWishes,
+  agentTools: RunRequest["agentTools"],
+  { tools, field }: { readonly tools: Services["tools"]; readonly field: string },
+): void {
+  if (typeof choice !== "object" || clientTools.some((tool) => tool.name === choice.name)) return;
+  if (agentTools === "configured" && tools.get(choice.name)?.enabled) return;
+  throw refuse("invalid_request", `Cannot choose the tool "${choice.name}": it is not among the request's tools`, {
+    param: field,
+  });
+}

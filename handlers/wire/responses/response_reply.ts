@@ -1,0 +1,435 @@
+import type { HttpError } from "../../../lib/base/errors.ts";
+import { isRecord } from "../../../lib/base/json.ts";
+import type { AgentEvent } from "../../../lib/base/records/agent_event.ts";
+import type { Usage } from "../../../lib/base/records/usage.ts";
+import type { AnswerHead, StreamHead } from "../answer_by_run.ts";
+import type { EventEncoder } from "../event_stream.ts";
+import { CUSTOM_INPUT } from "./response_tools.ts";
+import { type ResponseInput, sealThought } from "./to_response_input.ts";
+
+type Fields = Readonly<Record<string, unknown>>;
+type Event<T extends AgentEvent["type"]> = Extract<AgentEvent, { type: T }>;
+
+/** An item of the output that is not whole yet. */
+interface OpenItem {
+  readonly kind: "message" | "reasoning" | "call" | "own_call";
+  readonly id: string;
+  readonly place: number;
+  /** Members of the item that do not change */
+  readonly base: Fields;
+  /** Text of the part that is open, or the arguments of the call */
+  text: string;
+  /** Text before the delta of each event of the part, behind its number */
+  placeJson: string;
+  /** Kind of the part of a message that is open */
+  part: "output_text" | "refusal" | undefined;
+  /** Whole parts of a message */
+  readonly parts: Fields[];
+}
+
+/** Returns the id of the reply of a run. */
+export function toResponseId(runId: string): string {
+  return `resp_${runId.slice("run_".length)}`;
+}
+
+/** Returns the JSON reply: the same items that a stream of these events ends with. */
+export function responseJson(head: AnswerHead, said: readonly AgentEvent[], input: ResponseInput): string {
+  const items = new ResponseEvents(
+    { ...head, firstModel: head.model, interrupts: undefined, toError: undefined },
+    input,
+  );
+  items.encode(said);
+  return JSON.stringify(items.response());
+}
+
+/** Options of `ResponseEvents`: without `toError` only the reply is made, and no text of a stream. */
+type ResponseHead = Omit<StreamHead, "toError"> & { readonly toError: StreamHead["toError"] | undefined };
+
+/**
+ * Writes the events of a run as streaming events of Responses, each with its `sequence_number`, and makes the items of the reply.
+ *
+ * Every item and every part that is begun is ended, also where the run fails: its status is then `incomplete`. Calls of the agent's own
+ * tools are shown as items `postern:tool_call` where the request asks for them, since a client would answer calls of functions.
+ * Source: the Open Responses specification of 2026-04-24
+ */
+export class ResponseEvents implements EventEncoder {
+  ended = false;
+  readonly #head: ResponseHead;
+  readonly #input: ResponseInput;
+  readonly #tail: string;
+  #number = 0;
+  #model: string;
+  #lastDelta = 0;
+  readonly #output: Fields[] = [];
+  /** Message or reasoning that is open */
+  #said: OpenItem | undefined = undefined;
+  /** Calls that are open: those of the client by their index, those of the agent by their id */
+  readonly #calls = new Map<number | string, OpenItem>();
+  #count = 0;
+  #status = "in_progress";
+  #reason: string | null = null;
+  #error: Fields | null = null;
+  #usage: Usage | undefined = undefined;
+  #completedAt: number | null = null;
+  /** The vendor's own fields of the reasoning */
+  #thought: Fields = {};
+
+  constructor(head: ResponseHead, input: ResponseInput) {
+    this.#head = head;
+    this.#input = input;
+    this.#tail = head.runId.slice("run_".length);
+    this.#model = head.firstModel;
+  }
+
+  /** Returns the reply as far as it has come. */
+  response(): Fields {
+    const { body } = this.#input;
+    const { created, runId } = this.#head;
+    return {
+      id: toResponseId(runId),
+      object: "response",
+      created_at: created,
+      completed_at: this.#completedAt,
+      status: this.#status,
+      background: false,
+      error: this.#error,
+      incomplete_details: this.#reason === null ? null : { reason: this.#reason },
+      instructions: body.instructions ?? null,
+      max_output_tokens: body.max_output_tokens ?? null,
+      max_tool_calls: body.max_tool_calls ?? null,
+      model: this.#model,
+      output: this.#output.filter(Boolean),
+      parallel_tool_calls: body.parallel_tool_calls ?? true,
+      previous_response_id: null,
+      prompt_cache_key: body.prompt_cache_key ?? null,
+      reasoning: { effort: body.reasoning?.effort ?? null, summary: body.reasoning?.summary ?? null },
+      safety_identifier: body.safety_identifier ?? null,
+      service_tier: body.service_tier ?? "default",
+      store: false,
+      temperature: body.temperature ?? 1,
+      text: { ...body.text, format: body.text?.format ?? { type: "text" } },
+      tool_choice: body.tool_choice ?? "auto",
+      tools: (body.tools ?? []).map(toShownTool),
+      top_logprobs: 0,
+      top_p: body.top_p ?? 1,
+      presence_penalty: body.presence_penalty ?? 0,
+      frequency_penalty: body.frequency_penalty ?? 0,
+      truncation: "disabled",
+      usage: this.#usage === undefined ? null : toUsage(this.#usage),
+      user: body.user ?? null,
+      metadata: body.metadata ?? {},
+    };
+  }
+
+  start(): string {
+    return this.#tell("response.created", { response: this.response() }) +
+      this.#tell("response.in_progress", { response: this.response() });
+  }
+
+  encode(events: readonly AgentEvent[]): string {
+    let text = "";
+    for (const event of events) {
+      if (this.ended) break;
+      text += this.#encode(event);
+    }
+    return text;
+  }
+
+  fail(error: HttpError): string {
+    return this.#end("failed", { status: "incomplete", error: { code: error.code, message: error.message } });
+  }
+
+  #encode(event: AgentEvent): string {
+    switch (event.type) {
+      case "text_delta":
+        this.#lastDelta = event.seq;
+        return this.#say("output_text", event.delta);
+      case "refusal_delta":
+        this.#lastDelta = event.seq;
+        return this.#say("refusal", event.delta);
+      case "reasoning_delta":
+        this.#lastDelta = event.seq;
+        return this.#think(event.delta);
+      case "client_tool_call_delta":
+        this.#lastDelta = event.seq;
+        return this.#callDelta(event);
+      case "reply_fields":
+        this.#thought = { ...this.#thought, ...thoughtOf(event.message) };
+        return "";
+      case "tool_start":
+        return this.#input.showsOwnCalls ? this.#ownCall(event) : "";
+      case "tool_end":
+        return this.#endOwnCall(event);
+      case "turn_start":
+        this.#model = this.#head.model;
+        return "";
+      case "turn_end":
+        return this.#closeAll("completed");
+      case "turn_restart":
+        if (event.from_seq <= this.#lastDelta || this.#head.interrupts?.(event.turn)) return this.#failRestarted();
+        this.#model = this.#head.model;
+        return "";
+      case "notice":
+        if (event.model !== undefined) this.#model = event.model;
+        return "";
+      case "done":
+        return this.#done(event);
+      case "error":
+        return this.#head.toError === undefined ? "" : this.fail(this.#head.toError(event));
+      default:
+        return "";
+    }
+  }
+
+  #done({ finish_reason: reason, usage, time }: Event<"done">): string {
+    this.#usage = usage;
+    if (reason === "length" || reason === "content_filter") {
+      this.#reason = reason === "length" ? "max_output_tokens" : reason;
+      return this.#end("incomplete", { status: "incomplete", error: null });
+    }
+    this.#completedAt = Math.floor(Date.parse(time) / 1000);
+    return this.#end("completed", { status: "completed", error: null });
+  }
+
+  #end(
+    status: "completed" | "incomplete" | "failed",
+    { status: ofItems, error }: { readonly status: ItemStatus; readonly error: Fields | null },
+  ): string {
+    const closing = this.#closeAll(ofItems);
+    this.ended = true;
+    this.#status = status;
+    this.#error = error;
+    return `${closing}${this.#tell(`response.${status}`, { response: this.response() })}data: [DONE]\n\n`;
+  }
+
+  #failRestarted(): string {
+    const { toError } = this.#head;
+    return toError === undefined ? "" : this.fail(toError(RESTARTED));
+  }
+
+  /** Returns one event of the stream; nothing where only the reply is made. */
+  #tell(type: string, fields: Fields): string {
+    if (this.#head.toError === undefined) return "";
+    return `event: ${type}\ndata: ${JSON.stringify({ type, sequence_number: this.#number++, ...fields })}\n\n`;
+  }
+
+  #open(kind: OpenItem["kind"], prefix: string, base: Fields): OpenItem {
+    const id = `${prefix}_${this.#tail}_${this.#count}`;
+    return {
+      kind,
+      id,
+      place: this.#count++,
+      base: { ...base, id },
+      text: "",
+      placeJson: "",
+      part: undefined,
+      parts: [],
+    };
+  }
+
+  #added(item: OpenItem, fields: Fields): string {
+    return this.#tell("response.output_item.added", { output_index: item.place, item: { ...item.base, ...fields } });
+  }
+
+  #whole(item: OpenItem, fields: Fields): string {
+    const whole = { ...item.base, ...fields };
+    this.#output[item.place] = whole;
+    return this.#tell("response.output_item.done", { output_index: item.place, item: whole });
+  }
+
+  #say(part: "output_text" | "refusal", delta: string): string {
+    let told = "";
+    let item = this.#said;
+    if (item?.kind !== "message" || this.#calls.size > 0) {
+      told = this.#closeAll("completed");
+      item = this.#said = this.#open("message", "msg", { type: "message", role: "assistant" });
+      told += this.#added(item, { status: "in_progress", content: [] });
+    }
+    if (item.part !== part) {
+      told += this.#closePart(item);
+      item.part = part;
+      item.placeJson = JSON.stringify(placeOf(item)).slice(1, -1);
+      told += this.#tell("response.content_part.added", { ...placeOf(item), part: toPart(part, "") });
+    }
+    item.text += delta;
+    if (this.#head.toError === undefined) return "";
+    return told +
+      (part === "refusal"
+        ? this.#tell("response.refusal.delta", { ...placeOf(item), delta })
+        : `${TEXT_DELTA}${this.#number++},${item.placeJson},"delta":${JSON.stringify(delta)},"logprobs":[]}\n\n`);
+  }
+
+  #closePart(item: OpenItem): string {
+    if (item.part === undefined) return "";
+    const part = toPart(item.part, item.text);
+    const place = placeOf(item);
+    item.parts.push(part);
+    const done = item.part === "refusal"
+      ? this.#tell("response.refusal.done", { ...place, refusal: item.text })
+      : this.#tell("response.output_text.done", { ...place, text: item.text, logprobs: [] });
+    item.part = undefined;
+    item.text = "";
+    return done + this.#tell("response.content_part.done", { ...place, part });
+  }
+
+  #think(delta: string): string {
+    let told = "";
+    let item = this.#said;
+    if (item?.kind !== "reasoning" || this.#calls.size > 0) {
+      told = this.#closeAll("completed");
+      item = this.#said = this.#open("reasoning", "rs", { type: "reasoning" });
+      told += this.#added(item, { summary: [] }) +
+        this.#tell("response.reasoning_summary_part.added", { ...summaryOf(item), part: toSummary("") });
+    }
+    item.text += delta;
+    return told + this.#tell("response.reasoning_summary_text.delta", { ...summaryOf(item), delta });
+  }
+
+  #callDelta({ index, call_id, name = "", arguments_delta: delta }: Event<"client_tool_call_delta">): string {
+    let told = "";
+    let item = this.#calls.get(index);
+    if (item === undefined) {
+      told = this.#closeSaid("completed");
+      item = this.#openCall(call_id, name);
+      this.#calls.set(index, item);
+      told += this.#added(item, { status: "in_progress", ...(isCustom(item) ? { input: "" } : { arguments: "" }) });
+    }
+    item.text += delta;
+    // The text of a custom tool is known when its JSON is whole
+    if (delta === "" || isCustom(item)) return told;
+    return told + this.#tell("response.function_call_arguments.delta", {
+      item_id: item.id,
+      output_index: item.place,
+      delta,
+    });
+  }
+
+  #openCall(callId: string, told: string): OpenItem {
+    const { kind, name, namespace } = this.#input.named.get(told) ??
+      { kind: "function", name: told, namespace: undefined };
+    const own = { call_id: callId, name, ...(namespace === undefined ? {} : { namespace }) };
+    return kind === "custom"
+      ? this.#open("call", "ctc", { type: "custom_tool_call", ...own })
+      : this.#open("call", "fc", { type: "function_call", ...own });
+  }
+
+  #closeCall(item: OpenItem, status: ItemStatus): string {
+    const place = { item_id: item.id, output_index: item.place };
+    if (!isCustom(item)) {
+      const { text } = item;
+      const done = { ...place, name: item.base["name"], arguments: text };
+      return this.#tell("response.function_call_arguments.done", done) + this.#whole(item, { arguments: text, status });
+    }
+    const input = customInput(item.text);
+    return this.#tell("response.custom_tool_call_input.delta", { ...place, delta: input }) +
+      this.#tell("response.custom_tool_call_input.done", { ...place, input }) + this.#whole(item, { input, status });
+  }
+
+  #ownCall({ call_id, tool, input }: Event<"tool_start">): string {
+    const told = this.#closeSaid("completed");
+    const given = JSON.stringify(input);
+    const item = this.#open("own_call", "ptc", { type: "postern:tool_call", call_id, name: tool, arguments: given });
+    this.#calls.set(call_id, item);
+    return told + this.#added(item, { status: "in_progress", output: null });
+  }
+
+  #endOwnCall({ call_id, output, is_error }: Event<"tool_end">): string {
+    const item = this.#calls.get(call_id);
+    if (item === undefined) return "";
+    this.#calls.delete(call_id);
+    return this.#whole(item, { status: is_error ? "failed" : "completed", output });
+  }
+
+  #closeSaid(status: ItemStatus): string {
+    const item = this.#said;
+    if (item === undefined) return "";
+    this.#said = undefined;
+    if (item.kind === "message") {
+      return this.#closePart(item) + this.#whole(item, { status, content: item.parts });
+    }
+    const { text } = item;
+    const part = toSummary(text);
+    const sealed = this.#input.sealsReasoning
+      ? { encrypted_content: sealThought({ reasoning_content: text, ...this.#thought }) }
+      : {};
+    return this.#tell("response.reasoning_summary_text.done", { ...summaryOf(item), text }) +
+      this.#tell("response.reasoning_summary_part.done", { ...summaryOf(item), part }) +
+      this.#whole(item, { summary: [part], content: [{ type: "reasoning_text", text }], ...sealed });
+  }
+
+  #closeAll(status: ItemStatus): string {
+    let told = this.#closeSaid(status);
+    for (const [key, item] of this.#calls) {
+      if (item.kind === "own_call" && status === "completed") continue;
+      told += item.kind === "own_call" ? this.#whole(item, { status, output: null }) : this.#closeCall(item, status);
+      this.#calls.delete(key);
+    }
+    return told;
+  }
+}
+
+/** Text before the number of a delta, the event that comes by the hundred. */
+const TEXT_DELTA = 'event: response.output_text.delta\ndata: {"type":"response.output_text.delta","sequence_number":';
+
+type ItemStatus = "completed" | "incomplete";
+
+function isCustom(item: OpenItem): boolean {
+  return item.base["type"] === "custom_tool_call";
+}
+
+function placeOf({ id, place, parts }: OpenItem) {
+  return { item_id: id, output_index: place, content_index: parts.length };
+}
+
+function summaryOf({ id, place }: OpenItem) {
+  return { item_id: id, output_index: place, summary_index: 0 };
+}
+
+function toSummary(text: string) {
+  return { type: "summary_text", text };
+}
+
+function toPart(part: "output_text" | "refusal", text: string): Fields {
+  return part === "refusal" ? { type: part, refusal: text } : { type: part, text, annotations: [], logprobs: [] };
+}
+
+/** Returns the text that the model gave a custom tool; all that it wrote, where that is not the JSON that it was asked for. */
+function customInput(given: string): string {
+  try {
+    const fields: unknown = JSON.parse(given);
+    const input = isRecord(fields) ? fields[CUSTOM_INPUT] : undefined;
+    return typeof input === "string" ? input : given;
+  } catch {
+    return given;
+  }
+}
+
+function thoughtOf(message: Fields | undefined): Fields {
+  const details = message?.["reasoning_details"];
+  return details === undefined ? {} : { reasoning_details: details };
+}
+
+function toShownTool(tool: Fields): Fields {
+  if (tool["type"] !== "function") return tool;
+  const { description = null, parameters = null, strict = null } = tool;
+  return { ...tool, description, parameters, strict };
+}
+
+function toUsage({ prompt_tokens, completion_tokens, total_tokens, ...details }: Usage): Fields {
+  const { cached_tokens: cached } = details.prompt_tokens_details ?? {};
+  const { reasoning_tokens: thought } = details.completion_tokens_details ?? {};
+  return {
+    input_tokens: prompt_tokens,
+    input_tokens_details: { cached_tokens: typeof cached === "number" ? cached : 0 },
+    output_tokens: completion_tokens,
+    output_tokens_details: { reasoning_tokens: typeof thought === "number" ? thought : 0 },
+    total_tokens,
+  };
+}
+
+const RESTARTED = {
+  code: "run_interrupted",
+  message:
+    "Cannot continue this stream: the gateway restarted after it had sent a part of a turn, and the model answered that turn again; " +
+    'the whole answer is the result of the run, whose id is the id of this response with "run_" in place of "resp_"',
+};

@@ -1,0 +1,329 @@
+import { refuse } from "../../../lib/base/errors.ts";
+import { isRecord } from "../../../lib/base/json.ts";
+import type { AssistantMessage, ContentPart, Message, ToolCall } from "../../../lib/base/records/message.ts";
+import type { ModelParameters } from "../../../lib/providers/provider.ts";
+import type { WireInput } from "../to_completion_input.ts";
+import type { ResponseBody, ResponseItem, ResponsePart } from "./response_body.ts";
+import { addOnce, CUSTOM_INPUT, flatName, type NamedTool, toResponseTools } from "./response_tools.ts";
+
+/** A body of POST /v1/responses, translated for the start of a run. */
+export interface ResponseInput extends WireInput {
+  /** The body as it came, whose fields the reply repeats */
+  readonly body: ResponseBody;
+  /** Tools of the client by the name that the model is told */
+  readonly named: ReadonlyMap<string, NamedTool>;
+  /** The reply's reasoning has `encrypted_content` */
+  readonly sealsReasoning: boolean;
+  /** The reply shows calls of the agent's own tools */
+  readonly showsOwnCalls: boolean;
+}
+
+/** Name under which `include` asks for the calls of the agent's own tools. */
+export const OWN_CALLS = "postern:tool_calls";
+const SEALED_REASONING = "reasoning.encrypted_content";
+
+/**
+ * Translates a checked body. In plain mode fields that chat completions have too go on to the model; any other field that is not honoured
+ * is named in `ignored`.
+ * @throws {HttpError} 400 `unsupported_parameter` for what the gateway does not have: prompts kept at the vendor, files by id, references
+ *   to items, replies kept at the gateway; 400 `invalid_request` for a request without input
+ */
+export function toResponseInput(body: ResponseBody, { plain }: { readonly plain: boolean }): ResponseInput {
+  const ignored: string[] = [];
+  refuseUnsupported(body);
+  const tools = toResponseTools(body, ignored);
+  const include = body.include ?? [];
+  for (const key in body) {
+    const value = body[key];
+    if (value !== null && value !== undefined && !KNOWN.has(key)) addOnce(ignored, key);
+  }
+  if (body.store === true) addOnce(ignored, "store");
+  if (body.truncation === "auto") addOnce(ignored, "truncation");
+  if (body.top_logprobs) addOnce(ignored, "top_logprobs");
+  if (body.stream_options?.include_obfuscation) addOnce(ignored, "stream_options.include_obfuscation");
+  if (plain && typeof body.max_tool_calls === "number") addOnce(ignored, "max_tool_calls");
+  for (const name of include) if (name !== OWN_CALLS && name !== SEALED_REASONING) addOnce(ignored, `include.${name}`);
+  const messages = toMessages(body.input, ignored);
+  const { instructions } = body;
+  const ruled = typeof instructions === "string" && instructions !== "" ? instructions : undefined;
+  return {
+    model: body.model ?? undefined,
+    messages: plain && ruled !== undefined ? [{ role: "system", content: ruled }, ...messages] : messages,
+    stream: body.stream ?? false,
+    wishes: {
+      clientTools: tools.declared,
+      toolChoice: tools.choice,
+      parallelToolCalls: body.parallel_tool_calls ?? undefined,
+      parameters: toParameters(body, { plain, ignored }),
+    },
+    ignored,
+    agent: plain ? undefined : {
+      instructions: ruled,
+      limits: typeof body.max_tool_calls === "number" ? { maxToolCalls: body.max_tool_calls } : undefined,
+    },
+    body,
+    named: tools.named,
+    sealsReasoning: include.includes(SEALED_REASONING),
+    showsOwnCalls: include.includes(OWN_CALLS),
+  };
+}
+
+const KNOWN: ReadonlySet<string> = new Set([
+  "model",
+  "input",
+  "instructions",
+  "stream",
+  "stream_options",
+  "tools",
+  "tool_choice",
+  "parallel_tool_calls",
+  "max_output_tokens",
+  "max_tool_calls",
+  "temperature",
+  "top_p",
+  "presence_penalty",
+  "frequency_penalty",
+  "top_logprobs",
+  "text",
+  "reasoning",
+  "metadata",
+  "include",
+  "truncation",
+  "store",
+  "background",
+  "user",
+  // These go on to the model in plain mode, and are named in `ignored` otherwise
+  "safety_identifier",
+  "prompt_cache_key",
+  "service_tier",
+]);
+
+const PASSED = ["safety_identifier", "prompt_cache_key", "service_tier"] as const;
+
+function refuseUnsupported(body: ResponseBody): void {
+  const { previous_response_id: previous, conversation, background } = body;
+  if (isRecord(body["prompt"])) {
+    throw unsupported("prompt", 'it is kept at the vendor; send its text as "instructions" or "input"');
+  }
+  if (typeof previous === "string" || (conversation ?? null) !== null) {
+    const field = typeof previous === "string" ? "previous_response_id" : "conversation";
+    throw unsupported(field, 'nothing of a reply is kept here; send the whole history as "input"');
+  }
+  if (background === true) {
+    throw unsupported("background", "POST /v1/runs starts work that goes on by itself");
+  }
+}
+
+function unsupported(param: string, reason: string) {
+  return refuse("unsupported_parameter", `Cannot honour "${param}": ${reason}`, { param });
+}
+
+function toParameters(
+  body: ResponseBody,
+  { plain, ignored }: { readonly plain: boolean; readonly ignored: string[] },
+): ModelParameters {
+  const passed: Record<string, unknown> = {};
+  for (const name of PASSED) if (typeof body[name] === "string") passed[name] = body[name];
+  if (typeof body.text?.verbosity === "string") passed["verbosity"] = body.text.verbosity;
+  const names = Object.keys(passed);
+  if (!plain) { for (const name of names) addOnce(ignored, name === "verbosity" ? "text.verbosity" : name); }
+  const format = toFormat(body.text?.format);
+  // Only fields with a value, since a present one goes on to the model
+  return Object.fromEntries(
+    Object.entries({
+      temperature: body.temperature,
+      top_p: body.top_p,
+      presence_penalty: body.presence_penalty,
+      frequency_penalty: body.frequency_penalty,
+      max_completion_tokens: body.max_output_tokens,
+      reasoning_effort: body.reasoning?.effort,
+      response_format: format,
+      user: body.user,
+      metadata: body.metadata,
+      passed: plain && names.length > 0 ? { body: passed, names } : undefined,
+    }).filter(([, value]) => value !== undefined && value !== null),
+  );
+}
+
+function toFormat(format: NonNullable<ResponseBody["text"]>["format"]): ModelParameters["response_format"] {
+  if (!format || format.type === "text") return undefined;
+  if (format.type === "json_object") return { type: "json_object" };
+  const { type, ...schema } = format;
+  return { type, json_schema: schema };
+}
+
+/** Messages of the model that items of one turn are put together to. */
+interface Turn {
+  texts: string[];
+  refusal: string;
+  thought: Record<string, unknown> | undefined;
+  calls: ToolCall[];
+}
+
+function toMessages(input: ResponseBody["input"], ignored: string[]): readonly Message[] {
+  if (input === undefined || input.length === 0) {
+    throw refuse("invalid_request", 'Cannot accept "input": it is missing', { param: "input" });
+  }
+  if (typeof input === "string") return [{ role: "user", content: input }];
+  const messages: Message[] = [];
+  let turn: Turn | undefined;
+  const own = () => (turn ??= { texts: [], refusal: "", thought: undefined, calls: [] });
+  const flush = () => {
+    if (turn !== undefined) messages.push(...toAssistant(turn));
+    turn = undefined;
+  };
+  input.forEach((item, at) => {
+    if (isOf(item, "reasoning")) {
+      if (turn !== undefined && (turn.texts.length > 0 || turn.calls.length > 0)) flush();
+      own().thought = { ...turn?.thought, ...toThought(item, ignored) };
+    } else if (isOf(item, "function_call")) own().calls.push(toCall(item, item.arguments));
+    else if (isOf(item, "custom_tool_call")) {
+      own().calls.push(toCall(item, JSON.stringify({ [CUSTOM_INPUT]: item.input })));
+    } else if (isOf(item, "message") && item.role === "assistant") {
+      if (turn !== undefined && turn.texts.length > 0) flush();
+      const { texts, refusal } = toSaid(item.content);
+      own().texts.push(...texts);
+      own().refusal += refusal;
+    } else {
+      flush();
+      const message = toMessage(item, at, ignored);
+      if (message !== undefined) messages.push(message);
+    }
+  });
+  flush();
+  if (messages.length > 0) return messages;
+  throw refuse("invalid_request", 'Cannot accept "input": it holds nothing for the model', { param: "input" });
+}
+
+type Item<T extends string> = Extract<ResponseItem, { type: T }> & { readonly type: T };
+
+/** Tells whether a checked item is of this type, whose schema then has passed. */
+function isOf<T extends KnownType>(item: ResponseItem, type: T): item is Item<T> {
+  return item.type === type;
+}
+type KnownType =
+  | "message"
+  | "function_call"
+  | "function_call_output"
+  | "custom_tool_call"
+  | "custom_tool_call_output"
+  | "reasoning"
+  | "item_reference";
+
+function toMessage(item: ResponseItem, at: number, ignored: string[]): Message | undefined {
+  const param = `input[${at}]`;
+  if (isOf(item, "message")) {
+    const { role, content } = item;
+    // An assistant's message is put together with what it stands beside
+    return role === "assistant" ? undefined : { role, content: toContent(content, `${param}.content`) };
+  }
+  if (isOf(item, "function_call_output") || isOf(item, "custom_tool_call_output")) {
+    return { role: "tool", tool_call_id: item.call_id, content: toContent(item.output, `${param}.output`) };
+  }
+  if (isOf(item, "item_reference")) {
+    throw refuse(
+      "unsupported_parameter",
+      `Cannot find the item of "${param}": nothing of a reply is kept here; send the item itself`,
+      { param },
+    );
+  }
+  addOnce(ignored, `input[].${item.type}`);
+  return undefined;
+}
+
+function toCall(item: Item<"function_call"> | Item<"custom_tool_call">, given: string): ToolCall {
+  const name = flatName(item.name, item.namespace);
+  return { id: item.call_id, type: "function", function: { name, arguments: given } };
+}
+
+function toAssistant({ texts, refusal, thought, calls }: Turn): readonly AssistantMessage[] {
+  if (texts.length === 0 && refusal === "" && calls.length === 0) return [];
+  return [{
+    role: "assistant",
+    content: texts.length === 0 ? null : texts.join("\n\n"),
+    ...(refusal === "" ? {} : { refusal }),
+    // Vendors want reasoning back with the calls that it led to
+    ...(calls.length === 0 ? {} : { tool_calls: calls, ...(thought === undefined ? {} : { extra: thought }) }),
+  }];
+}
+
+/** Beginning of `encrypted_content` that this gateway made: the vendor's own fields of the reasoning follow, as JSON in base64url. */
+const SEAL = "postern.";
+const THOUGHT_FIELDS = ["reasoning_content", "reasoning", "reasoning_details"];
+
+/** Returns the vendor's fields of reasoning as one text, for a client that hands it back untouched. */
+export function sealThought(fields: Readonly<Record<string, unknown>>): string {
+  return SEAL + Buffer.from(JSON.stringify(fields)).toString("base64url");
+}
+
+function toThought(item: Item<"reasoning">, ignored: string[]): Record<string, unknown> | undefined {
+  const sealed = item.encrypted_content;
+  if (typeof sealed === "string" && sealed.startsWith(SEAL)) {
+    const fields = openSeal(sealed.slice(SEAL.length));
+    if (fields !== undefined) return fields;
+  }
+  if (typeof sealed === "string") addOnce(ignored, "input[].encrypted_content");
+  const parts = [...(item.content?.length ? item.content : item.summary ?? [])];
+  const text = parts.flatMap((part) => "text" in part ? [part.text] : []).join("\n");
+  return text === "" ? undefined : { reasoning_content: text };
+}
+
+function openSeal(text: string): Record<string, unknown> | undefined {
+  try {
+    const fields: unknown = JSON.parse(Buffer.from(text, "base64url").toString());
+    if (!isRecord(fields)) return undefined;
+    return Object.fromEntries(
+      THOUGHT_FIELDS.flatMap((name) => fields[name] === undefined ? [] : [[name, fields[name]]]),
+    );
+  } catch {
+    return undefined;
+  }
+}
+
+function toSaid(content: string | readonly ResponsePart[]): { readonly texts: string[]; readonly refusal: string } {
+  if (typeof content === "string") return { texts: content === "" ? [] : [content], refusal: "" };
+  const texts = content.flatMap((part) => "text" in part ? [part.text] : []);
+  const refusal = content.flatMap((part) => part.type === "refusal" ? [part.refusal] : []).join("");
+  return { texts: texts.length === 0 ? [] : [texts.join("")], refusal };
+}
+
+function toContent(content: string | readonly ResponsePart[], param: string): string | ContentPart[] {
+  if (typeof content === "string") return content;
+  const parts = content.map((part, at) => toPart(part, `${param}[${at}]`));
+  const only = parts[0];
+  return parts.length === 1 && only?.type === "text" && "text" in only && typeof only.text === "string"
+    ? only.text
+    : parts;
+}
+
+function toPart(part: ResponsePart, param: string): ContentPart {
+  switch (part.type) {
+    case "input_image": {
+      if (typeof part.file_id === "string") throw noFile(`${param}.file_id`);
+      const { image_url: url, detail } = part;
+      if (typeof url !== "string") throw missing(`${param}.image_url`);
+      return { type: "image_url", image_url: { url, ...(typeof detail === "string" ? { detail } : {}) } };
+    }
+    case "input_file": {
+      if (typeof part.file_id === "string") throw noFile(`${param}.file_id`);
+      if (typeof part.file_url === "string") {
+        throw unsupported(`${param}.file_url`, 'send the file itself as "file_data"');
+      }
+      if (typeof part.file_data !== "string") throw missing(`${param}.file_data`);
+      const { filename, file_data } = part;
+      return { type: "file", file: { ...(typeof filename === "string" ? { filename } : {}), file_data } };
+    }
+    case "refusal":
+      return { type: "text", text: part.refusal };
+    default:
+      return { type: "text", text: part.text };
+  }
+}
+
+function noFile(param: string) {
+  return unsupported(param, "the gateway keeps no files; send the content itself");
+}
+
+function missing(param: string) {
+  return refuse("invalid_request", `Cannot accept "${param}": it is missing`, { param });
+}
