@@ -24,7 +24,7 @@ export interface CollectedReply {
   readonly usage: Usage;
   /** Fields that the gateway does not know, of the reply, of its choice and of its message; undefined: there are none */
   readonly fields: ReplyFields | undefined;
-  /** Events of all that was said and done, in their order, to the end: deltas of one kind are one event. Empty unless it was asked for */
+  /** Events of what was said and done, in the order in which it came, to the end: deltas of one kind are one event. Empty unless it was asked for */
   readonly said: readonly AgentEvent[];
 }
 
