@@ -89,7 +89,8 @@ export const countTokensRoute = defineRoute({
   },
 });
 
-interface MessagesInput extends WireInput {
+/** A body of this format, translated, and the id that an error in its stream has. */
+export interface MessagesInput extends WireInput {
   readonly requestId: string;
 }
 
