@@ -206,6 +206,12 @@ export interface GatewayConnection {
   readonly remoteAddress?: string | undefined;
 }
 
+/** What `Request` takes, and a body that is written as JSON. */
+export interface GatewayRequestInit extends RequestInit {
+  /** Value of the body, in place of `body`. The request is a POST of `application/json`, where `method` and `headers` do not say otherwise */
+  readonly json?: unknown;
+}
+
 /** The WebSocket half of a gateway. */
 export interface GatewayWebSocket {
   /** Give it to a crossws adapter or to its server plugin: it runs every check of a request before the upgrade */
@@ -221,10 +227,10 @@ export interface Gateway {
   /** Answers a request; never rejects */
   readonly fetch: (request: Request, connection?: GatewayConnection) => Promise<Response>;
   /**
-   * Answers a request without a socket, for tests: takes a path within the gateway, with or without its query, and what `Request` takes.
+   * Answers a request without a socket: takes a path within the gateway, with or without its query, and what `Request` takes.
    * The request comes from this machine and passes every check, its token included
    */
-  readonly request: (path: string, init?: RequestInit) => Promise<Response>;
+  readonly request: (path: string, init?: GatewayRequestInit) => Promise<Response>;
   /** Starts, reads and stops runs without HTTP, with the rights of the program: every scope */
   readonly runs: GatewayRuns;
   /** The WebSocket half, for servers that toNodeHandler does not serve */
@@ -321,7 +327,7 @@ export async function createGateway(options: GatewayOptions): Promise<Gateway> {
     fetch: async (request, connection) => await router.fetch(request, connection),
     async request(path, init) {
       if (!path.startsWith("/")) throw new TypeError(`Cannot request ${JSON.stringify(path)}: a path begins with "/"`);
-      const request = new Request(`http://127.0.0.1${basePath}${path}`, init);
+      const request = new Request(`http://127.0.0.1${basePath}${path}`, toRequestInit(init));
       return await router.fetch(request, { remoteAddress: "127.0.0.1" });
     },
     runs: { start: runs.start, follow: runs.follow, get: runs.get, cancel: runs.cancel },
@@ -346,6 +352,15 @@ export async function createGateway(options: GatewayOptions): Promise<Gateway> {
       await services.close();
     },
   };
+}
+
+/** Returns what `Request` takes. @throws {TypeError} `json` beside `body` */
+function toRequestInit({ json, ...init }: GatewayRequestInit = {}): RequestInit {
+  if (json === undefined) return init;
+  if (init.body !== undefined) throw new TypeError('Cannot request with both "json" and "body": give one of them');
+  const headers = new Headers(init.headers);
+  if (!headers.has("content-type")) headers.set("content-type", "application/json");
+  return { method: "POST", ...init, headers, body: JSON.stringify(json) };
 }
 
 /** Refuses unknown options: a misspelt one would be ignored in silence, and the thing it should forbid would be allowed. @throws {ConfigError} `unknown_option`, `missing_option` */
