@@ -214,10 +214,13 @@ export function linkPackages(folder: string): void {
       symlinkSync(join(PROJECT_ROOT, "node_modules", name), join(modules, name));
     }
   }
-  const source = join(PROJECT_ROOT, "handlers/mod.ts");
-  write(join(modules, "postern/package.json"), `{"name": "postern", "type": "module", "exports": "./mod.js"}`);
-  write(join(modules, "postern/mod.js"), `export * from "${pathToFileURL(source)}";\n`);
-  write(join(modules, "postern/mod.d.ts"), `export * from "${source}";\n`);
+  const exported = { ".": "./mod.js", "./testing": "./testing/mod.js" };
+  write(join(modules, "postern/package.json"), JSON.stringify({ name: "postern", type: "module", exports: exported }));
+  for (const name of ["mod", "testing/mod"]) {
+    const source = join(PROJECT_ROOT, `handlers/${name}.ts`);
+    write(join(modules, `postern/${name}.js`), `export * from "${pathToFileURL(source)}";\n`);
+    write(join(modules, `postern/${name}.d.ts`), `export * from "${source}";\n`);
+  }
 }
 
 export function write(path: string, text: string | Uint8Array): void {

@@ -5,7 +5,7 @@ import { runEventsRoute } from "../../../handlers/routes/run_events.ts";
 import type { Script } from "../../../fixtures/scripted_provider.ts";
 import type { AgentEvent } from "../../../lib/base/records/agent_event.ts";
 import { createFakeClock } from "../../support/fake_clock.ts";
-import { connect, createFakePeer } from "../../support/fake_peer.ts";
+import { createFakePeer, driveHooks } from "../../support/fake_peer.ts";
 import { readSse } from "../../support/sse.ts";
 import { ask, supervised, textIn } from "../../support/supervised.ts";
 import { createWireContext } from "../../support/wire_context.ts";
@@ -64,7 +64,7 @@ function setUp(script: Script = SCRIPT) {
     const peer = createFakePeer({ buffers });
     const hooks = chatSocketRoute.websocket?.(context("/ws/chat").context) ??
       assert.fail("the route is no socket route");
-    const socket = connect(hooks, peer);
+    const socket = driveHooks(hooks, peer);
     socket.say({ type: "hello", events: true });
     return { peer, ...socket };
   }
