@@ -6,6 +6,11 @@
  * by its name does.
  */
 import asyncHooks from "node:async_hooks";
+import process from "node:process";
 
+// The runner takes the function as it is when it is loaded: afterwards this module would do nothing, and nobody would see it
+if (process.moduleLoadList.includes("NativeModule internal/test_runner/harness")) {
+  throw new Error("light_hooks.js comes too late: preload it before the modules that import node:test");
+}
 const { createHook } = asyncHooks;
 asyncHooks.createHook = (callbacks) => createHook({ ...callbacks, trackPromises: false });

@@ -123,9 +123,9 @@ async function run(files: TestFiles, folder: string): Promise<number> {
     if (stopped.signal.aborted) return 1;
     const child = spawn(process.execPath, [
       ...whole ? [V8_OPTION] : [],
-      `--import=${addressOf("end_leaky_files.js")}`,
       // Only of the whole suite: a file that is named says which of its tests let an error go by
       ...named.length > 0 ? [] : [`--import=${addressOf("light_hooks.js")}`],
+      `--import=${addressOf("end_leaky_files.js")}`,
       "--test",
       "--test-reporter=spec",
       "--test-reporter-destination=stdout",

@@ -22,23 +22,27 @@ function writeOwn({ home }: Machine, text: string): string {
 }
 
 for (const preset of PRESETS) {
-  test(`the policy says to each call what the table of presets says: ${preset}`, () =>
-    onMachine(async (machine) => {
-      writeOwn(machine, await applyPreset("", preset));
-      for (const [work, answers, tool, input] of PRESET_ROWS) {
-        const said = await machine.run(["policy", "explain", tool, "--input", JSON.stringify(input), "--json"]);
-        assert.notEqual(said.code, EXIT.internal, said.stderr);
-        // A command that is not allowed is refused before the policy looks at it
-        const { decision, rule, path = [] } = JSON.parse(said.stdout || '{"decision":"deny"}');
-        const says = path.find((step: { readonly rule: string }) => step.rule === rule)?.says;
-        const answer = answers[PRESETS.indexOf(preset)] ?? "no";
-        assert.equal(
-          decision === "unknown" ? says : decision,
-          DECISIONS[answer],
-          `${work}: ${said.stdout}${said.stderr}`,
-        );
-      }
-    }));
+  test(
+    `the policy says to each call what the table of presets says: ${preset}`,
+    { skip: preset === "code" && skip },
+    () =>
+      onMachine(async (machine) => {
+        writeOwn(machine, await applyPreset("", preset));
+        for (const [work, answers, tool, input] of PRESET_ROWS) {
+          const said = await machine.run(["policy", "explain", tool, "--input", JSON.stringify(input), "--json"]);
+          assert.notEqual(said.code, EXIT.internal, said.stderr);
+          // A command that is not allowed is refused before the policy looks at it
+          const { decision, rule, path = [] } = JSON.parse(said.stdout || '{"decision":"deny"}');
+          const says = path.find((step: { readonly rule: string }) => step.rule === rule)?.says;
+          const answer = answers[PRESETS.indexOf(preset)] ?? "no";
+          assert.equal(
+            decision === "unknown" ? says : decision,
+            DECISIONS[answer],
+            `${work}: ${said.stdout}${said.stderr}`,
+          );
+        }
+      }),
+  );
 }
 
 test("a configuration without a word is look, and each preset is known by its values", async () => {

@@ -10,6 +10,7 @@ const paths = [
   "../guard/elicitation.test.ts",
   "../guard/tainted_files.test.ts",
   "../host/service/service_files.test.ts",
+  "../providers/offline/offline_answers.test.ts",
   "../runs/journal/follow_run.test.ts",
   "../storage/store_contract.test.ts",
   "../system/net/reply_body.test.ts",
@@ -19,5 +20,6 @@ const paths = [
   "../tools/files/search_trees.test.ts",
   "../tools/policy.test.ts",
   "../tools/runtime/bind_call.test.ts",
+  "../tools/web/web_fetch.test.ts",
 ];
 for (const path of paths) await import(path);

@@ -58,3 +58,19 @@ test(
       }
     }),
 );
+
+test(
+  "light hooks that come after node:test fail the file, since they would do nothing",
+  { skip },
+  () =>
+    withTemporaryFolder((folder) => {
+      const file = join(folder, "some.test.mjs");
+      writeFileSync(file, `import { test } from "node:test";\ntest("a", () => {});\n`);
+      const [light, first] = ["light_hooks.js", "end_leaky_files.js"].map((name) => join(ROOT, "scripts", name));
+      const statusOf = (...preloaded: readonly (string | undefined)[]) =>
+        spawnSync(process.execPath, [...preloaded.map((path) => `--import=${path}`), "--test", file], { env: RUN_ENV })
+          .status;
+      assert.deepEqual([statusOf(light, first), statusOf(first, light)], [0, 1]);
+      return Promise.resolve();
+    }),
+);

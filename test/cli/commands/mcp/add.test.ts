@@ -1,45 +1,23 @@
 import assert from "node:assert/strict";
-import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
-import { delimiter, join } from "node:path";
+import { join } from "node:path";
 import { test } from "node:test";
 import { systemClock } from "../../../../lib/base/clock.ts";
 import { parseToml } from "../../../../lib/config/toml.ts";
 import { openInstallers } from "../../../../lib/extensions/mcp/install/installer_program.ts";
 import { installFromNpm } from "../../../../lib/extensions/mcp/install/npm_package.ts";
 import { installFromPypi } from "../../../../lib/extensions/mcp/install/python_package.ts";
-import { type FakePackage, startRegistries } from "../../../support/fake_registries.ts";
+import { startRegistries } from "../../../support/fake_registries.ts";
 import { type Machine, onMachine } from "../../support/run_in.ts";
-
-const has = (name: string) =>
-  (process.env["PATH"] ?? "").split(delimiter).some((folder) => existsSync(join(folder, name)));
-const withoutNpm = has("npm") ? false : "there is no npm";
-
-const PROGRAM = "#!/usr/bin/env node\nconsole.log('server');\n";
-const SERVER: FakePackage = {
-  name: "@acme/server-notes",
-  version: "1.2.3",
-  manifest: { bin: { notes: "dist/index.js" }, dependencies: { "left-part": "^1.0.0" } },
-  files: { "dist/index.js": PROGRAM },
-};
-/** A package whose script would leave a file behind. */
-const WITH_SCRIPT: FakePackage = {
-  name: "left-part",
-  version: "1.1.0",
-  manifest: { scripts: { install: "node -e \"require('fs').writeFileSync('ran', '')\"" } },
-};
+import { packagesOf, PROGRAM, SERVER, WITH_SCRIPT, withoutNpm } from "./npm_server.ts";
 
 function configOf({ home }: Machine) {
   return parseToml(readFileSync(join(home, ".config/postern/postern.toml"), "utf8"), "postern.toml") as {
     mcp: { servers: Record<string, { command: string; args: string[]; url?: string }> };
     security?: { mcp?: Readonly<Record<string, unknown>> };
   };
-}
-
-function packagesOf({ dataDir }: Machine): readonly string[] {
-  const folder = join(dataDir, "mcp/packages");
-  return existsSync(folder) ? readdirSync(folder) : [];
 }
 
 test(
@@ -85,63 +63,6 @@ test(
       assert.equal(removed.code, 0, removed.stderr);
       assert.deepEqual(configOf(machine).mcp, undefined);
       assert.deepEqual(packagesOf(machine), []);
-    }),
-);
-
-for (
-  const [what, packages, target, expected] of [
-    [
-      "one of whose packages was exchanged",
-      [SERVER, { ...WITH_SCRIPT, tampered: true }],
-      "npm:@acme/server-notes",
-      /the bytes are not those that the registry's metadata promise, and nothing was installed/,
-    ],
-    [
-      "that needs a package from git",
-      [{ ...SERVER, manifest: { bin: "x", dependencies: { x: "git+ssh://git@127.0.0.1/x.git" } } }],
-      "npm:@acme/server-notes",
-      /Cannot install "@acme\/server-notes"/,
-    ],
-    [
-      "whose program lies outside of it",
-      [{ ...SERVER, manifest: { bin: { notes: "../../../x" } } }],
-      "npm:@acme/server-notes",
-      /its program is not in its folder/,
-    ],
-    ["of another version", [SERVER], "npm:@acme/server-notes@9.9.9", /it has no version "9\.9\.9"/],
-  ] as const
-) {
-  test(
-    `mcp add refuses a package ${what}, and leaves nothing`,
-    { skip: withoutNpm },
-    () =>
-      onMachine(async (machine) => {
-        await using registries = await startRegistries({ packages });
-        const refused = await machine.run(["mcp", "add", target], { env: registries.env(machine.home) });
-        assert.equal(refused.code, 1, refused.stdout);
-        assert.match(refused.stderr, expected);
-        assert.deepEqual(packagesOf(machine), []);
-        assert.equal(existsSync(join(machine.home, ".config/postern/postern.toml")), false);
-      }),
-  );
-}
-
-test(
-  "mcp add writes nothing of a package outside of its folder",
-  { skip: withoutNpm },
-  () =>
-    onMachine(async (machine) => {
-      const files = {
-        ...SERVER.files,
-        "../../../../escaped.txt": "x",
-      };
-      await using registries = await startRegistries({
-        packages: [{ ...SERVER, manifest: { bin: { notes: "dist/index.js" } }, files }],
-      });
-      await machine.run(["mcp", "add", "npm:@acme/server-notes"], { env: registries.env(machine.home) });
-      const written = readdirSync(machine.home, { recursive: true, encoding: "utf8" });
-      const escaped = written.filter((path) => path.endsWith("escaped.txt") && !path.includes("node_modules"));
-      assert.deepEqual(escaped, []);
     }),
 );
 
