@@ -21,7 +21,10 @@ export interface Block {
   readonly withoutGateway: boolean;
   /** `<!-- file: path -->`: a file of the workspace; `postern.toml` is the configuration that the page's gateway starts with */
   readonly file: string | undefined;
-  /** Text of the block marked `<!-- output: of the program above -->` that follows it: what the program prints, where `...` stands for anything */
+  /**
+   * Text that a program prints, where `...` stands for anything: that of the block marked `<!-- output: of the program above -->` that follows
+   * it, or of a mark above the program
+   */
   readonly output: string | undefined;
 }
 
@@ -61,7 +64,7 @@ export function parsePage(path: string, text: string): Page {
       const code = lines.slice(at + 1, end).map((row) =>
         row.startsWith(indent ?? "") ? row.slice(indent?.length) : row
       );
-      const program = marks.has("output") ? blocks.pop() : undefined;
+      const program = language === "text" && marks.has("output") ? blocks.pop() : undefined;
       if (program !== undefined) blocks.push({ ...program, output: code.join("\n") });
       blocks.push({
         place,
@@ -73,7 +76,7 @@ export function parsePage(path: string, text: string): Page {
         types: marks.get("types")?.split(", "),
         withoutGateway: marks.get("gateway") === "stopped",
         file: marks.get("file"),
-        output: undefined,
+        output: language === "text" ? undefined : marks.get("output"),
       });
       marks = new Map();
       prose.push(...lines.slice(at, end + 1).map(() => ""));
