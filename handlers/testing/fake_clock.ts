@@ -14,7 +14,7 @@ export interface FakeClock extends Clock {
  * Creates a clock that stands still.
  * @param start milliseconds since the epoch. Default: the first of January 2026
  */
-export function createFakeClock(start = Date.UTC(2026, 0, 1)): FakeClock {
+export function createFakeClock(start: number = Date.UTC(2026, 0, 1)): FakeClock {
   let elapsed = 0;
   let order = 0;
   const timers = new Set<{ at: number; order: number; every: number; fn: () => void }>();
