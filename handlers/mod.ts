@@ -1,7 +1,8 @@
 import type { Hooks } from "crossws";
 import { resolve } from "node:path";
+import { type Clock, TEST_CLOCK } from "../lib/base/clock.ts";
 import { ConfigError } from "../lib/base/errors.ts";
-import type { LogLevel } from "../lib/base/telemetry/log.ts";
+import { LOG_LEVELS, type LogLevel } from "../lib/base/telemetry/log.ts";
 import { withoutEnd } from "../lib/base/text.ts";
 import { nextTick } from "../lib/base/tick.ts";
 import { VERSION } from "../lib/base/version.ts";
@@ -19,9 +20,13 @@ import { toOwnProviders } from "../lib/providers/own_providers.ts";
 import type { ProgramProvider } from "../lib/providers/program_provider.ts";
 import type {
   GatewayRuns,
+  GatewayTools,
   ProgramApproval,
   ProgramElicitationAnswer,
+  ProgramMessageInput,
   ProgramRunEvent,
+  ProgramRunOptions,
+  ProgramStartedRun,
 } from "../lib/runs/program_run.ts";
 import { ProgramRuns } from "./program_runs.ts";
 import { createNodeBodyReader, watchNodeClient } from "./node/node_body.ts";
@@ -43,27 +48,40 @@ export type {
 } from "../lib/providers/program_provider.ts";
 export type {
   GatewayRuns,
+  GatewayTools,
   ProgramApproval,
   ProgramApprovalFile,
   ProgramBoundState,
+  ProgramCallResult,
   ProgramContainment,
   ProgramElicitationAnswer,
   ProgramForm,
   ProgramFormChoice,
   ProgramFormField,
+  ProgramMessageInput,
   ProgramRuleOffer,
   ProgramRun,
   ProgramRunEvent,
   ProgramRunInput,
+  ProgramRunOptions,
   ProgramRunPicture,
+  ProgramStartedRun,
   ProgramUsage,
 } from "../lib/runs/program_run.ts";
 export {
   defineProgramTool as defineTool,
+  type ProgramAccess,
   type ProgramTool,
   type ProgramToolCall,
   type ProgramToolDefinition,
 } from "../lib/tools/program_tool.ts";
+export type {
+  ProgramJsonSchema,
+  ProgramSchema,
+  ProgramSchemaInput,
+  ProgramSchemaOutput,
+  ProgramSchemaResult,
+} from "../lib/tools/program_schema.ts";
 export type {
   ProgramCompletion,
   ProgramPrompt,
@@ -101,6 +119,14 @@ export interface GatewayLogLine {
   readonly time: number;
   readonly message: string;
   readonly fields: Readonly<Record<string, unknown>>;
+}
+
+/** A logger with a function for each level, as consola, pino's wrappers and `console` have. */
+export interface GatewayLogger {
+  readonly debug: (message: string, fields: GatewayLogLine["fields"]) => void;
+  readonly info: (message: string, fields: GatewayLogLine["fields"]) => void;
+  readonly warn: (message: string, fields: GatewayLogLine["fields"]) => void;
+  readonly error: (message: string, fields: GatewayLogLine["fields"]) => void;
 }
 
 /** Answer of the program to an approval; undefined leaves it to the people. */
@@ -193,6 +219,8 @@ export interface GatewayOptions {
   readonly hooks?: GatewayHooks;
   /** Receives the log, the access log in it. Default: nowhere */
   readonly onLog?: (line: GatewayLogLine) => void;
+  /** Logger of the program, as consola or `console`: each line of the log goes to the function of its level. Default: nowhere */
+  readonly logger?: GatewayLogger;
   /** The class replies are made of, as srvx's FastResponse. Default: the global one */
   readonly Response?: typeof globalThis.Response;
 }
@@ -204,6 +232,12 @@ export interface GatewayConnection {
    * refused with 401 `auth_required`
    */
   readonly remoteAddress?: string | undefined;
+}
+
+/** Parts of a request as `Request` takes them, and a body that is written as JSON. */
+export interface GatewayRequestInit extends RequestInit {
+  /** Value of the body, in place of `body`. The request is a POST of `application/json`, where `method` and `headers` do not say otherwise */
+  readonly json?: unknown;
 }
 
 /** The WebSocket half of a gateway. */
@@ -221,10 +255,18 @@ export interface Gateway {
   /** Answers a request; never rejects */
   readonly fetch: (request: Request, connection?: GatewayConnection) => Promise<Response>;
   /**
-   * Answers a request without a socket, for tests: takes a path within the gateway, with or without its query, and what `Request` takes.
+   * Answers a request without a socket: takes a path within the gateway, with or without its query, and what `Request` takes.
    * The request comes from this machine and passes every check, its token included
    */
-  readonly request: (path: string, init?: RequestInit) => Promise<Response>;
+  readonly request: (path: string, init?: GatewayRequestInit) => Promise<Response>;
+  /**
+   * Starts a durable run without HTTP, with the rights of the program. A loop over what it gives reads the events, `textStream` the text, and
+   * `await` gives the completed run
+   * @throws {HttpError} when it is read: the run was refused, has failed or was cancelled
+   */
+  readonly run: (message: ProgramMessageInput, options?: ProgramRunOptions) => ProgramStartedRun;
+  /** Calls tools without HTTP, with the rights of the program, through the policy of all calls */
+  readonly tools: GatewayTools;
   /** Starts, reads and stops runs without HTTP, with the rights of the program: every scope */
   readonly runs: GatewayRuns;
   /** The WebSocket half, for servers that toNodeHandler does not serve */
@@ -259,6 +301,7 @@ const OPTION_NAMES: Readonly<Record<keyof GatewayOptions, true>> = {
   cluster: true,
   hooks: true,
   onLog: true,
+  logger: true,
   Response: true,
 };
 
@@ -291,7 +334,8 @@ export async function createGateway(options: GatewayOptions): Promise<Gateway> {
     config,
     folders: { dataDir, workspaceRoot, home: options.home ?? dataDir },
     about: { version: VERSION },
-    log: { sink: options.onLog ?? (() => {}) },
+    log: { sink: toLogSink(options) },
+    kit: testKitOf(options),
     environment: options.environment ?? {},
     cluster: {
       linkFetch,
@@ -317,9 +361,11 @@ export async function createGateway(options: GatewayOptions): Promise<Gateway> {
     fetch: async (request, connection) => await router.fetch(request, connection),
     async request(path, init) {
       if (!path.startsWith("/")) throw new TypeError(`Cannot request ${JSON.stringify(path)}: a path begins with "/"`);
-      const request = new Request(`http://127.0.0.1${basePath}${path}`, init);
+      const request = new Request(`http://127.0.0.1${basePath}${path}`, toRequestInit(init));
       return await router.fetch(request, { remoteAddress: "127.0.0.1" });
     },
+    run: (message, options) => runs.run(message, options),
+    tools: { call: runs.call },
     runs: { start: runs.start, follow: runs.follow, get: runs.get, cancel: runs.cancel },
     websocket: {
       resolve: (request, connection) => router.resolveWebSocket(request, connection),
@@ -342,6 +388,34 @@ export async function createGateway(options: GatewayOptions): Promise<Gateway> {
       await services.close();
     },
   };
+}
+
+/** Returns the way of the log to the program. @throws {ConfigError} `logger_invalid` */
+function toLogSink({ onLog, logger }: GatewayOptions): (line: GatewayLogLine) => void {
+  const missing = logger && LOG_LEVELS.find((level) => typeof logger[level] !== "function");
+  if (missing !== undefined) {
+    const reason = `it has no function "${missing}"; a logger has ${LOG_LEVELS.join(", ")}`;
+    throw new ConfigError("logger_invalid", `Cannot use the option "logger": ${reason}`, { key: "logger" });
+  }
+  return (line) => {
+    onLog?.(line);
+    logger?.[line.level](line.message, line.fields);
+  };
+}
+
+/** Returns the clock that the testing kit gave beside the options. */
+function testKitOf(options: GatewayOptions): { readonly clock?: Clock } {
+  const { [TEST_CLOCK]: clock } = options as { readonly [TEST_CLOCK]?: Clock }; // only the kit can name the key
+  return clock === undefined ? {} : { clock };
+}
+
+/** Returns what `Request` takes. @throws {TypeError} `json` beside `body` */
+function toRequestInit({ json, ...init }: GatewayRequestInit = {}): RequestInit {
+  if (json === undefined) return init;
+  if (init.body !== undefined) throw new TypeError('Cannot request with both "json" and "body": give one of them');
+  const headers = new Headers(init.headers);
+  if (!headers.has("content-type")) headers.set("content-type", "application/json");
+  return { method: "POST", ...init, headers, body: JSON.stringify(json) };
 }
 
 /** Refuses unknown options: a misspelt one would be ignored in silence, and the thing it should forbid would be allowed. @throws {ConfigError} `unknown_option`, `missing_option` */

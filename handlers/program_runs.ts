@@ -1,20 +1,31 @@
 import { CancelError } from "../lib/base/cancel.ts";
-import { refuse } from "../lib/base/errors.ts";
+import { HttpError, isErrorCode, refuse } from "../lib/base/errors.ts";
 import type { AgentEvent } from "../lib/base/records/agent_event.ts";
 import { type Caller, SCOPES } from "../lib/base/records/caller.ts";
 import type { Services } from "../lib/services.ts";
 import { createRunState } from "../lib/runs/journal/apply_event.ts";
 import type { StoredRuns } from "../lib/runs/journal/stored_runs.ts";
-import type { GatewayRuns, ProgramRunInput } from "../lib/runs/program_run.ts";
+import type {
+  GatewayRuns,
+  GatewayTools,
+  ProgramMessageInput,
+  ProgramRun,
+  ProgramRunEvent,
+  ProgramRunInput,
+  ProgramRunOptions,
+  ProgramStartedRun,
+} from "../lib/runs/program_run.ts";
 import type { EventFollowers } from "./connections.ts";
 import { checkScope, type Door } from "./door.ts";
 import { tooLarge } from "./request_context.ts";
 import { runEventsRoute } from "./routes/run_events.ts";
+import { callToolRoute } from "./routes/tools.ts";
 import { cancelRunRoute, runRoute, startRunRoute } from "./routes/runs.ts";
 import { openRunEvents, requireAgent } from "./wire/agent_runs.ts";
 import { checkBody } from "./wire/check_body.ts";
 import { toHttpError } from "./wire/http_errors.ts";
 import { positionOf } from "./wire/lists.ts";
+import { toInputText } from "./wire/make_call.ts";
 import { parseJsonBytes } from "./wire/read_json.ts";
 import { cancelRun, findRun, startRun, startRunSchema } from "./wire/run_work.ts";
 
@@ -27,7 +38,7 @@ export interface ProgramRunsOptions {
 /** Caller of what the program asks for: it made the gateway, so it has every scope. */
 const PROGRAM: Caller = { via: "program", tokenId: null, scopes: SCOPES };
 
-/** Runs of a gateway for the program that mounts it. Doors, checks and bounds are those of the routes; only the windows of requests are not. */
+/** Runs and tool calls of a gateway for the program that mounts it. Doors, checks and bounds are those of the routes; only the windows of requests are not. */
 export class ProgramRuns implements GatewayRuns {
   readonly #services: Services;
   readonly #followers: EventFollowers;
@@ -73,6 +84,44 @@ export class ProgramRuns implements GatewayRuns {
 
   readonly cancel: GatewayRuns["cancel"] = (id) =>
     this.#enter(cancelRunRoute, () => cancelRun(requireAgent(this.#services).runs, id, this.#services.clock));
+
+  /** Starts a run, and gives it at once: it is read as its reader likes. */
+  run(message: ProgramMessageInput, options: ProgramRunOptions = {}): ProgramStartedRun {
+    const { signal, ...input } = options;
+    const started = this.start({ ...input, ...(typeof message === "string" ? { message } : { messages: message }) }, {
+      signal,
+    });
+    return new StartedRun(this, started);
+  }
+
+  readonly call: GatewayTools["call"] = async (name, input = {}, options = {}) => {
+    checkOptions(options, ["approved", "approvalId", "signal"]);
+    const { approved = false, approvalId: given, signal = new AbortController().signal } = options;
+    return await this.#enter(callToolRoute, async () => {
+      const { calls, random, tools } = this.#services;
+      if (tools.get(name) === undefined) {
+        throw refuse(
+          "not_found",
+          `Cannot find the tool ${JSON.stringify(name)}: GET /v1/tools lists those that exist`,
+          {
+            param: "name",
+          },
+        );
+      }
+      const requestId = random.id("req_");
+      const text = typeof input === "string" ? input : toInputText(JSON.parse(toJson(input)));
+      const call = { name, input: text, caller: PROGRAM, requestId, signal };
+      const outcome = await (await calls()).callOrAsk(call, { approved, approvalId: given });
+      if ("error" in outcome) throw outcome.error;
+      const { result: { output, isError, data }, approvalId } = outcome;
+      return {
+        output,
+        is_error: isError,
+        ...(data === undefined ? {} : { data: structuredClone(data) }),
+        ...(approvalId === undefined ? {} : { approval_id: approvalId }),
+      };
+    });
+  };
 
   /** Lets nothing in any more. The open event streams are ended with those of other readers. */
   close(): void {
@@ -144,6 +193,54 @@ export class ProgramRuns implements GatewayRuns {
     const stop = () => signal.removeEventListener("abort", cancel);
     runs.ended(id, this.#closing.signal).then(stop, stop);
   }
+}
+
+/** A run that was started for the program, in the ways that the program reads it. */
+class StartedRun implements ProgramStartedRun {
+  readonly id: Promise<string>;
+  readonly #runs: Pick<GatewayRuns, "follow" | "get">;
+  #result: Promise<ProgramRun> | undefined = undefined;
+
+  constructor(runs: Pick<GatewayRuns, "follow" | "get">, started: Promise<ProgramRun>) {
+    this.#runs = runs;
+    this.id = started.then(({ id }) => id);
+    // A refusal is told to each reader, also to one that comes later
+    this.id.catch(() => {});
+  }
+
+  get textStream(): AsyncIterable<string> {
+    return this.#text();
+  }
+
+  async *[Symbol.asyncIterator](): AsyncGenerator<ProgramRunEvent, void, undefined> {
+    yield* this.#runs.follow(await this.id);
+  }
+
+  then<Fulfilled = ProgramRun, Rejected = never>(
+    onFulfilled?: ((run: ProgramRun) => Fulfilled | PromiseLike<Fulfilled>) | null,
+    onRejected?: ((reason: unknown) => Rejected | PromiseLike<Rejected>) | null,
+  ): Promise<Fulfilled | Rejected> {
+    this.#result ??= this.#end();
+    return this.#result.then(onFulfilled, onRejected);
+  }
+
+  async *#text(): AsyncGenerator<string, void, undefined> {
+    for await (const event of this) {
+      if (event.type === "text_delta") yield event.delta;
+      if (event.type === "error") throw toRunError(event);
+    }
+  }
+
+  async #end(): Promise<ProgramRun> {
+    const id = await this.id;
+    for await (const event of this) if (event.type === "error") throw toRunError(event);
+    return await this.#runs.get(id);
+  }
+}
+
+/** Returns the error that a run ended with. */
+function toRunError({ code, message }: { readonly code: string; readonly message: string }): HttpError {
+  return isErrorCode(code) ? refuse(code, message) : new HttpError(code, message, { status: 500, type: "api_error" });
 }
 
 /** Refuses unknown options, and a signal that is none. @throws {TypeError} */

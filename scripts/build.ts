@@ -19,10 +19,11 @@ const MODULES = join(FOLDER, "modules");
 /** Everything but the ways in stands here, side by side: what code finds by its own address, it finds beside itself */
 const CHUNKS = "chunks";
 
-/** The ways in: the command line and the package. */
+/** The ways in: the command line, the package and its testing kit. */
 const INPUT: Readonly<Record<string, string>> = {
   "cli/main": "cli/main",
   "handlers/mod": "handlers/mod",
+  "handlers/testing/mod": "handlers/testing/mod",
 };
 
 /** Packages that go into the files: Node looks for each package, and for each of its files, which takes a start some milliseconds. */

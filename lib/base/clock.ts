@@ -26,6 +26,9 @@ export interface Clock {
   every(ms: number, fn: () => void): Timer;
 }
 
+/** Key under which the testing kit hands `createGateway` the clock of a test, beside its options: no program stops the time of a gateway. */
+export const TEST_CLOCK: unique symbol = Symbol("clock of a test");
+
 /** The clock of a running process. */
 export const systemClock: Clock = {
   now: () => Date.now(),

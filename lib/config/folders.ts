@@ -1,4 +1,5 @@
-import { chmod, mkdir, readdir, stat } from "node:fs/promises";
+import { chmod, mkdir, mkdtemp, readdir, rm, stat } from "node:fs/promises";
+import { tmpdir } from "node:os";
 import { isAbsolute, join, resolve } from "node:path";
 import { ConfigError } from "../base/errors.ts";
 
@@ -46,6 +47,16 @@ export async function prepareDataDir(path: string): Promise<void> {
   }
   const reason = `others can read it; choose another with --data-dir, or close it with chmod 700 "${path}"`;
   throw new ConfigError("data_dir", `Cannot use the data directory "${path}": ${reason}`);
+}
+
+/** Makes a data directory and an empty workspace that go away together, for a gateway of a test. */
+export async function makePassingFolders(): Promise<
+  { readonly dataDir: string; readonly workspace: string; readonly remove: () => Promise<void> }
+> {
+  const folder = await mkdtemp(join(tmpdir(), "postern-test-"));
+  const workspace = join(folder, "workspace");
+  await mkdir(workspace);
+  return { dataDir: join(folder, "data"), workspace, remove: () => rm(folder, { recursive: true, force: true }) };
 }
 
 /** Tells by its names whether a folder is empty or a data directory, of a gateway or of a command that changed a configuration alone. */

@@ -147,11 +147,12 @@ function openOwn(name: string, given: ProgramProvider, services: OwnServices): P
   ) => {
     const waiting = new BoundedWait({ provider: name, signal, clock, timeoutMs: ms });
     try {
-      return await waiting.for((async () => await work({ signal: waiting.signal }))());
-    } catch (error) {
-      throw toProgramError(error, { name, signal, log });
-    } finally {
+      const result = await waiting.for((async () => await work({ signal: waiting.signal }))());
       waiting.end();
+      return result;
+    } catch (error) {
+      waiting.abandon();
+      throw toProgramError(error, { name, signal, log });
     }
   };
   async function* asked(given: ProviderRequest, call: ProgramProviderCall) {
@@ -160,9 +161,11 @@ function openOwn(name: string, given: ProgramProvider, services: OwnServices): P
     if (typeof models !== "function" && !models.some((model) => idOf(model) === request.model)) {
       throw unknown(name, request);
     }
+    const onLateError = (error: unknown) =>
+      log.error("A provider of the program failed after its turn", { provider: name, error });
     const open = (signal: AbortSignal) => stream(structuredClone(request), { signal, requestId: call.requestId });
     try {
-      yield* streamTurn({ provider: name, open, signal: call.signal, clock, timeoutMs });
+      yield* streamTurn({ provider: name, open, signal: call.signal, clock, timeoutMs, onLateError });
     } catch (error) {
       throw toProgramError(error, { name, signal: call.signal, log });
     }

@@ -45,13 +45,15 @@ type CheckedEvent = v.InferOutput<typeof programEventSchema>;
 export interface ProgramTurn {
   /** Name of the provider, for errors */
   readonly provider: string;
-  /** Asks for the turn. Called once. `signal` aborts when nobody waits for the turn any more */
+  /** Asks for the turn. Called once. `signal` aborts when the turn is given up, and never after a whole one whose provider ends */
   readonly open: (signal: AbortSignal) => unknown;
   /** Aborts when the run is cancelled */
   readonly signal: AbortSignal;
   readonly clock: Clock;
   /** Milliseconds until the first event, and between two events */
   readonly timeoutMs: number;
+  /** Told of an error of the provider after its turn was whole: it changes nothing for the reader */
+  readonly onLateError: (error: unknown) => void;
 }
 
 /** UTF-16 units of one turn: text, reasoning and arguments together. */
@@ -76,6 +78,7 @@ export async function* streamTurn(turn: ProgramTurn): AsyncGenerator<readonly Pr
   const yielder = createYielder({ clock, signal });
   const silenceMs = turn.timeoutMs * SILENCE;
   let quietMs = 0;
+  let isWhole = false;
   let iterator: AsyncIterator<unknown> | undefined;
   try {
     if (signal.aborted) throw cancelError(signal);
@@ -85,6 +88,7 @@ export async function* streamTurn(turn: ProgramTurn): AsyncGenerator<readonly Pr
       const step = toStep(await waiting.for<unknown>(iterator.next()), provider);
       if (step.done === true) throw broken(provider, 'it ended without a "finish" event');
       const events = check.take(step.value);
+      isWhole = check.isFinished;
       quietMs = events.some(isSaid) ? 0 : quietMs + clock.monotonic() - since;
       if (quietMs >= silenceMs) throw saysNothing(provider, silenceMs);
       yield events;
@@ -92,8 +96,11 @@ export async function* streamTurn(turn: ProgramTurn): AsyncGenerator<readonly Pr
       if (yielder.isDue()) await yielder.yield();
     }
   } finally {
-    waiting.end();
-    leave(iterator);
+    if (isWhole && iterator !== undefined) waiting.letEnd(iterator, turn.onLateError);
+    else {
+      waiting.abandon();
+      leave(iterator);
+    }
   }
 }
 
@@ -107,7 +114,7 @@ export function broken(provider: string, problem: string): ProviderError {
 /** Waits for a provider of a program: until it answers, its time is over, or the run is cancelled. */
 export class BoundedWait {
   readonly #turn: Pick<ProgramTurn, "provider" | "signal" | "clock" | "timeoutMs">;
-  /** Aborts with the run, and at the end: a provider must not keep a connection open for a turn that nobody reads */
+  /** Aborts with the run, and when the work is given up */
   readonly #own = new AbortController();
   #reject: ((error: Error) => void) | undefined = undefined;
   /** Start of the running wait, in monotonic milliseconds */
@@ -120,7 +127,7 @@ export class BoundedWait {
     turn.signal.addEventListener("abort", this.#onAbort, { once: true });
   }
 
-  /** Signal for the provider: aborts when nobody waits any more. */
+  /** Signal for the provider: aborts when its work is given up. */
   get signal(): AbortSignal {
     return this.#own.signal;
   }
@@ -141,11 +148,36 @@ export class BoundedWait {
     }
   }
 
-  /** Stops the timer, and aborts the provider's signal. */
+  /** Ends the wait after a success. The signal stays as it is. */
   end(): void {
     this.#timer?.clear();
     this.#turn.signal.removeEventListener("abort", this.#onAbort);
+  }
+
+  /** Ends the wait, and aborts the provider's signal: it must not keep a connection open for what nobody reads. */
+  abandon(): void {
+    this.end();
     this.#own.abort(new CancelError("client_gone", "Nobody waits for the provider any more"));
+  }
+
+  /** Lets a provider whose turn is whole run to its end, behind the back of the reader. One that takes longer than a wait may is left behind. */
+  letEnd(iterator: AsyncIterator<unknown>, onLateError: (error: unknown) => void): void {
+    this.end();
+    const { clock, timeoutMs } = this.#turn;
+    const giveUp = () => {
+      this.abandon();
+      leave(iterator);
+    };
+    this.#timer = clock.after(timeoutMs, giveUp);
+    const stop = () => this.#timer?.clear();
+    (async () => toStep(await iterator.next(), this.#turn.provider))().then(({ done }) => {
+      if (done === true) return stop();
+      giveUp();
+      onLateError(broken(this.#turn.provider, 'an event follows the "finish" event'));
+    }).catch((error: unknown) => {
+      stop();
+      if (!this.#own.signal.aborted) onLateError(error);
+    });
   }
 
   readonly #look = (): void => {

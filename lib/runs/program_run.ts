@@ -360,3 +360,54 @@ export interface GatewayRuns {
   /** Stops a run, as `POST /v1/runs/:id/cancel`, and waits up to 5 s for its end */
   readonly cancel: (id: string) => Promise<ProgramRun>;
 }
+
+/** Message that `gateway.run` starts with: a text of the user, or a conversation. */
+export type ProgramMessageInput = string | readonly ProgramMessage[];
+
+/** Options of `gateway.run`: the fields of a run beside its message. */
+export interface ProgramRunOptions extends Omit<ProgramRunInput, "message" | "messages"> {
+  /** Cancels the run when it aborts */
+  readonly signal?: AbortSignal | undefined;
+}
+
+/**
+ * A run that `gateway.run` has started. Read it in each of its ways as often as you like: a loop over it gives its events, `textStream` the
+ * text of its answer, and `await` the run itself when it is completed.
+ */
+export interface ProgramStartedRun extends AsyncIterable<ProgramRunEvent>, PromiseLike<ProgramRun> {
+  /** Id of the run, once it is accepted. @throws {HttpError} the run was refused */
+  readonly id: Promise<string>;
+  /** Pieces of the answer's text as they come. The loop throws the HttpError of a run that fails */
+  readonly textStream: AsyncIterable<string>;
+}
+
+/** Result of a tool call of the program, as `POST /v1/tools/:name/call` replies it. */
+export interface ProgramCallResult {
+  /** Text for a model */
+  readonly output: string;
+  /** Set when the input was bad, the tool is off, the call was denied or the tool failed */
+  readonly is_error: boolean;
+  /** The value for programs, where the tool gives one */
+  readonly data?: unknown;
+  /** Approval that a person may still give to exactly this call */
+  readonly approval_id?: string;
+}
+
+/** Tools of a gateway for the program that mounts it. */
+export interface GatewayTools {
+  /**
+   * Calls a tool through the executor and the policy of all calls. What asks is asked: without an answer of the hook, the result is an error
+   * with the `approval_id` of what a person may answer. `approved: true` says that the program has seen this very call.
+   * @param input an object, or the tool's plain-text form. Default: `{}`
+   * @throws {HttpError} 404 not_found for an unknown tool
+   */
+  readonly call: (
+    name: string,
+    input?: Readonly<Record<string, unknown>> | string,
+    options?: {
+      readonly approved?: boolean | undefined;
+      readonly approvalId?: string | undefined;
+      readonly signal?: AbortSignal | undefined;
+    },
+  ) => Promise<ProgramCallResult>;
+}

@@ -5,6 +5,14 @@ import { MadeTool } from "./made_tool.ts";
 import type { ProgramAbility, ProgramQuestions } from "./program_questions.ts";
 import { MadeResult, type WholeProgramResult } from "./program_result.ts";
 import { CLIENT_ABILITIES } from "./runtime/askable_client.ts";
+import {
+  createOutputCheck,
+  type ProgramJsonSchema,
+  type ProgramSchema,
+  type ProgramSchemaInput,
+  type ProgramSchemaOutput,
+  readSchema,
+} from "./program_schema.ts";
 import { createForeignInput } from "./runtime/foreign_input.ts";
 import type { PreparedCall, Tool, ToolContext } from "./runtime/tool.ts";
 import type { ToolResult } from "./runtime/tool_call.ts";
@@ -22,19 +30,29 @@ export interface ProgramToolCall extends ProgramQuestions {
   readonly progress: (message: string) => void;
 }
 
+/** The widest thing that a call does: `read`, `state` (records of its own), `write` (files, programs) or `network`. */
+export type ProgramAccess = "read" | "state" | "write" | "network";
+
 /** Definition of a tool by the program that mounts the gateway. */
-export interface ProgramToolDefinition<Input> {
+export interface ProgramToolDefinition<Input, Given = Input> {
   /** `[a-z][a-z0-9_]{0,63}`, and no name of a built-in tool */
   readonly name: string;
   /** Text for the model: what the tool does and returns */
   readonly description: string;
   /**
-   * The widest thing that a call does: `read`, `state` (records of its own), `write` (files, programs) or `network`. The policy decides by
-   * it. Required, so that no tool is allowed by accident
+   * The widest thing that a call does, or a function that says it of one input. The policy decides by it, and lists show `network` for a
+   * function. Required, so that no tool is allowed by accident
    */
-  readonly access: "read" | "state" | "write" | "network";
-  /** JSON Schema of the input: `type: "object"`. One that names `properties` and says nothing of `additionalProperties` is closed */
-  readonly inputSchema: Readonly<Record<string, unknown>>;
+  readonly access: ProgramAccess | ((input: Given) => ProgramAccess);
+  /**
+   * Schema of the input, an object at its top: a Standard Schema that gives JSON Schema (valibot, zod, arktype), or a JSON Schema. Objects
+   * that name `properties` and say nothing of `additionalProperties` are closed
+   */
+  readonly input?: ProgramSchema<Given, Input> | ProgramJsonSchema;
+  /** A JSON Schema, as MCP names it, in place of `input` */
+  readonly inputSchema?: ProgramJsonSchema;
+  /** Schema of what `execute` returns, in a value of `data`. Another value is an error of the call. Default: any value */
+  readonly output?: ProgramSchema | ProgramJsonSchema;
   /** False when all text that the tool returns is the program's own. Default true: it may hold text of others, which the model is told */
   readonly outside?: boolean;
   /**
@@ -62,41 +80,68 @@ export interface ProgramTool {
 }
 
 const NAME = /^[a-z][a-z0-9_]{0,63}$/;
-const ACCESS: readonly string[] = ["read", "state", "write", "network"];
+const ACCESS: readonly ProgramAccess[] = ["read", "state", "write", "network"];
 const MAX_TIMEOUT_MS = 3_600_000;
 /** Longest JSON, in UTF-16 units, that is kept as `data` beside the text */
 const MAX_DATA = 1_048_576;
-const KEYS = ["name", "description", "access", "inputSchema", "outside", "clientNeeds", "timeoutMs", "execute"];
+const KEYS = [
+  ...[
+    "name",
+    "description",
+    "access",
+    "input",
+    "inputSchema",
+    "output",
+    "outside",
+    "clientNeeds",
+    "timeoutMs",
+    "execute",
+  ],
+];
 
 /**
  * Makes a tool of the program that mounts the gateway. Its calls go the way of all calls: schema, policy, approval, audit, journal, bounds.
  * @throws {TypeError} for a definition that breaks the rules above; {SchemaError} for a schema with a part that is not understood
  */
+export function defineProgramTool<const Schema extends ProgramSchema | ProgramJsonSchema>(
+  definition: ProgramToolDefinition<ProgramSchemaOutput<Schema>, ProgramSchemaInput<Schema>> & {
+    readonly input: Schema;
+  },
+): ProgramTool;
 export function defineProgramTool<Input = Readonly<Record<string, unknown>>>(
-  definition: ProgramToolDefinition<Input>,
-): ProgramTool {
+  definition: ProgramToolDefinition<Input> & { readonly inputSchema: ProgramJsonSchema },
+): ProgramTool;
+export function defineProgramTool<Input>(definition: ProgramToolDefinition<Input>): ProgramTool {
   checkDefinition(definition);
-  const { name, description, access, outside = true, clientNeeds, timeoutMs, execute } = definition;
-  const { schema, read } = createForeignInput(name, structuredClone(definition.inputSchema));
+  const { name, description, outside = true, clientNeeds, timeoutMs, execute } = definition;
+  const wrong = `Cannot define the tool "${name}": its`;
+  const given = readSchema(definition.input ?? definition.inputSchema, `${wrong} input`);
+  const { schema, read } = createForeignInput(name, given.json);
+  const checkOutput = definition.output === undefined ? undefined : createOutputCheck(name, definition.output);
+  const accessOf = toAccessOf(definition);
   const prepare = (text: string): PreparedCall => {
     const input = read(text);
     return {
       input,
       digest: canonicalDigest(input),
-      access,
+      access: accessOf(input),
       effects: {},
-      // A copy: what a tool does to its input must not reach the journal. The schema has checked what its type says
       run: async (context) => {
         const call = toCall(context);
         checkClientNeeds(name, clientNeeds, call.can);
-        return toResult(name, await execute(structuredClone(input) as Input, call), context);
+        // A copy: what a tool does to its input must not reach the journal
+        const parsed = await given.parse(structuredClone(input));
+        if ("fault" in parsed) throw new ToolError("invalid_input", `Cannot call "${name}": ${parsed.fault}`);
+        // The schema has checked what its type says
+        const value = await execute(parsed.value as Input, call);
+        return toResult(name, checkOutput === undefined ? value : await checkOutput(value), context);
       },
     };
   };
   const tool: Tool = {
     name,
     description,
-    access,
+    access: typeof definition.access === "string" ? definition.access : "network",
     source: "program",
     outside,
     enabled: "always",
@@ -112,14 +157,28 @@ export function defineProgramTool<Input = Readonly<Record<string, unknown>>>(
   return new MadeTool(tool) as unknown as ProgramTool; // the mark is a type, and toTools checks the class
 }
 
-function checkDefinition(definition: ProgramToolDefinition<never>): void {
-  const { name, description, access, timeoutMs, outside, clientNeeds, execute } = definition;
+/** Returns how wide one call is. A function that fails or gives anything else lets nothing run. */
+function toAccessOf<Input>({ name, access }: ProgramToolDefinition<Input>): (input: unknown) => ProgramAccess {
+  if (typeof access !== "function") return () => access;
+  return (input) => {
+    const given: unknown = access(structuredClone(input) as Input); // the schema has checked what its type says
+    const known = ACCESS.find((one) => one === given);
+    if (known !== undefined) return known;
+    throw new ToolError("tool_failed", `Cannot call "${name}": its access() must give one of ${ACCESS.join(", ")}`);
+  };
+}
+
+function checkDefinition<Input>(definition: ProgramToolDefinition<Input>): void {
+  const { name, description, access, input, inputSchema, timeoutMs, outside, clientNeeds, execute } = definition;
   const wrong = (reason: string) => new TypeError(`Cannot define the tool ${JSON.stringify(name)}: ${reason}`);
   const unknown = Object.keys(definition).find((key) => !KEYS.includes(key));
   if (unknown !== undefined) throw wrong(`there is no option "${unknown}"; the options are ${KEYS.join(", ")}`);
   if (typeof name !== "string" || !NAME.test(name)) throw wrong(`its name must match ${NAME.source}`);
   if (typeof description !== "string" || description === "") throw wrong("it needs a description");
-  if (!ACCESS.includes(access)) throw wrong(`its access must be one of ${ACCESS.join(", ")}`);
+  if (typeof access !== "function" && !ACCESS.includes(access)) {
+    throw wrong(`its access must be one of ${ACCESS.join(", ")}, or a function of the input`);
+  }
+  if ((input === undefined) === (inputSchema === undefined)) throw wrong("it needs a schema in input");
   if (typeof execute !== "function") throw wrong("execute must be a function");
   if (outside !== undefined && typeof outside !== "boolean") throw wrong("outside must be true or false");
   const isNeeds = clientNeeds === undefined ||

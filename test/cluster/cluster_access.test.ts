@@ -11,7 +11,7 @@ import { TOKEN_CHANGES } from "../../lib/access/token_sharing.ts";
 import { WS_TICKETS } from "../../lib/access/shared_tickets.ts";
 import { TOKENS } from "../../lib/access/stored_token.ts";
 import { RUN_CLAIMS } from "../../lib/cluster/cluster_records.ts";
-import { connect, createFakePeer } from "../support/fake_peer.ts";
+import { createFakePeer, driveHooks } from "../support/fake_peer.ts";
 import { type ClusterMember, endMember, startMember } from "../support/cluster_member.ts";
 import { createSharedDatabase, passing, type SharedDatabase } from "../support/clustered.ts";
 import { MAKER } from "../support/cron_fixture.ts";
@@ -64,7 +64,7 @@ function doorsOf({ services }: ClusterMember) {
     const { hooks, code } = await shake(path, headers);
     assert.equal(code, "101");
     const peer = createFakePeer();
-    return { peer, ...connect(hooks, peer) };
+    return { peer, ...driveHooks(hooks, peer) };
   }
   return { send, codeOf, shake, open, router };
 }

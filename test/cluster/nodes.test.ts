@@ -4,7 +4,7 @@ import { errorBody } from "../../handlers/wire/http_errors.ts";
 import { HttpError } from "../../lib/base/errors.ts";
 import { NODE_LINKS } from "../../lib/extensions/nodes/shared_nodes.ts";
 import { awayError, LEASE_MS } from "../support/clustered.ts";
-import { connect, createFakePeer, type FakePeer } from "../support/fake_peer.ts";
+import { createFakePeer, driveHooks, type FakePeer } from "../support/fake_peer.ts";
 import { type LinkedCluster, type LinkedGateway, withCluster } from "../support/linked_gateways.ts";
 import { HELLO } from "../support/node_bench.ts";
 
@@ -32,7 +32,7 @@ function connectNode({ name, router }: LinkedGateway, hello: Record<string, unkn
   const headers = { upgrade: "websocket", authorization: `Bearer ${NODE_TOKEN}` };
   const request = new Request(`https://${name}.test/ws/node?id=pi`, { headers });
   const peer = createFakePeer();
-  const ends = connect(router.resolveWebSocket(request, { remoteAddress: "192.0.2.20" }), peer);
+  const ends = driveHooks(router.resolveWebSocket(request, { remoteAddress: "192.0.2.20" }), peer);
   ends.say({ ...HELLO, ...hello });
   return {
     peer,

@@ -10,7 +10,7 @@ import { RUN_CLAIMS } from "../../lib/cluster/cluster_records.ts";
 import type { Write } from "../../lib/storage/store.ts";
 import { journalOf, OPEN_RUNS, RUN_INPUTS, RUNS } from "../../lib/runs/journal/run_records.ts";
 import { LEASE_MS, type SharedDatabase } from "../support/clustered.ts";
-import { connect, createFakePeer } from "../support/fake_peer.ts";
+import { createFakePeer, driveHooks } from "../support/fake_peer.ts";
 import { FollowedStream, type LinkedGateway, TALK, withCluster } from "../support/linked_gateways.ts";
 import { readSse } from "../support/sse.ts";
 
@@ -303,7 +303,7 @@ test("the WebSocket's resume works at any gateway, and a field says that the eve
       const peer = createFakePeer();
       const headers = { upgrade: "websocket", authorization: `Bearer ${gateway.token}` };
       const request = new Request(`https://${gateway.name}.test/ws/chat`, { headers });
-      const ends = connect(gateway.router.resolveWebSocket(request, { remoteAddress: "192.0.2.9" }), peer);
+      const ends = driveHooks(gateway.router.resolveWebSocket(request, { remoteAddress: "192.0.2.9" }), peer);
       ends.say({ type: "hello", events: true });
       ends.say({ type: "resume", run_id: id, after: 0 });
       return peer;

@@ -5,7 +5,7 @@ import type { Services } from "../../lib/services.ts";
 import { CONVERSATIONS, conversationStream } from "../../lib/runs/conversations/conversation_records.ts";
 import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
 import { createFakeClock } from "../support/fake_clock.ts";
-import { connect, createFakePeer } from "../support/fake_peer.ts";
+import { createFakePeer, driveHooks } from "../support/fake_peer.ts";
 import { ask, readAll, supervised } from "../support/supervised.ts";
 import { createTestRouter } from "../support/test_router.ts";
 import { ENDPOINTS, FRAME_TYPES, MCP_DOORS } from "./endpoints.ts";
@@ -49,7 +49,7 @@ function setUp(script: Parameters<typeof supervised>[0] = () => "Hello", links?:
 
   function socket(token: string) {
     const peer = createFakePeer();
-    const ends = connect(hooksFor("/ws/chat", token), peer);
+    const ends = driveHooks(hooksFor("/ws/chat", token), peer);
     return {
       ...ends,
       peer,

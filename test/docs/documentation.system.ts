@@ -123,8 +123,24 @@ test("a page is read with its blocks and their marks, and a mark that nobody kno
     ["a.md:10", "toml", "a = 1", undefined],
   ]);
   assert.doesNotMatch(prose, /sudo/);
+  const printing = "```js\nconsole.log(1)\n```\n\n<!-- output: of the program above -->\n```text\n1\n```\n";
+  assert.deepEqual(parsePage("a.md", printing).blocks.map(({ output }) => output), ["1", undefined]);
   assert.throws(() => parsePage("a.md", "<!-- unknown: x -->\n```sh\n```\n"), /none of the marks/);
   assert.throws(() => parsePage("a.md", "<!-- not run: x -->\nText\n"), /right above/);
+});
+
+test("a program of a page fails on an error that it prints, and on an output that is not the page's", {
+  skip: NOT_HERE,
+}, async () => {
+  const page = (code: string, output: string) =>
+    parsePage(
+      "a.md",
+      `\`\`\`js\n${code}\n\`\`\`\n\n<!-- output: of the program above -->\n\`\`\`text\n${output}\n\`\`\`\n`,
+    );
+  await assert.rejects(runPage(page('console.log({ error: { code: "unsupported_media_type" } })', "...")), /refused/);
+  await assert.rejects(runPage(page("console.log(1)", "2")), /what it prints/);
+  await assert.rejects(runPage(parsePage("a.md", "```js\nconsole.log(1)\n```\n")), /what it prints/);
+  await runPage(page("console.log(`12 ${Math.random()}`)", "12 ..."));
 });
 
 test("a script is split into commands, each with all of its lines", () => {

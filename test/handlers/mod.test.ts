@@ -66,6 +66,18 @@ test("POSTERN_TOKEN of the environment is a token, and agent: false answers 503"
   });
 });
 
+test("request() writes json as the body of a POST, and takes no second body", async () => {
+  const environment = { POSTERN_TOKEN: "a-token-from-the-environment" };
+  await withGateway({ environment }, async (gateway) => {
+    const headers = { authorization: `Bearer ${environment.POSTERN_TOKEN}` };
+    const reply = await gateway.request("/api/chat", { headers, json: { message: "What is 2 + 3?" } });
+    assert.equal((await reply.json() as { message: string }).message, "2 + 3 = 5");
+    const patched = await gateway.request("/api/chat", { method: "PUT", headers, json: null });
+    assert.equal(patched.status, 405);
+    await assert.rejects(gateway.request("/api/chat", { headers, json: {}, body: "{}" }), /both "json" and "body"/);
+  });
+});
+
 test("websocket.resolve refuses a handshake without a token", async () => {
   await withGateway({}, async (gateway) => {
     const request = new Request("http://localhost/ws/chat", { headers: { upgrade: "websocket" } });

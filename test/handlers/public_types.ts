@@ -14,6 +14,7 @@ import {
   type GatewayOptions,
   HttpError,
   type ProgramProvider,
+  type ProgramSchema,
   toNodeHandler,
   toolResult,
 } from "../../handlers/mod.ts";
@@ -35,6 +36,20 @@ defineTool({ name: "x", description: "x", inputSchema: {}, execute: () => "" });
 defineTool({ name: "x", description: "x", access: "everything", inputSchema: {}, execute: () => "" });
 // @ts-expect-error A misspelt option is no option
 defineTool({ name: "x", description: "x", access: "read", inputSchema: {}, timeout: 5, execute: () => "" });
+
+// A Standard Schema tells the types of the input, before and after it
+const plant: ProgramSchema<{ readonly name?: string }, { readonly name: string }> = {
+  "~standard": { version: 1, vendor: "x", validate: () => ({ value: { name: "bean" } }) },
+};
+defineTool({
+  ...{ name: "x", description: "x", input: plant },
+  access: ({ name }) => name === undefined ? "read" : "write",
+  execute: ({ name }) => name.length,
+});
+// @ts-expect-error The input has no such field
+defineTool({ name: "x", description: "x", access: "read", input: plant, execute: ({ nme }) => nme });
+// @ts-expect-error The function gives one of four
+defineTool({ name: "x", description: "x", access: () => "all", input: plant, execute: () => "" });
 
 export const asking = defineTool({
   name: "asking",

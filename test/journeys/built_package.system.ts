@@ -57,6 +57,19 @@ test("the package finds its dashboard and the modules of its threads", () =>
     });
   }));
 
+test("the testing kit of the package gives its gateway a clock", async () => {
+  const kit: typeof import("../../handlers/testing/mod.ts") = await import(
+    pathToFileURL(join(built, "handlers/testing/mod.js")).href
+  );
+  const gateway = await kit.createTestGateway({ providers: { model: kit.scriptedProvider(["Hello"]) } });
+  const socket = await kit.connect(gateway);
+  socket.send({ type: "hello", events: true });
+  socket.send("Hi");
+  const { time } = await socket.next({ type: "done" });
+  assert.equal(time, "2026-01-01T00:00:00.000Z");
+  await gateway.close();
+});
+
 test("what a start calls is compiled together with its file", () => {
   const textOf = (name: string) =>
     globSync(`chunks/${name}-*.js`, { cwd: built }).map((file) => readFileSync(join(built, file), "utf8")).join();

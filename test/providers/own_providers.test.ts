@@ -331,6 +331,47 @@ test("a reader that leaves ends the provider's iteration", async (t) => {
   assert.deepEqual([ended, seen?.aborted], [1, true]);
 });
 
+test("after a whole turn the provider runs on to its end, and its signal does not abort", async (t) => {
+  const ended = Promise.withResolvers<boolean>();
+  const { ask, clock } = await open(t, async function* (_request, { signal }) {
+    try {
+      yield say("a");
+      yield FINISH;
+      await clock.sleep(10, signal);
+      ended.resolve(signal.aborted);
+    } finally {
+      ended.reject(new Error("it was cut off"));
+    }
+  });
+  await ask();
+  await clock.advance(10);
+  assert.equal(await ended.promise, false);
+  await clock.advance(0);
+  assert.equal(clock.pending(), 0);
+});
+
+test("a provider that goes on after its turn is left behind after its time, and a late error is logged", async (t) => {
+  let seen: AbortSignal | undefined;
+  const { ask, clock } = await open(t, async function* (_request, { signal }) {
+    seen = signal;
+    yield FINISH;
+    await new Promise(() => {});
+  }, { timeoutMs: 1_000 });
+  await ask();
+  await clock.advance(999);
+  assert.equal(seen?.aborted, false);
+  await clock.advance(1);
+  assert.equal(seen?.aborted, true);
+  const late = await open(t, async function* () {
+    yield FINISH;
+    throw new Error("secret-1");
+  });
+  await late.ask();
+  await late.clock.advance(0);
+  assert.deepEqual(late.lines.map(({ message }) => message), ["A provider of the program failed after its turn"]);
+  assert.equal(late.clock.pending(), 0);
+});
+
 test("a request is a copy, and a blind provider gets no pictures", async (t) => {
   const messages = [{ role: "user", content: "Hello" }] as const;
   let pictures: unknown = "not asked";

@@ -29,13 +29,48 @@ export function withDefaults(
   return given.length === 0 ? input : { ...input, ...Object.fromEntries(given) };
 }
 
+/** Keywords beside which `properties` is not all that an object may have. */
+const OPENING = [
+  "additionalProperties",
+  "patternProperties",
+  "unevaluatedProperties",
+  "allOf",
+  "anyOf",
+  "oneOf",
+  "not",
+  "if",
+  "$ref",
+];
+const MAX_CLOSED_DEPTH = 16;
+
+/**
+ * Returns a schema whose objects are closed where they name properties and say nothing of others, in fields and items too: who lists the
+ * fields means no other. Definitions and branches stay as they are: another part may add to their fields.
+ */
+function closeObjects(schema: unknown, depth = 0): unknown {
+  if (!isRecord(schema) || depth > MAX_CLOSED_DEPTH) return schema;
+  const close = (part: unknown) => closeObjects(part, depth + 1);
+  const { properties, items, prefixItems } = schema;
+  const isClosed = depth > 0 && isRecord(properties) && Object.keys(properties).length > 0 &&
+    !OPENING.some((keyword) => Object.hasOwn(schema, keyword));
+  return {
+    ...schema,
+    ...(isRecord(properties)
+      ? { properties: Object.fromEntries(Object.entries(properties).map(([name, part]) => [name, close(part)])) }
+      : {}),
+    ...(isRecord(items) ? { items: close(items) } : {}),
+    ...(Array.isArray(prefixItems) ? { prefixItems: prefixItems.map(close) } : {}),
+    ...(isClosed ? { additionalProperties: false } : {}),
+  };
+}
+
 /** Makes the reader of a tool's inputs. @throws {SchemaError} a schema with a part that is not understood */
 export function createForeignInput(
   tool: string,
   inputSchema: unknown,
   { nullable }: Pick<ParseInputOptions, "nullable"> = {},
 ): ForeignInput {
-  const { schema, check } = compileSchema(inputSchema);
+  const { schema, check } = compileSchema(closeObjects(inputSchema));
   const fields = Object.keys(schema.properties);
   const [first = ""] = fields;
   const textField = schema.properties[first]?.["type"] === "string" ? first : undefined;

@@ -34,14 +34,15 @@ const MAX_STEPS = 20_000_000;
 
 /** Keywords that describe and check nothing. */
 const NOTES = new Set([
-  ...["$schema", "$comment", "title", "description", "default", "examples", "format", "deprecated"],
-  ...["readOnly", "writeOnly"],
+  ...["$schema", "$comment", "title", "description", "default", "examples", "deprecated"],
+  // Definitions are checked where a reference names them
+  ...["readOnly", "writeOnly", "$defs", "definitions"],
 ]);
 const TYPES = ["string", "number", "integer", "boolean", "object", "array", "null"];
 
 /**
- * Makes a JSON Schema ready to check inputs. Knows the keywords of draft 2020-12 but those of references, conditions and dynamic
- * properties. A pattern is of RE2, whose time grows with the text alone: no schema can hang the gateway.
+ * Makes a JSON Schema ready to check inputs. Knows the keywords of draft 2020-12 but those of conditions and dynamic properties. A
+ * reference names a definition of the same schema, in whose place it is read, so that one to itself is refused. A pattern is of RE2, whose time grows with the text alone: no schema can hang the gateway.
  *
  * A schema that names `properties` and says nothing of `additionalProperties` is closed: who lists the fields means no other.
  * @throws {SchemaError} a keyword that is not known or is used wrongly, and a schema whose top is no object
@@ -56,17 +57,31 @@ export function compileSchema(given: unknown): CheckedSchema {
     if (Object.hasOwn(schema, keyword)) throw new SchemaError(`"${keyword}" is not allowed at its top`);
   }
   let left = MAX_SCHEMAS;
-  const compile = (part: unknown, path: string, depth: number): Check => {
+  const compile = (part: unknown, path: string, depth: number, refs: readonly string[] = []): Check => {
     if (--left < 0) throw new SchemaError(`it holds over ${MAX_SCHEMAS} schemas`);
     if (depth > MAX_DEPTH) throw new SchemaError(`it is nested deeper than ${MAX_DEPTH} schemas`);
     if (part === true) return () => undefined;
     if (part === false) return (_, at) => ({ path: at, reason: "is not allowed" });
     if (!isRecord(part)) throw new SchemaError(`"${path}" must be a schema`);
-    return compileTable(part, path, (inner, at) => compile(inner, at, depth + 1));
+    const { $ref: ref, ...rest } = part;
+    const check = compileTable(rest, path, (inner, at) => compile(inner, at, depth + 1, refs));
+    if (ref === undefined) return check;
+    const at = path === "" ? "$ref" : `${path}.$ref`;
+    if (refs.includes(String(ref))) throw new SchemaError(`"${at.slice(0, 200)}" refers to itself`);
+    return firstFault([compile(definitionOf(schema, ref, at), at, depth + 1, [...refs, String(ref)]), check]);
   };
   const check = compile(schema, "", 0);
   // The top was just checked to be an object with fields
   return { schema: schema as unknown as ObjectJsonSchema, check: (value) => check(value, "") };
+}
+
+/** Returns the definition that a reference names. @throws {SchemaError} none of the same schema has this name */
+function definitionOf(root: Schema, ref: unknown, at: string): unknown {
+  const [, place = "", name = ""] = /^#\/(\$defs|definitions)\/([^/]+)$/.exec(String(ref)) ?? [];
+  const definitions = root[place];
+  const key = name.replaceAll("~1", "/").replaceAll("~0", "~");
+  if (isRecord(definitions) && Object.hasOwn(definitions, key)) return definitions[key];
+  throw new SchemaError(`"${at.slice(0, 200)}" must name a definition of "$defs", such as "#/$defs/name"`);
 }
 
 type CompileInner = (part: unknown, path: string) => Check;
@@ -103,9 +118,12 @@ const KEYWORDS: ReadonlyMap<string, Keyword> = new Map<string, Keyword>([
   ["properties", propertiesCheck],
   ["required", requiredCheck],
   ["additionalProperties", additionalCheck],
+  ["propertyNames", namesCheck],
+  ["prefixItems", prefixCheck],
   ["items", itemsCheck],
   ["uniqueItems", uniqueCheck],
   ["pattern", patternCheck],
+  ["format", formatCheck],
   ["multipleOf", multipleCheck],
   ["anyOf", (schema, path, inner) => choiceCheck(compileList(schema, "anyOf", { path, inner }), { exactlyOne: false })],
   ["oneOf", (schema, path, inner) => choiceCheck(compileList(schema, "oneOf", { path, inner }), { exactlyOne: true })],
@@ -234,11 +252,40 @@ function additionalCheck(schema: Schema, path: string, inner: CompileInner): Che
   };
 }
 
+function namesCheck(schema: Schema, path: string, inner: CompileInner): Check {
+  const check = inner(schema["propertyNames"], path);
+  return (value, at) => {
+    if (!isRecord(value)) return undefined;
+    for (const name of Object.keys(value)) {
+      const fault = check(name, "");
+      const field = name.slice(0, 64);
+      if (fault !== undefined) {
+        return { path: at === "" ? field : `${at}.${field}`, reason: `has a name that ${fault.reason}` };
+      }
+    }
+    return undefined;
+  };
+}
+
+function prefixCheck(schema: Schema, path: string, inner: CompileInner): Check {
+  const checks = compileList(schema, "prefixItems", { path, inner });
+  return (value, at) => {
+    if (!Array.isArray(value)) return undefined;
+    for (const [index, check] of checks.entries()) {
+      const fault = index < value.length ? check(value[index], `${at}[${index}]`) : undefined;
+      if (fault !== undefined) return fault;
+    }
+    return undefined;
+  };
+}
+
 function itemsCheck(schema: Schema, path: string, inner: CompileInner): Check {
   const check = inner(schema["items"], path);
+  const first = Array.isArray(schema["prefixItems"]) ? schema["prefixItems"].length : 0;
   return (value, at) => {
     if (!Array.isArray(value)) return undefined;
     for (const [index, item] of value.entries()) {
+      if (index < first) continue;
       const fault = check(item, `${at}[${index}]`);
       if (fault !== undefined) return fault;
     }
@@ -265,6 +312,36 @@ function patternCheck(schema: Schema, path: string): Check {
     if (value.length > maxLength) return { path: at, reason: `must have a length of at most ${maxLength}` };
     return compiled.test(value) ? undefined : { path: at, reason: `must match the pattern ${pattern.slice(0, 200)}` };
   };
+}
+
+const DATE = /^(\d{4})-(\d\d)-(\d\d)$/;
+const TIME = /^(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:\.\d+)?(?:z|[+-](?:[01]\d|2[0-3]):[0-5]\d)$/i;
+
+/** Formats that are checked, by RFC 3339, 3986, 4122 and 5321. Any other format describes, as the standard lets it. */
+const FORMATS: Readonly<Record<string, (text: string) => boolean>> = {
+  date: isDate,
+  time: (text) => TIME.test(text),
+  "date-time": (text) => isDate(text.slice(0, 10)) && /^[t ]$/i.test(text.charAt(10)) && TIME.test(text.slice(11)),
+  email: (text) => /^[^\s@]{1,64}@[^\s@]{1,255}$/.test(text),
+  uri: (text) => /^[a-z][a-z\d+.-]*:[^\s]*$/i.test(text) && URL.canParse(text),
+  uuid: (text) => /^[\da-f]{8}-(?:[\da-f]{4}-){3}[\da-f]{12}$/i.test(text),
+  ipv4: (text) => /^(?:(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)(?:\.(?!$)|$)){4}$/.test(text),
+  ipv6: (text) => /^[\da-f:.]{2,45}$/i.test(text) && URL.canParse(`http://[${text}]`),
+};
+
+function isDate(text: string): boolean {
+  const [, year, month, day] = DATE.exec(text) ?? [];
+  const date = new Date(Date.UTC(Number(year), Number(month) - 1, Number(day)));
+  return year !== undefined && date.getUTCMonth() === Number(month) - 1 && date.getUTCDate() === Number(day);
+}
+
+function formatCheck(schema: Schema, path: string): Check {
+  const { format } = schema;
+  if (typeof format !== "string") throw new SchemaError(`"${path}" must be a text`);
+  const fits = Object.hasOwn(FORMATS, format) ? FORMATS[format] : undefined;
+  if (fits === undefined) return () => undefined;
+  return (value, at) =>
+    typeof value !== "string" || fits(value) ? undefined : { path: at, reason: `must have the format ${format}` };
 }
 
 function compilePattern(pattern: string, path: string): RE2JS {

@@ -65,7 +65,8 @@ export async function withPageShell(
   const ended = once(bash, "close");
   let codes = "";
   bash.stdout.setEncoding("utf8").on("data", (part: string) => (codes += part));
-  bash.stdin.write("set -o pipefail\n");
+  // A reader has the token as a variable of the shell: a program gets it from a page that says "export"
+  bash.stdin.write("set -o pipefail\nexport -n TOKEN\n");
   let number = 0;
   const send = (command: string, isLeft: boolean) => {
     const file = join(folder, `${++number}`);

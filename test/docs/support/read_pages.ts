@@ -21,6 +21,11 @@ export interface Block {
   readonly withoutGateway: boolean;
   /** `<!-- file: path -->`: a file of the workspace; `postern.toml` is the configuration that the page's gateway starts with */
   readonly file: string | undefined;
+  /**
+   * Text that a program prints, where `...` stands for anything: that of the block marked `<!-- output: of the program above -->` that follows
+   * it, or of a mark above the program
+   */
+  readonly output: string | undefined;
 }
 
 export interface Page {
@@ -32,7 +37,7 @@ export interface Page {
   readonly prose: string;
 }
 
-const MARKS = ["not run", "until", "exits", "types", "gateway", "file"];
+const MARKS = ["not run", "until", "exits", "types", "gateway", "file", "output"];
 
 /** Reads the README and every page of `docs/`, `docs/design` excepted. */
 export function readPages(): readonly Page[] {
@@ -59,6 +64,8 @@ export function parsePage(path: string, text: string): Page {
       const code = lines.slice(at + 1, end).map((row) =>
         row.startsWith(indent ?? "") ? row.slice(indent?.length) : row
       );
+      const program = language === "text" && marks.has("output") ? blocks.pop() : undefined;
+      if (program !== undefined) blocks.push({ ...program, output: code.join("\n") });
       blocks.push({
         place,
         language,
@@ -69,6 +76,7 @@ export function parsePage(path: string, text: string): Page {
         types: marks.get("types")?.split(", "),
         withoutGateway: marks.get("gateway") === "stopped",
         file: marks.get("file"),
+        output: language === "text" ? undefined : marks.get("output"),
       });
       marks = new Map();
       prose.push(...lines.slice(at, end + 1).map(() => ""));

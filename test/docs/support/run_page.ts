@@ -15,6 +15,8 @@ import type { Block, Page } from "./read_pages.ts";
 const ADDRESS = /(127\.0\.0\.1|localhost):42617/g;
 /** Head of the audit: position and hash */
 const HEAD = /\b\d+:[0-9a-f]{64}\b/g;
+/** An error that a program printed, as JSON or as Node shows an object: it ends with 0 all the same */
+const REFUSAL = /["']error["']|\berror: \{/;
 const SCOPES = "chat,runs,tools,approve,admin";
 const RUN_LANGUAGES = ["sh", "console", "ts", "js"];
 /** Environment of each command of a page, beside a home of its own */
@@ -78,6 +80,15 @@ async function followWithGateway(machine: Machine, blocks: readonly Block[]): Pr
   assert.doesNotMatch(stderr, /internal error/i);
 }
 
+/** Compares what was printed with the text of a page, where `...` stands for anything: in a line, or for lines. */
+function assertPrints(printed: string, expected: string, message: string): void {
+  const pattern = expected.split(/(?:^|\n)\.\.\.(?:\n|$)/).map((piece) =>
+    piece.split("\n").map((line) => line.split("...").map(escaped).join(".*")).join("\\n")
+  ).join("(?:^|\\n|.)*?");
+  const output = printed.split("\n").map((line) => line.trimEnd()).join("\n").trim();
+  assert.match(output, new RegExp(`^${pattern}$`), message);
+}
+
 function isRun(language: string): boolean {
   return RUN_LANGUAGES.includes(language);
 }
@@ -124,21 +135,20 @@ class Reader {
       const expected = part.slice(command.length).trim();
       const said = await this.#run(await this.#filled(command), block.types);
       this.#expect(block, { said, command, exits: block.exits });
-      const pattern = expected.split(/(?:^|\n)\.\.\.(?:\n|$)/).map((piece) =>
-        piece.split("\n").map((line) => line.split("...").map(escaped).join(".*")).join("\\n")
-      ).join("(?:^|\\n|.)*?");
-      const output = said.shown.split("\n").map((line) => line.trimEnd()).join("\n").trim();
-      assert.match(output, new RegExp(`^${pattern}$`), `${block.place}: what "${command}" prints`);
+      assertPrints(said.shown, expected, `${block.place}: what "${command}" prints`);
     }
   }
 
-  async #runProgram({ place, language, text, until, exits }: Block): Promise<void> {
+  /** Runs a program, and compares what it prints with the block of its output. A program that prints has such a block. */
+  async #runProgram({ place, language, text, until, exits, output = "" }: Block): Promise<void> {
     const name = `${place.replaceAll(/\W/g, "_")}.${language === "js" ? "mjs" : "mts"}`;
     write(join(this.#machine.cwd, name), await this.#filled(text));
     const command = [...RUN, name].join(" ");
     if (until !== undefined) return await this.#shell.start(command, until);
     const said = await this.#run(command);
     assert.equal(said.code, exits, `${place}: ${said.stderr}`);
+    assert.doesNotMatch(said.stdout, REFUSAL, `${place}: something was refused`);
+    assertPrints(said.stdout, output, `${place}: what it prints, as the block marked "output" has it`);
   }
 
   async #run(command: string, types?: readonly string[]): Promise<Said> {
@@ -204,10 +214,13 @@ export function linkPackages(folder: string): void {
       symlinkSync(join(PROJECT_ROOT, "node_modules", name), join(modules, name));
     }
   }
-  const source = join(PROJECT_ROOT, "handlers/mod.ts");
-  write(join(modules, "postern/package.json"), `{"name": "postern", "type": "module", "exports": "./mod.js"}`);
-  write(join(modules, "postern/mod.js"), `export * from "${pathToFileURL(source)}";\n`);
-  write(join(modules, "postern/mod.d.ts"), `export * from "${source}";\n`);
+  const exported = { ".": "./mod.js", "./testing": "./testing/mod.js" };
+  write(join(modules, "postern/package.json"), JSON.stringify({ name: "postern", type: "module", exports: exported }));
+  for (const name of ["mod", "testing/mod"]) {
+    const source = join(PROJECT_ROOT, `handlers/${name}.ts`);
+    write(join(modules, `postern/${name}.js`), `export * from "${pathToFileURL(source)}";\n`);
+    write(join(modules, `postern/${name}.d.ts`), `export * from "${source}";\n`);
+  }
 }
 
 export function write(path: string, text: string | Uint8Array): void {

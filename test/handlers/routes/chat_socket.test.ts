@@ -6,7 +6,7 @@ import { SocketSession } from "../../../handlers/websocket/socket_session.ts";
 import { ProviderError } from "../../../lib/base/errors.ts";
 import type { Scope } from "../../../lib/base/records/caller.ts";
 import { createFakeClock } from "../../support/fake_clock.ts";
-import { connect, createFakePeer } from "../../support/fake_peer.ts";
+import { createFakePeer, driveHooks } from "../../support/fake_peer.ts";
 import { answer, createScriptedRuns, type ScriptStep } from "../../support/scripted_runs.ts";
 import { createWireContext, type WireContextOptions } from "../../support/wire_context.ts";
 
@@ -46,7 +46,7 @@ function open(options: SocketOptions = {}) {
   const { clock, runs, context } = contextOf(options);
   const peer = createFakePeer({ buffers: options.buffers ?? false });
   const hooks = accept(context);
-  return { clock, runs, peer, context, ...connect(hooks, peer) };
+  return { clock, runs, peer, context, ...driveHooks(hooks, peer) };
 }
 
 test("plain text is answered by deltas and done, with exactly these fields", async () => {
@@ -397,7 +397,7 @@ test("a socket that closes under a write ends the session quietly", async () => 
 test("a shutdown closes idle sockets with 1001 at once, busy ones after their answer, the rest at the end of the grace", async () => {
   const { clock, runs, context } = contextOf({ script: [{ waitMs: 1000 }, ...answer("x")] });
   const peers = [createFakePeer(), createFakePeer(), createFakePeer()] as const;
-  const [, busy, slow] = peers.map((peer) => connect(accept(context), peer));
+  const [, busy, slow] = peers.map((peer) => driveHooks(accept(context), peer));
   const { sockets } = context.services;
   busy?.say("hi");
   await clock.advance(500);

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Nodes } from "../../../lib/extensions/nodes/nodes.ts";
 import { isHandshake } from "../../../handlers/middleware/guards.ts";
-import { connect, createFakePeer } from "../../support/fake_peer.ts";
+import { createFakePeer, driveHooks } from "../../support/fake_peer.ts";
 import { jsonOf } from "../../support/json_of.ts";
 import { createNodeBench, ECHO, HELLO } from "../../support/node_bench.ts";
 import { createTestRouter, errorOf } from "../../support/test_router.ts";
@@ -90,7 +90,7 @@ test("a socket becomes a link: hello, list, read, describe, and gone again", asy
   const { shake, send } = createDoor(nodes);
   const { hooks } = await shake("/ws/node?id=pi", bearer(TOKEN));
   const peer = createFakePeer();
-  const socket = connect(hooks, peer);
+  const socket = driveHooks(hooks, peer);
   socket.say(HELLO);
   assert.equal(peer.frames()[0].type, "welcome");
   const { data } = await jsonOf(send("GET", "/v1/nodes"));

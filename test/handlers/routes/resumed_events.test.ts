@@ -5,7 +5,7 @@ import { runEventsRoute } from "../../../handlers/routes/run_events.ts";
 import type { Script } from "../../../fixtures/scripted_provider.ts";
 import type { AgentEvent } from "../../../lib/base/records/agent_event.ts";
 import { createFakeClock } from "../../support/fake_clock.ts";
-import { connect, createFakePeer } from "../../support/fake_peer.ts";
+import { createFakePeer, driveHooks } from "../../support/fake_peer.ts";
 import { readSse } from "../../support/sse.ts";
 import { ask, supervised, textIn } from "../../support/supervised.ts";
 import { createWireContext } from "../../support/wire_context.ts";
@@ -64,7 +64,7 @@ function setUp(script: Script = SCRIPT) {
     const peer = createFakePeer({ buffers });
     const { request: head, context: { services, identity, requestId } } = context("/ws/chat");
     const handshake = { identity, requestId, head, address: undefined, query: { ticket: undefined } };
-    const socket = connect(chatSocketRoute.accept(services, handshake), peer);
+    const socket = driveHooks(chatSocketRoute.accept(services, handshake), peer);
     socket.say({ type: "hello", events: true });
     return { peer, ...socket };
   }

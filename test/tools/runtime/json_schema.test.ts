@@ -41,6 +41,21 @@ const CASES: readonly (readonly [schema: object, fits: readonly unknown[], fault
   [{ allOf: [{ type: "number" }, { minimum: 2 }] }, [2], [1, "x"]],
   [{ not: { type: "null" } }, [1], [null]],
   [{ items: false }, [[]], [[1]]],
+  [{ prefixItems: [{ type: "string" }, { type: "number" }] }, [[], ["a"], ["a", 1, null]], [[1], ["a", "b"]]],
+  [{ prefixItems: [{ type: "string" }], items: false }, [[], ["a"]], [[1], ["a", 1]]],
+  [{ propertyNames: { maxLength: 2 } }, [{}, { ab: 1 }, 1], [{ abc: 1 }]],
+  [{ format: "date" }, ["2024-02-29", 1], ["2023-02-29", "2024-2-1", ""]],
+  [{ format: "date-time" }, ["2024-02-29T10:00:00Z", "2024-02-29T10:00:00.5+01:00"], [
+    "2024-02-30T10:00:00Z",
+    "2024-02-29T25:00:00Z",
+  ]],
+  [{ format: "time" }, ["10:00:00Z"], ["10:00", "24:00:00Z"]],
+  [{ format: "email" }, ["a@b.example"], ["a", "a@b@c"]],
+  [{ format: "uri" }, ["https://a.example/b", "urn:x:y"], ["a/b", "https://a b"]],
+  [{ format: "uuid" }, ["2a6e8c1e-0c3f-4f3b-9d0e-8a1f2b3c4d5e"], ["2a6e8c1e"]],
+  [{ format: "ipv4" }, ["127.0.0.1"], ["127.0.0.256", "127.0.0.1.", "1"]],
+  [{ format: "ipv6" }, ["::1", "2001:db8::1"], ["1", "127.0.0.1", ":::"]],
+  [{ format: "a-format-of-others" }, ["x"], []],
 ];
 
 test("compileSchema() finds the same faults as the standard's validator", () => {
@@ -61,6 +76,24 @@ test("compileSchema() finds the same faults as the standard's validator", () => 
       { numRuns: 50 },
     );
   }
+});
+
+test("a reference is read in the place where it stands, beside the keywords that stand there", () => {
+  const $defs = { "a/b": { type: "object", properties: { n: { $ref: "#/$defs/n" } } }, n: { maximum: 3 } };
+  const schema = object({ type: "array", items: { $ref: "#/$defs/a~1b", minProperties: 1 } }, { $defs });
+  const { check } = compileSchema(schema);
+  assert.equal(check({ value: [{ n: 3 }, { n: 1 }] }), undefined);
+  assert.deepEqual(check({ value: [{ n: 4 }] }), { path: "value[0].n", reason: "must be at most 3" });
+  assert.deepEqual(check({ value: [{}] }), { path: "value[0]", reason: "must have a length of at least 1" });
+  const oracle = new Validator(schema as Schema, "2020-12");
+  for (const value of [[{ n: 3 }], [{ n: 4 }], [{}], [1]]) {
+    assert.equal(check({ value }) === undefined, oracle.validate({ value }).valid, JSON.stringify(value));
+  }
+  // References that name others again and again stay within the bound of all schemas
+  const doubled = Object.fromEntries(
+    Array.from({ length: 12 }, (_, at) => [`d${at}`, { anyOf: Array(2).fill({ $ref: `#/$defs/d${at + 1}` }) }]),
+  );
+  assert.throws(() => compileSchema(object({ $ref: "#/$defs/d0" }, { $defs: { ...doubled, d12: {} } })), SchemaError);
 });
 
 test("a fault names the place and the reason", () => {
@@ -104,7 +137,13 @@ test("compileSchema() refuses what it would not check", () => {
     [{ type: "string" }, /"object"/],
     [{ type: "object", properties: [] }, /"properties"/],
     [object({}, { anyOf: [{}] }), /"anyOf"/],
-    [object({ $ref: "#" }), /"properties.value.\$ref"/],
+    [object({ $ref: "#" }), /"properties.value.\$ref" must name a definition/],
+    [object({ $ref: "#/$defs/b" }, { $defs: { a: {} } }), /"properties.value.\$ref" must name a definition/],
+    [object({ $ref: "https://a.example/b" }), /must name a definition/],
+    [object({ $ref: "#/$defs/a" }, { $defs: { a: { anyOf: [{ $ref: "#/$defs/a" }] } } }), /refers to itself/],
+    [object({ $ref: "#/$defs/a" }, { $defs: { a: { if: {} } } }), /"properties.value.\$ref.if"/],
+    [object({ prefixItems: [] }), /not empty/],
+    [object({ format: 1 }), /a text/],
     [object({ if: {} }), /"properties.value.if"/],
     [object({ patternProperties: {} }), /patternProperties/],
     [object({ type: "text" }), /must be one of/],
