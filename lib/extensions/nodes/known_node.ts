@@ -7,7 +7,7 @@ import type { ToolResult } from "../../tools/runtime/tool_call.ts";
 import { type GatewayLink, notConnected } from "./node_link.ts";
 import type { HelloFrame, ToolOffer } from "./protocol.ts";
 import type { NodeAnswer, NodeCall } from "./node_call.ts";
-import type { HeldNode, SharedNodes } from "./shared_nodes.ts";
+import type { HeldNode, NodeSharing } from "./shared_nodes.ts";
 
 /** An allowed node, as `/v1/nodes` shows it. Times are in ISO 8601. */
 export interface NodeInfo {
@@ -48,11 +48,23 @@ interface Connection extends Pick<HelloFrame, "version" | "platform"> {
   readonly connectedAt: number;
 }
 
+/** Sharing of nodes that no other gateway has. */
+export const UNSHARED_NODES: NodeSharing = {
+  gateway: undefined,
+  start() {},
+  hold() {},
+  change() {},
+  release() {},
+  find: () => undefined,
+  call: (id, { tool }) => Promise.reject(notConnected(id, tool)),
+  describe: () => Promise.resolve(),
+};
+
 /** A node that may connect: its link, and the tools that it told last. */
 export class KnownNode {
   readonly id: string;
   readonly #accessOf: (tool: string) => Access | undefined;
-  readonly #shared: SharedNodes | undefined;
+  readonly #shared: NodeSharing;
   /** Undefined while the node is away */
   #link: GatewayLink | undefined;
   #connection: Connection | undefined;
@@ -64,9 +76,9 @@ export class KnownNode {
 
   /**
    * @param accessOf access that the operator sets for a registered tool
-   * @param shared nodes of the cluster. Undefined for a gateway alone
+   * @param shared nodes of the cluster. Default: nobody else has any
    */
-  constructor(id: string, accessOf: (tool: string) => Access | undefined, shared?: SharedNodes) {
+  constructor(id: string, accessOf: (tool: string) => Access | undefined, shared: NodeSharing = UNSHARED_NODES) {
     this.id = id;
     this.#accessOf = accessOf;
     this.#shared = shared;
@@ -79,7 +91,7 @@ export class KnownNode {
 
   /** Tells whether the node is connected, here or at another gateway of the cluster. */
   isConnected(): boolean {
-    return this.#link !== undefined || this.#shared?.find(this.id) !== undefined;
+    return this.#link !== undefined || this.#shared.find(this.id) !== undefined;
   }
 
   /** Returns the connection to this gateway, for the others. Undefined while there is none. */
@@ -112,14 +124,14 @@ export class KnownNode {
   }
 
   info(): NodeInfo {
-    const elsewhere = this.#link === undefined ? this.#shared?.find(this.id) : undefined;
+    const elsewhere = this.#link === undefined ? this.#shared.find(this.id) : undefined;
     const { connectedAt, address = null, version = null, platform = null } = elsewhere ?? this.#connection ?? {};
-    const gateway = elsewhere?.gateway.id ?? (this.#link === undefined ? null : this.#shared?.gateway ?? null);
+    const gateway = elsewhere?.gateway.id ?? (this.#link === undefined ? null : this.#shared.gateway ?? null);
     return {
       id: this.id,
       object: "node",
       connected: this.isConnected(),
-      ...(this.#shared === undefined ? {} : { gateway }),
+      ...(this.#shared.gateway === undefined ? {} : { gateway }),
       connected_at: toTime(connectedAt),
       disconnected_at: elsewhere === undefined ? toTime(this.#disconnectedAt) : null,
       address,
@@ -159,9 +171,8 @@ export class KnownNode {
           digest: digest ?? "",
         };
         if (needsEffectRight()) await untilEffectMayBegin(signal);
-        const isElsewhere = this.#link === undefined && this.#shared?.find(this.id) !== undefined;
-        const answer = isElsewhere ? await this.#shared?.call(this.id, call, signal) : await this.call(call, signal);
-        if (answer === undefined) throw notConnected(this.id, offer.name);
+        const isElsewhere = this.#link === undefined && this.#shared.find(this.id) !== undefined;
+        const answer = isElsewhere ? await this.#shared.call(this.id, call, signal) : await this.call(call, signal);
         const { output, is_error: isError, data } = answer;
         return { output, isError, ...(data === undefined ? {} : { data }) };
       },

@@ -18,9 +18,9 @@ import {
   notConnected,
   TRY_AGAIN_LATER,
 } from "./node_link.ts";
-import { KnownNode, type NodeInfo, type NodeToolInfo } from "./known_node.ts";
+import { KnownNode, type NodeInfo, type NodeToolInfo, UNSHARED_NODES } from "./known_node.ts";
 import { type NodeAnswer, type NodeCall, type NodeFailure, toNodeFailure } from "./node_call.ts";
-import type { SharedNodes } from "./shared_nodes.ts";
+import type { NodeSharing } from "./shared_nodes.ts";
 import { CLOSE, type HelloFrame, type ToolOffer } from "./protocol.ts";
 
 /** Token, id and address that a node sends with its handshake. */
@@ -76,8 +76,8 @@ export interface NodesOptions {
   /** Access that `[tools]` sets for a registered tool. Undefined: the operator set none */
   readonly accessOf: (tool: string) => Access | undefined;
   readonly settings: LinkSettings;
-  /** Nodes of the cluster. Default: the gateway is alone */
-  readonly shared?: SharedNodes | undefined;
+  /** Nodes of the cluster. Default: nobody else has any */
+  readonly shared?: NodeSharing | undefined;
   readonly clock: Clock;
   readonly log: Logger;
   readonly metrics: Metrics;
@@ -99,7 +99,7 @@ export interface ConfiguredNodesOptions {
   readonly environment: (name: string) => string | undefined;
   readonly audit: AuditAppend;
   readonly opened: OpenedList;
-  readonly shared?: SharedNodes | undefined;
+  readonly shared?: NodeSharing | undefined;
 }
 
 /** Creates the nodes by the `[gateway.node_control]` of the start. */
@@ -131,20 +131,22 @@ class AllowedNodes implements Nodes {
   /** By id, in the order of the ids */
   readonly #nodes: ReadonlyMap<string, KnownNode>;
   /** Every connection that has not ended, also before its hello */
+  readonly #shared: NodeSharing;
   readonly #links = new Set<GatewayLink>();
   /** All tools. Undefined after a change */
   #tools: readonly Tool[] | undefined;
 
   constructor(options: NodesOptions) {
-    const { allowedIds, accessOf, authToken, log, metrics, shared } = options;
+    const { allowedIds, accessOf, authToken, log, metrics, shared = UNSHARED_NODES } = options;
     this.#options = options;
+    this.#shared = shared;
     this.#nodes = new Map(
       [...new Set(allowedIds)].filter(isNodeId).sort().map((id) => [id, new KnownNode(id, accessOf, shared)]),
     );
     if (authToken === "") log.error("Node control is on without a token: no node can connect");
     const connected = () => [...this.#nodes.values()].filter(({ link }) => link !== undefined).length;
     metrics.gaugeOf("postern_nodes_connected", "Connected nodes", connected);
-    shared?.start({
+    shared.start({
       changed: (id) => this.#seeElsewhere(id),
       moved: (id, wasRecorded) => this.#leaveToOther(id, wasRecorded),
     });
@@ -184,11 +186,10 @@ class AllowedNodes implements Nodes {
   }
 
   async describe(id: string, signal: AbortSignal): Promise<readonly NodeToolInfo[]> {
-    const { shared } = this.#options;
-    if (this.#nodes.get(id)?.link !== undefined || shared?.find(id) === undefined) {
+    if (this.#nodes.get(id)?.link !== undefined || this.#shared.find(id) === undefined) {
       return await this.#describeHere(id, signal);
     }
-    await shared.describe(id, signal);
+    await this.#shared.describe(id, signal);
     return this.toolsOf(id);
   }
 
@@ -228,7 +229,7 @@ class AllowedNodes implements Nodes {
     node.connect(link, { address, version, platform, connectedAt: clock.now() });
     if (node.takeOffers(tools)) this.#tools = undefined;
     const held = node.held();
-    if (held !== undefined) this.#options.shared?.hold(node.id, held);
+    if (held !== undefined) this.#shared.hold(node.id, held);
     log.info("A node has connected", { node: node.id, address, version, tools: tools.length });
     this.#record({ action: "connected", node_id: node.id, address: address ?? null, reason: null });
   }
@@ -237,13 +238,13 @@ class AllowedNodes implements Nodes {
     if (!node.takeOffers(offers)) return;
     this.#tools = undefined;
     const held = node.held();
-    if (held !== undefined) this.#options.shared?.change(node.id, held);
+    if (held !== undefined) this.#shared.change(node.id, held);
   }
 
   /** Takes what another gateway knows of a node that is not connected here. */
   #seeElsewhere(id: string): void {
     const node = this.#nodes.get(id);
-    const elsewhere = this.#options.shared?.find(id);
+    const elsewhere = this.#shared.find(id);
     if (node === undefined || elsewhere === undefined || node.link !== undefined) return;
     if (node.takeOffers(elsewhere.offers)) this.#tools = undefined;
   }
@@ -265,7 +266,7 @@ class AllowedNodes implements Nodes {
       return log.warn("A node came without a proper hello", { node: node.id, address, reason });
     }
     node.disconnect(clock.now());
-    this.#options.shared?.release(node.id);
+    this.#shared.release(node.id);
     log.warn("A node's link has ended", { node: node.id, address, reason });
     this.#record({ action: "disconnected", node_id: node.id, address: address ?? null, reason });
   }

@@ -86,6 +86,12 @@ interface FoundLink {
   readonly version: number | undefined;
 }
 
+/** Nodes of this gateway among those who have the same ones. `gateway`: its id; undefined: nobody else has them */
+export interface NodeSharing
+  extends Pick<SharedNodes, "start" | "hold" | "change" | "release" | "find" | "call" | "describe"> {
+  readonly gateway: string | undefined;
+}
+
 /**
  * The nodes of a cluster: a record says which gateway holds a node's link, with the gateway's fence. That gateway answers, and the others
  * ask it over the link between gateways. The newest connection of a node counts.
