@@ -13,7 +13,9 @@ import { startProcess } from "../support/started_process.ts";
 import { systemTools } from "./system_tools.ts";
 import { withTemporaryFolder } from "../support/temporary_folder.ts";
 
-const tools = "Deno" in globalThis ? "it is about npm and Node" : await systemTools().catch((error: Error) => error);
+const tools = "Deno" in globalThis
+  ? "it is about npm and Node"
+  : await systemTools("tools").catch((error: Error) => error);
 const skip = typeof tools === "string" && tools.includes("node_modules")
   ? false
   : `npm could not bring the tools: ${tools}`;

@@ -16,27 +16,28 @@ import { promisify } from "node:util";
 import { ROOT } from "../support/gateway_process.ts";
 
 const FILES = ["package.json", "package-lock.json"];
-const PREFIX = "system-tools-";
 
 /**
- * Installs the programs of `test/system/package.json` as its lock file has them, once for each state of it: `npm ci` of the project brings
+ * Installs the programs of a package of the tests as its lock file has them, once for each state of it: `npm ci` of the project brings
  * none of them, and neither does a run of other tests.
+ * @param name of the package, a folder in `test/system/`
  * @returns their `node_modules`
  * @throws {Error} npm cannot bring them, with its output
  */
-export async function systemTools(): Promise<string> {
+export async function systemTools(name: "clients" | "tools"): Promise<string> {
   const cache = join(realpathSync(join(ROOT, "node_modules")), ".cache");
   const digest = createHash("sha256");
-  for (const file of FILES) digest.update(readFileSync(join(ROOT, "test/system", file)));
-  const folder = join(cache, `${PREFIX}${digest.digest("hex").slice(0, 12)}`);
+  for (const file of FILES) digest.update(readFileSync(join(ROOT, "test/system", name, file)));
+  const prefix = `system-${name}-`;
+  const folder = join(cache, `${prefix}${digest.digest("hex").slice(0, 12)}`);
   if (!existsSync(folder)) {
     mkdirSync(cache, { recursive: true });
     const fresh = mkdtempSync(join(cache, "installing-"));
     try {
-      for (const file of FILES) copyFileSync(join(ROOT, "test/system", file), join(fresh, file));
+      for (const file of FILES) copyFileSync(join(ROOT, "test/system", name, file), join(fresh, file));
       await promisify(execFile)("npm", ["ci", "--ignore-scripts", "--no-audit", "--no-fund"], { cwd: fresh });
-      const former = readdirSync(cache).filter((name) => name.startsWith(PREFIX));
-      for (const name of former) rmSync(join(cache, name), { recursive: true, force: true });
+      const former = readdirSync(cache).filter((entry) => entry.startsWith(prefix));
+      for (const entry of former) rmSync(join(cache, entry), { recursive: true, force: true });
       renameSync(fresh, folder);
     } catch (error) {
       rmSync(fresh, { recursive: true, force: true });

@@ -1,0 +1,52 @@
+// Asks a gateway through client libraries, with a tool of the program's own: node libraries.mjs <node_modules> <url> <token> <model>
+import { createRequire } from "node:module";
+import { join } from "node:path";
+import process from "node:process";
+import { pathToFileURL } from "node:url";
+
+const [folder = "", url = "", token = "", model = ""] = process.argv.slice(2);
+const { resolve } = createRequire(join(folder, "here.js"));
+const load = async (name) => await import(pathToFileURL(resolve(name)).href);
+const [{ z }, ai, { createOpenAI }, { createAnthropic }, { createOpenResponses }, agents] = await Promise.all(
+  ["zod", "ai", "@ai-sdk/openai", "@ai-sdk/anthropic", "@ai-sdk/open-responses", "@openai/agents"].map(load),
+);
+
+/** Prints what a library says at the end, and how often its tool was called */
+async function report(name, work) {
+  let calls = 0;
+  const text = await work({ cmd: z.object({ cmd: z.string() }), execute: ({ cmd }) => `ran ${cmd} ${++calls}` });
+  console.log(JSON.stringify([name, text, calls]));
+}
+
+const openai = createOpenAI({ baseURL: `${url}/v1`, apiKey: token });
+const kept = { providerOptions: { openai: { store: false } } };
+const wires = {
+  "ai responses": [openai.responses(model), kept],
+  "ai chat": [openai.chat(model), {}],
+  "ai messages": [createAnthropic({ baseURL: `${url}/v1`, apiKey: token })(model), {}],
+  "ai open responses": [createOpenResponses({ name: "gw", url: `${url}/v1/responses`, apiKey: token })(model), {}],
+};
+for (const [name, [languageModel, options]] of Object.entries(wires)) {
+  const asked = ({ cmd, execute }) => ({
+    ...options,
+    model: languageModel,
+    tools: { exec_command: ai.tool({ description: "Runs a command", inputSchema: cmd, execute }) },
+    stopWhen: ai.stepCountIs(6),
+    maxRetries: 0,
+    prompt: "Work",
+  });
+  await report(name, async (tool) => (await ai.generateText(asked(tool))).text);
+  await report(`${name} stream`, async (tool) => await ai.streamText(asked(tool)).text);
+}
+
+agents.setTracingDisabled(true);
+const provider = new agents.OpenAIProvider({ apiKey: token, baseURL: `${url}/v1`, useResponses: true });
+const runner = new agents.Runner({ modelProvider: provider, tracingDisabled: true });
+for (const stream of [false, true]) {
+  await report(`agents${stream ? " stream" : ""}`, async ({ cmd, execute }) => {
+    const tool = agents.tool({ name: "exec_command", description: "Runs a command", parameters: cmd, execute });
+    const result = await runner.run(new agents.Agent({ name: "a", model, tools: [tool] }), "Work", { stream });
+    if (stream) { for await (const _ of result); }
+    return result.finalOutput;
+  });
+}
