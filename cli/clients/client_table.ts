@@ -43,24 +43,28 @@ export const CLIENTS: Readonly<Record<string, Client>> = {
     title: "Codex",
     file: ".codex/config.toml",
     format: "toml",
-    scopes: ["tools"],
+    scopes: ["chat", "tools"],
     block: ({ address, token }) => ({
+      model_providers: {
+        postern: { name: "Postern", base_url: apiOf(address), wire_api: "responses", http_headers: bearer(token) },
+      },
       mcp_servers: { postern: { url: mcpOf(address), http_headers: bearer(token) } },
     }),
     notes: [
-      "The tools work over MCP. The model does not: Codex speaks OpenAI Responses only, which Postern does not serve.",
+      "Its own model stays, with Postern's tools over MCP. For a model of Postern: codex -c model_provider=postern -m <model>.",
     ],
   },
   claude: {
     title: "Claude Code",
     file: ".claude.json",
     format: "json",
-    scopes: ["tools"],
+    scopes: ["chat", "tools"],
     block: ({ address, token }) => ({
       mcpServers: { postern: { type: "http", url: mcpOf(address), headers: bearer(token) } },
     }),
     notes: [
-      "The tools work over MCP. The model does not: Claude Code speaks Anthropic Messages, which Postern does not serve.",
+      "Its own model stays, with Postern's tools over MCP. For a model of Postern, start it with --model <model>, with the address without " +
+      "/mcp as ANTHROPIC_BASE_URL, and with the token as ANTHROPIC_AUTH_TOKEN.",
     ],
   },
   opencode: {

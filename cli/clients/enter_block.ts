@@ -15,7 +15,8 @@ export async function enterBlock(format: Client["format"], text: string, block: 
   switch (format) {
     case "toml": {
       // An older entry of ours goes whole, so that no key of it stays
-      let edited = await removeConfigTable(text, [...Object.keys(block), "postern"]);
+      let edited = text;
+      for (const table of Object.keys(block)) edited = await removeConfigTable(edited, [table, "postern"]);
       for (const [path, value] of leavesOf(block)) edited = await setConfigValue(edited, path, value);
       return edited;
     }

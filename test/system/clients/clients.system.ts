@@ -5,6 +5,8 @@ import { mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import process from "node:process";
 import { describe, test } from "node:test";
+import { stringifyTOML } from "confbox/toml";
+import { CLIENTS } from "../../../cli/clients/client_table.ts";
 import type { ScriptedTurn } from "../../../fixtures/scripted_provider.ts";
 import type { ProviderRequest } from "../../../lib/providers/provider.ts";
 import { systemTools } from "../../scripts/system_tools.ts";
@@ -44,7 +46,7 @@ async function runClient(
   return output;
 }
 
-interface Client {
+interface CodingAgent {
   /** Tool of the client that runs a line, and the field of its input */
   readonly tool: readonly [name: string, field: string];
   /** Runs the client for a task, and once more in the same conversation. @returns what it printed */
@@ -54,22 +56,21 @@ interface Client {
   ): Promise<string[]>;
 }
 
-const CLIENTS: Readonly<Record<string, Client>> = {
+const AGENTS: Readonly<Record<string, CodingAgent>> = {
   codex: {
     tool: ["exec_command", "cmd"],
     async work({ url, token }, { model, home, cwd }) {
-      const settings = [
-        `model = "${model}"`,
-        'model_provider = "gw"',
-        "check_for_update_on_startup = false",
-        "[analytics]\nenabled = false",
-        "[features]\nplugins = false\napps = false",
-        `[model_providers.gw]\nname = "gw"\nbase_url = "${url}/v1"\nenv_key = "GW_TOKEN"\nwire_api = "responses"`,
-        "request_max_retries = 0\nstream_max_retries = 0\n",
-      ];
-      writeFileSync(join(home, "config.toml"), settings.join("\n"));
-      const at = { cwd, env: { HOME: home, CODEX_HOME: home, GW_TOKEN: token } };
-      const words = ["--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", "--json"];
+      const block = CLIENTS["codex"]?.block({ address: `${url}/`, token, models: [] });
+      // Codex looks for updates and plugins elsewhere otherwise
+      const quiet = {
+        check_for_update_on_startup: false,
+        analytics: { enabled: false },
+        features: { plugins: false, apps: false },
+      };
+      writeFileSync(join(home, "config.toml"), stringifyTOML({ ...quiet, ...block }));
+      const at = { cwd, env: { HOME: home, CODEX_HOME: home } };
+      const words = ["-c", "model_provider=postern", "-m", model, "--skip-git-repo-check", "--json"];
+      words.push("--dangerously-bypass-approvals-and-sandbox");
       const codex = join(folder, ".bin/codex");
       return [
         await runClient([codex, "exec", ...words, "Write a file"], at),
@@ -86,6 +87,8 @@ const CLIENTS: Readonly<Record<string, Client>> = {
         ...{ CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC: "1", DISABLE_AUTOUPDATER: "1", DISABLE_TELEMETRY: "1" },
       };
       const words = ["--dangerously-skip-permissions", "--output-format", "json", "--model", model];
+      const block = CLIENTS["claude"]?.block({ address: `${url}/`, token, models: [] });
+      writeFileSync(join(home, ".claude.json"), JSON.stringify(block));
       const claude = join(folder, `@anthropic-ai/claude-code-${process.platform}-${process.arch}/claude`);
       return [
         await runClient([claude, "-p", "Write a file", ...words], { cwd, env }),
@@ -96,7 +99,7 @@ const CLIENTS: Readonly<Record<string, Client>> = {
 };
 
 describe("coding agents do their work through the gateway, unchanged", { skip }, () => {
-  for (const [name, { tool, work }] of Object.entries(CLIENTS)) {
+  for (const [name, { tool, work }] of Object.entries(AGENTS)) {
     for (const mode of MODES) {
       test(`${name}: three rounds with a tool, and a second task in the conversation: ${mode}`, () =>
         withWorld((world) =>
