@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
-import { performance } from "node:perf_hooks";
 import { describe, test } from "node:test";
 import { loadTokenCounter, maxInputTokens, type TokenCounter } from "../../lib/agent/estimate_tokens.ts";
+import { processorMs } from "../support/processor_time.ts";
 
 async function counterOf(model: string): Promise<TokenCounter> {
   const counter = await loadTokenCounter(model);
@@ -34,12 +34,12 @@ describe("a token counter", () => {
 
   test("is not slowed down by texts made for it, and counts the rest of a long one by its beginning", async () => {
     const count = await counterOf("gpt-4o");
-    const start = performance.now();
+    const start = processorMs();
     for (const text of ["a".repeat(1_000_000), " ".repeat(1_000_000), "😀".repeat(500_000)]) {
       const tokens = count(text);
       assert.ok(tokens > 1000 && tokens <= 1_100_000, String(tokens));
     }
-    assert.ok(performance.now() - start < 10_000);
+    assert.ok(processorMs() - start < 10_000);
   });
 });
 

@@ -3,6 +3,7 @@ import { hash } from "node:crypto";
 import { test } from "node:test";
 import fc from "fast-check";
 import { createRedactor, redactJson } from "../../lib/base/redact.ts";
+import { processorMs } from "../support/processor_time.ts";
 
 const SECRET = "sk-test+/=?&0123456789";
 
@@ -120,12 +121,12 @@ for (const [what, { secrets, text }] of Object.entries(HOSTILE)) {
     // The finders are made at the first text
     redactor.redact("a first text");
     redactor.part.pending(Buffer.from("a first text"));
-    const started = performance.now();
+    const started = processorMs();
     redactor.redact(text);
     redactor.part.redact(Buffer.from(text), { from: 0, to: text.length });
     redactor.part.pending(Buffer.from(text));
     // 1 s at most on a busy machine; they took long, or threw when it was one regular expression
-    assert.ok(performance.now() - started < 4_000, `${performance.now() - started} ms`);
+    assert.ok(processorMs() - started < 4_000, `${processorMs() - started} ms`);
     for (const secret of secrets.slice(0, 5)) assert.equal(redactor.redact(`x ${secret} y`), "x [redacted] y");
   });
 }

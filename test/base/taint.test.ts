@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import { joinTaints, ReadLinks, RunTaint } from "../../lib/base/taint.ts";
+import { processorMs } from "../support/processor_time.ts";
 
 test("taints are joined without doubles, and are bounded however much comes from outside", () => {
   fc.assert(fc.property(fc.array(fc.array(fc.string({ maxLength: 300 }))), (taints) => {
@@ -91,7 +92,7 @@ test("known addresses are bounded, and a hostile text is read in time", () => {
   const many = linksOf(Array.from({ length: 30_000 }, (_, at) => `https://example.com/${at}`).join(" "));
   assert.ok(!many.has("https://example.com/0"));
   assert.ok(many.has("https://example.com/29999"));
-  const started = performance.now();
+  const started = processorMs();
   for (
     const text of [
       "https://".repeat(100_000),
@@ -102,5 +103,5 @@ test("known addresses are bounded, and a hostile text is read in time", () => {
       "a-".repeat(500_000),
     ]
   ) linksOf(text, true).has("https://example.com/");
-  assert.ok(performance.now() - started < 4000);
+  assert.ok(processorMs() - started < 4000);
 });

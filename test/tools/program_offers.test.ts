@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { toOffers } from "../../lib/tools/program_offers.ts";
 import { createSeededRandom } from "../support/seeded_random.ts";
+import { processorMs } from "../support/processor_time.ts";
 
 const matchOf = (uri: string) => {
   const resource = { name: "log", read: () => Promise.resolve("") };
@@ -14,10 +15,10 @@ test("an address that fits a template in many ways is parted at once, or refused
   assert.deepEqual(match("log://2026-11-29-a%2Fb"), { year: "2026", month: "11", day: "29", part: "a/b" });
   assert.deepEqual(match("log://a-b-c-d-e-f"), { year: "a-b-c", month: "d", day: "e", part: "f" });
   const day = matchOf("log://{year}-{month}-{day}");
-  const started = performance.now();
+  const started = processorMs();
   assert.equal(day(`log://${"-".repeat(1_600)}/`), undefined);
   // A pattern takes seconds to try all ways, and hours for one name more
-  assert.ok(performance.now() - started < 1_000);
+  assert.ok(processorMs() - started < 1_000);
 });
 
 test("templates take what a pattern with a group for each name takes", () => {

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { type PageBody, readPage, type WebPage } from "../../lib/web/read_page.ts";
 import { documentFixture } from "../support/document_fixtures.ts";
+import { processorMs } from "../support/processor_time.ts";
 
 const PAGE = "https://gates.example/posts/hang.html";
 const encoder = new TextEncoder();
@@ -383,7 +384,7 @@ test("a page without text says so", async () => {
 
 test("a document of nothing but comments, without a type, is told apart at once", async () => {
   const bytes = new TextEncoder().encode(`${"<!--a-->".repeat(120)}x`);
-  const started = performance.now();
+  const started = processorMs();
   await readPage({ bytes, contentType: undefined, url: "https://a.test/" }, { stopped: () => false });
-  assert.ok(performance.now() - started < 1_000, `${performance.now() - started} ms`);
+  assert.ok(processorMs() - started < 1_000, `${processorMs() - started} ms`);
 });

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { forbiddenBy, parseRobots } from "../../lib/web/robots.ts";
+import { processorMs } from "../support/processor_time.ts";
 
 const lineFor = (robots: string, path: string) => forbiddenBy(parseRobots(robots, "postern"), path)?.line;
 
@@ -76,7 +77,7 @@ test("rules without a group, unknown lines and pages of errors forbid nothing", 
 
 test("a hostile file of 500 kB is read and asked within a moment", () => {
   const robots = `User-agent: *\n${`Disallow: /${"*a".repeat(40)}b\n`.repeat(6000)}`;
-  const start = performance.now();
+  const start = processorMs();
   assert.equal(lineFor(robots, `/${"a".repeat(2000)}`), undefined);
-  assert.ok(performance.now() - start < 5000);
+  assert.ok(processorMs() - start < 5000);
 });

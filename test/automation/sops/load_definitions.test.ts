@@ -9,6 +9,7 @@ import { loadDefinitions, type LoadedSops } from "../../../lib/automation/sops/l
 import { createFiles } from "../../../lib/system/files/create_files.ts";
 import { withWorkspace, type Workspace } from "../../support/workspace.ts";
 import { triesOf } from "../../support/seeded_random.ts";
+import { processorMs } from "../../support/processor_time.ts";
 
 /** Loads `own/`, as a folder of the operator's, and what the workspace has. */
 async function load({ root, path }: Workspace): Promise<LoadedSops> {
@@ -400,9 +401,9 @@ describe("hostile files", () => {
         `---\nx: 'a\n${"- ".repeat(20_000)}\n---\n`,
       ]
     ) {
-      const begun = performance.now();
+      const begun = processorMs();
       assert.ok((await problemsOf("bad.md", text)).length > 0);
-      assert.ok(performance.now() - begun < 10_000);
+      assert.ok(processorMs() - begun < 10_000);
     }
   });
 

@@ -9,6 +9,7 @@ import { significantWords, stemOf } from "../../../lib/providers/offline/words.t
 import { someOf } from "../../support/seeded_random.ts";
 import { configOf, type RunningGateway, withRunningGateway } from "../../support/running_gateway.ts";
 import { collect, textOf } from "../support/provider_setup.ts";
+import { processorMs } from "../../support/processor_time.ts";
 
 /** A folder that has nothing to do with Postern. */
 const GARDEN = {
@@ -294,11 +295,11 @@ for (
   ] as const
 ) {
   test(`a hostile file is read at once: ${what}`, () => {
-    const started = performance.now();
+    const started = processorMs();
     const passages = prosePassages(text, { source: "a.md" });
     rankPassages(["pair"], passages);
     // Without the bounds the first ones take from 2 s to 20 s
-    assert.ok(performance.now() - started < 1_000);
+    assert.ok(processorMs() - started < 1_000);
   });
 }
 
@@ -311,9 +312,9 @@ test("a question of a million characters is answered at once", async () => {
       `2${" ".repeat(1_000_000)}=x`,
     ]
   ) {
-    const started = performance.now();
+    const started = processorMs();
     const options = { now: () => NOON };
     await collect(createOfflineProvider(options), { messages: [{ role: "user", content }] });
-    assert.ok(performance.now() - started < 2_000, content.slice(0, 10));
+    assert.ok(processorMs() - started < 2_000, content.slice(0, 10));
   }
 });

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { toUpstreamError } from "../../../lib/providers/upstream/upstream_error.ts";
+import { processorMs } from "../../support/processor_time.ts";
 
 const KEY = "sk-very-secret-key-0123456789";
 const UPSTREAM = { name: "acme", keySource: undefined, key: KEY, now: () => 0 };
@@ -135,10 +136,10 @@ test("words of any depth and length are bounded, and hold no key", () => {
     { error: { message: "No", metadata: { raw: JSON.stringify({ error: { message: `Bad ${KEY}` } }) } } },
   ];
   for (const body of bodies) {
-    const started = performance.now();
+    const started = processorMs();
     const { message } = refused(body);
     assert.ok(message.length < 700 && !message.includes(KEY), message.slice(0, 200));
-    assert.ok(performance.now() - started < 2_000, `${performance.now() - started} ms`);
+    assert.ok(processorMs() - started < 2_000, `${processorMs() - started} ms`);
   }
 });
 

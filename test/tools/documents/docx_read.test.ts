@@ -10,6 +10,7 @@ import { makeZip } from "./make_zip.ts";
 import { createToolBench } from "../../support/tool_bench.ts";
 import { triesOf } from "../../support/seeded_random.ts";
 import { withWorkspace } from "../../support/workspace.ts";
+import { processorMs } from "../../support/processor_time.ts";
 
 const REPORT = documentFixture("report.docx");
 
@@ -366,7 +367,7 @@ test("nesting, many elements and many attributes end in time", () => {
     refusal(makeDocx({ body: "<w:p/>".repeat(10_001) }), { ...LIMITS, maxParts: 20_000 }).message,
     /more than the 20000 parts that are read/,
   );
-  const started = performance.now();
+  const started = processorMs();
   const attributes = ' a="1"'.repeat(1_000_000);
   assert.equal(textOf({ body: `<w:p${attributes}/>${paragraph(`${" ".repeat(3_000_000)}x`)}` }), "x");
   assert.equal(
@@ -375,7 +376,7 @@ test("nesting, many elements and many attributes end in time", () => {
   );
   const names = Array.from({ length: 200 }, (_, i) => ` xmlns:n${i}="http://purl.org/dc/elements/1.1/"`).join("");
   assert.match(refusal(makeDocx({ body: `<w:p${names}/>` })).message, /more than 100 namespaces/);
-  assert.ok(performance.now() - started < 60_000);
+  assert.ok(processorMs() - started < 60_000);
 });
 
 test("a text that grows far beyond its document is cut as it grows", () => {
