@@ -132,6 +132,23 @@ test("a node that connects to another gateway moves there, and its older connect
   });
 });
 
+test("runs are offered the tools of a node while it is connected, here or elsewhere: also when it comes back with the same ones", async () => {
+  await withCluster(async ({ start, pass }) => {
+    const gateways = [await start("a", { config }), await start("b", { config })];
+    const [a] = gateways as [LinkedGateway];
+    await pass(2 * LEASE_MS);
+    const offered = () => gateways.map(({ services }) => services.tools.enabled(["node__*"]).map(({ name }) => name));
+    for (let times = 0; times < 2; times++) {
+      const node = connectNode(a);
+      await pass(10);
+      assert.deepEqual(offered(), [["node__pi__echo"], ["node__pi__echo"]], "it is there");
+      node.leave();
+      await pass(10);
+      assert.deepEqual(offered(), [[], []], "it is gone");
+    }
+  });
+});
+
 test("an older connection that is recorded late does not take the node back from a newer one", async () => {
   await withCluster(async ({ start, pass }) => {
     const [a, b] = [await start("a", { config }), await start("b", { config })];

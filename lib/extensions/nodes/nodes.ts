@@ -130,8 +130,8 @@ class AllowedNodes implements Nodes {
   readonly #window = slidingWindow({ max: MAX_HANDSHAKES, windowMs: WINDOW_MS });
   /** By id, in the order of the ids */
   readonly #nodes: ReadonlyMap<string, KnownNode>;
-  /** Every connection that has not ended, also before its hello */
   readonly #shared: NodeSharing;
+  /** Every connection that has not ended, also before its hello */
   readonly #links = new Set<GatewayLink>();
   /** All tools. Undefined after a change */
   #tools: readonly Tool[] | undefined;
