@@ -19,7 +19,7 @@ import { answerByRun, type AnswerParts, type DecodedRequest, type Wire } from ".
 import { followReply } from "../wire/event_stream.ts";
 import { toHttpError } from "../wire/http_errors.ts";
 import { afterOf, choiceQuery, countQuery, positionQuery, textQuery } from "../wire/lists.ts";
-import { jsonReply, type Reply } from "../wire/reply.ts";
+import { CHANGE_HEADERS, jsonReply, type Reply } from "../wire/reply.ts";
 import { readResponseBody, responseSchema } from "../wire/responses/response_body.ts";
 import { acceptedJson, ResponseEvents, responseJson, seqOf } from "../wire/responses/response_reply.ts";
 import { type ResponseInput, toResponseInput } from "../wire/responses/to_response_input.ts";
@@ -59,7 +59,7 @@ export const responsesRoute = defineRoute({
   summary: "A reply in the Responses format; with stream: true as server-sent events",
   body: responseSchema,
   headers: TOOLS_HEADER,
-  reply: { status: 200, type: "application/json", schema: responseReplySchema },
+  reply: { status: 200, type: "application/json", schema: responseReplySchema, headers: CHANGE_HEADERS },
   otherReplies: [{ status: 200, type: "text/event-stream" }],
   errors: REPLY_ERRORS,
   idempotency: "by_run",
