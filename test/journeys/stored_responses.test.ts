@@ -83,7 +83,11 @@ test("a stored response is read again as it was given, with its input, until it 
     const last = await client.responses.inputItems.list(first.id, { limit: 1 });
     assert.match(JSON.stringify(last.data), /Please/);
 
+    const { store } = gateway.services;
+    const isKept = async () => await store.get("run_responses", first.id.replace("resp_", "run_")) !== undefined;
+    assert.equal(await isKept(), true);
     await client.responses.delete(first.id);
+    assert.equal(await isKept(), false);
     await assert.rejects(client.responses.retrieve(first.id), isStatus(404));
     await assert.rejects(client.responses.delete(first.id), isStatus(404));
     assert.equal((await gateway.call(runPath)).status, 404);
@@ -301,6 +305,21 @@ test("work in the background is polled, streamed and cancelled", () =>
       break;
     }
     await until(async () => (await client.responses.retrieve(id)).status === "completed");
+  }));
+
+test("a repeat under an Idempotency-Key is the same stored response", () =>
+  withWorld(async (world) => {
+    const { client, upstream, gateway } = await startClient(world, HELLO);
+    for (const more of [{ background: true }, {}, { stream: true }]) {
+      const turns = upstream.turns.length;
+      const init = { body: { model, input: "Hi", ...more }, headers: { "idempotency-key": JSON.stringify(more) } };
+      const [first, again] = [await gateway.call("/v1/responses", init), await gateway.call("/v1/responses", init)];
+      const text = await first.text();
+      assert.equal(await again.text(), text);
+      const [, id = ""] = /"id":"(resp_\w+)"/.exec(text) ?? [];
+      await until(async () => (await client.responses.retrieve(id)).status === "completed");
+      assert.equal(upstream.turns.length, turns + 1);
+    }
   }));
 
 test("a stored response in the foreground ends with its reader", () =>
