@@ -86,7 +86,7 @@ export async function answerByRun<Input extends WireInput>(
       claim: storing === undefined
         ? claim?.write
         : (id) => [...claim === undefined ? [] : [claim.write(id)].flat(), ...storing.writes(id)],
-      conversationId: storing?.conversationId,
+      ...(storing === undefined ? {} : { conversationId: storing.conversationId }),
       reader: durable ? undefined : { controller: asked.controller, whole: !input.stream },
       agentTools,
       ...(input.agent === undefined ? {} : { agent: input.agent }),
