@@ -101,7 +101,12 @@ interface RouteForm<
   readonly bodyOptional?: Optional;
   readonly rawBody?: Raw;
   /** Reads the JSON of the body in place of the schema, which then describes it only. Names of fields that are not honoured go to `ignored` */
-  readonly read?: (json: unknown, input: EarlyInput, ignored: string[]) => Read | Promise<Read>;
+  readonly read?: (
+    json: unknown,
+    input: EarlyInput,
+    ignored: string[],
+    parts: Pick<RouteParts, Need>,
+  ) => Read | Promise<Read>;
   /** Refuses what needs no look at the fields of the body, which is not read then. Not asked by a repeat, whose first request has passed */
   before?(parts: Pick<RouteParts, Need>, input: EarlyInput<Input>): void | Promise<void>;
   /** Answers a request that has passed every check. */
@@ -292,12 +297,12 @@ const NO_FIELDS = v.strictObject({});
 /** Returns the reader of a route's body; undefined where it is not looked at. */
 function bodyReader(
   { body, bodyOptional: optional = false, rawBody }: Pick<Route, "body" | "bodyOptional" | "rawBody">,
-  read: ((json: unknown, input: EarlyInput, ignored: string[]) => unknown) | undefined,
+  read: ((json: unknown, input: EarlyInput, ignored: string[], parts: RouteParts) => unknown) | undefined,
 ): BodyReader | undefined {
   if (rawBody !== undefined) return (request, context) => readRaw(request, context, rawBody);
   if (read !== undefined) {
     return async (request, context, input) =>
-      read(await readJsonValue(request, context, { optional }), input, context.ignored);
+      read(await readJsonValue(request, context, { optional }), input, context.ignored, context.services);
   }
   return body && ((request, context) => readJson(request, context, body, { optional }));
 }

@@ -16,7 +16,6 @@ const ABSENT: readonly (readonly [path: RegExp, reason: string])[] = [
     /\/messages\/batches(?:\/|$)/,
     "it takes no batches: POST /v1/messages answers one request, in the format of Anthropic",
   ],
-  [/\/responses\/./, "it keeps nothing of a reply: POST /v1/responses answers, with the whole history as its input"],
   [/\/completions(?:\/|$)/, `it completes no bare prompts: ${CHAT}, with the prompt as a message`],
   [/\/(?:assistants|threads)(?:\/|$)/, "it has no such API: POST /v1/runs starts work that goes on by itself"],
   [/\/realtime(?:\/|$)/, "it has no such API: a chat over a WebSocket is at /ws/chat"],

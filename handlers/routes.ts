@@ -96,7 +96,14 @@ import { checkRecordsRoute, rekeyRoute } from "./routes/storage.ts";
 import type { ParamName } from "./define_route.ts";
 import type { Route } from "./route.ts";
 import { clusterRunEventsRoute, runEventsRoute } from "./routes/run_events.ts";
-import { inputTokensRoute, responsesRoute } from "./routes/responses.ts";
+import {
+  cancelResponseRoute,
+  deleteResponseRoute,
+  inputItemsRoute,
+  inputTokensRoute,
+  responsesRoute,
+  storedResponseRoute,
+} from "./routes/responses.ts";
 import { cancelRunRoute, resolveRunRoute, runBrowserRoute, runRoute, runsRoute, startRunRoute } from "./routes/runs.ts";
 import { runScheduleRoute, scheduleHistoryRoute, scheduleRoute, schedulesRoute } from "./routes/schedules.ts";
 import { callToolRoute, enableToolRoute, toolRoute, toolsRoute } from "./routes/tools.ts";
@@ -112,6 +119,10 @@ const TABLE = [
   completionsRoute,
   responsesRoute,
   inputTokensRoute,
+  storedResponseRoute,
+  inputItemsRoute,
+  cancelResponseRoute,
+  deleteResponseRoute,
   messagesRoute,
   countTokensRoute,
   embeddingsRoute,

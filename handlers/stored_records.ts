@@ -23,7 +23,7 @@ import { PLANS } from "../lib/memory/plans.ts";
 import { PROVIDERS } from "../lib/providers/discovery/provider_memory.ts";
 import { CONVERSATIONS, parseConversationEntry } from "../lib/runs/conversations/conversation_records.ts";
 import { BUDGET_DAYS } from "../lib/runs/supervisor/day_budget.ts";
-import { OPEN_RUNS, parseJournalRecord, RUN_INPUTS, RUNS } from "../lib/runs/journal/run_records.ts";
+import { OPEN_RUNS, parseJournalRecord, RUN_INPUTS, RUN_RESPONSES, RUNS } from "../lib/runs/journal/run_records.ts";
 import { ACCEPTED_MCP_TOOLS } from "../lib/extensions/mcp/accepted_tools.ts";
 import { PLUGIN_KEYS } from "../lib/extensions/plugins/plugin_registry.ts";
 import { MCP_SERVERS } from "../lib/extensions/mcp/server_record.ts";
@@ -60,7 +60,17 @@ const DECLARED: readonly Collection<unknown>[] = [
   ...[ACCEPTED_MCP_TOOLS, MCP_CREDENTIALS, MCP_SERVERS, MCP_SWITCHES, NODE_LINKS, PLUGIN_KEYS, PLUGINS, SKILLS],
   ...[CLUSTER_DRAINS, CLUSTER_DUTIES, CONVERSATION_HOLDS, FILE_LOCKS, GATEWAY_FENCES, GATEWAY_LEASES],
   ...[RUN_CLAIMS, RUN_SIGNALS, WORKSPACE_MEMBERS, WORKSPACES],
-  ...[BUDGET_DAYS, CONVERSATIONS, OPEN_RUNS, PARKED_CALLS, RUN_INPUTS, RUNS, SUB_AGENT_TASKS, SUB_AGENTS],
+  ...[
+    BUDGET_DAYS,
+    CONVERSATIONS,
+    OPEN_RUNS,
+    PARKED_CALLS,
+    RUN_INPUTS,
+    RUN_RESPONSES,
+    RUNS,
+    SUB_AGENT_TASKS,
+    SUB_AGENTS,
+  ],
   ...[BROWSER_LOGINS, COMMAND_FOLDERS, COOKIE_JARS, DOCUMENTS, MAILBOXES, MEMORY, PLANS, PROVIDERS, STORAGE_KEYS],
   ...[APPROVAL_RULES, APPROVALS, AUDIT_CHAINS, AUDIT_HEAD, AUDIT_RECORDS, OPEN_APPROVALS, RECORDED_TRUST],
   ...[TAINT_CHANGES, TAINTED_FILES, TRUSTED_DOCUMENTS],

@@ -1,18 +1,29 @@
 import * as v from "valibot";
+import { lazily } from "../../lib/base/lazily.ts";
+import { refuse } from "../../lib/base/errors.ts";
+import type { Services } from "../../lib/services.ts";
 import { defineRoute, type RouteInput } from "../define_route.ts";
 import {
   agentToolsOf,
+  type DecodedBody,
   estimateInput,
+  openRunEvents,
   REPLY_ERRORS,
   requireAgent,
+  RUN_ERRORS,
   toDecodedBody,
   TOOLS_HEADER,
+  upTo,
 } from "../wire/agent_runs.ts";
 import { answerByRun, type AnswerParts, type DecodedRequest, type Wire } from "../wire/answer_by_run.ts";
-import { jsonReply, type Reply } from "../wire/reply.ts";
+import { followReply } from "../wire/event_stream.ts";
+import { toHttpError } from "../wire/http_errors.ts";
+import { afterOf, choiceQuery, countQuery, positionQuery, textQuery } from "../wire/lists.ts";
+import { CHANGE_HEADERS, jsonReply, type Reply } from "../wire/reply.ts";
 import { readResponseBody, responseSchema } from "../wire/responses/response_body.ts";
-import { ResponseEvents, responseJson } from "../wire/responses/response_reply.ts";
+import { acceptedJson, ResponseEvents, responseJson, seqOf } from "../wire/responses/response_reply.ts";
 import { type ResponseInput, toResponseInput } from "../wire/responses/to_response_input.ts";
+import { cancelRun } from "../wire/run_work.ts";
 
 const nullable = v.nullable(v.string());
 
@@ -22,7 +33,7 @@ const responseReplySchema = v.looseObject({
   object: v.literal("response"),
   created_at: v.number(),
   completed_at: v.nullable(v.number()),
-  status: v.picklist(["in_progress", "completed", "incomplete", "failed"]),
+  status: v.picklist(["queued", "in_progress", "completed", "incomplete", "failed", "cancelled"]),
   model: v.string(),
   /** Messages, reasoning and calls, in the order in which they came */
   output: v.array(v.looseObject({ type: v.string(), id: v.string() })),
@@ -43,12 +54,12 @@ export const responsesRoute = defineRoute({
   method: "POST",
   path: "/v1/responses",
   access: "chat",
-  needs: ["agent", "clock", "log", "tools"],
+  needs: ["agent", "clock", "log", "store", "tools"],
   steady: "completion",
   summary: "A reply in the Responses format; with stream: true as server-sent events",
   body: responseSchema,
   headers: TOOLS_HEADER,
-  reply: { status: 200, type: "application/json", schema: responseReplySchema },
+  reply: { status: 200, type: "application/json", schema: responseReplySchema, headers: CHANGE_HEADERS },
   otherReplies: [{ status: 200, type: "text/event-stream" }],
   errors: REPLY_ERRORS,
   idempotency: "by_run",
@@ -56,7 +67,7 @@ export const responsesRoute = defineRoute({
     requireAgent(parts);
     agentToolsOf(input);
   },
-  read: readResponse,
+  read: (json, asking, ignored, parts) => toInput(json, asking, { parts, ignored, stores: true }),
   repeat: respond,
   handle: respond,
 });
@@ -66,7 +77,7 @@ export const inputTokensRoute = defineRoute({
   method: "POST",
   path: "/v1/responses/input_tokens",
   access: "chat",
-  needs: ["agent"],
+  needs: ["agent", "log", "store"],
   steady: "completion",
   summary: "Estimate of the tokens of a response's input and tools",
   body: responseSchema,
@@ -80,16 +91,181 @@ export const inputTokensRoute = defineRoute({
   // Nothing is kept of it
   idempotency: "harmless",
   before: (parts) => void requireAgent(parts),
-  read: readResponse,
+  read: (json, asking, ignored, parts) => toInput(json, asking, { parts, ignored, stores: false }),
   async handle(parts, { body: { input } }) {
     return jsonReply(200, { object: "response.input_tokens", input_tokens: await estimateInput(parts, input) });
   },
 });
 
-function readResponse(json: unknown, asking: Pick<RouteInput, "head" | "identity">, ignored: string[]) {
-  const body = readResponseBody(json);
-  const agentTools = agentToolsOf(asking, body.model ?? undefined);
-  return toDecodedBody(toResponseInput(body, { plain: agentTools === "none" }), agentTools, ignored);
+const stored = lazily(() => import("../wire/responses/stored_response.ts"));
+
+const STREAM = choiceQuery("true: as server-sent events, live to the end. Default false", ["true", "false"]);
+const PLACE = "Only events after this sequence_number";
+
+/** GET /v1/responses/:id: a stored response as far as it has come; with stream=true its events, the same as at first. */
+export const storedResponseRoute = defineRoute({
+  method: "GET",
+  path: "/v1/responses/:id",
+  access: "chat",
+  needs: ["agent", "storedRuns", "store", "clock", "log"],
+  summary: "A stored response, which may be at work; with stream=true its events from any of them on",
+  query: {
+    stream: STREAM,
+    starting_after: {
+      ...positionQuery(`${PLACE}; the header Last-Event-ID wins. Default: from the first`),
+      // Where the header wins, the parameter is not looked at
+      read: (text: string | null) => text,
+    },
+    include_obfuscation: choiceQuery("Ignored: no delta is padded", ["true", "false"]),
+  },
+  headers: { "Last-Event-ID": positionQuery(PLACE) },
+  reply: { status: 200, type: "application/json", schema: responseReplySchema },
+  otherReplies: [{ status: 200, type: "text/event-stream" }],
+  errors: ["overloaded"],
+  async handle(parts, input) {
+    const { findResponse, showResponse, toStoredHead } = await stored();
+    const { params, query, head: { headers }, caller, requestId } = input;
+    const { clock, log } = parts;
+    const found = await findResponse(params.id, parts, { caller });
+    if (query.stream !== "true") return jsonReply(200, await showResponse(found, { log, asking: input }));
+    const after = afterOf(headers, { name: "starting_after", text: query.starting_after });
+    const reading = new AbortController();
+    const { run, form, runs } = found;
+    const opened = await openRunEvents(runs, run.id, {
+      after: { name: after?.name ?? "", seq: after === undefined ? 0 : seqOf(after.place) },
+      fromStart: true,
+      signal: reading.signal,
+      caller,
+    });
+    return followReply({
+      events: opened.eventsFollow ? opened.events : upTo(opened.recorded, { after: 0, events: opened.events }),
+      reading,
+      encoder: new ResponseEvents({ ...toStoredHead(run, { log, requestId }), after: after?.place }, form),
+      clock,
+      toError: (error) =>
+        toHttpError(error ?? refuse("shutting_down", "Cannot send more of this response now"), { log, requestId }),
+    });
+  },
+});
+
+/** DELETE /v1/responses/:id: forgets a stored response with its run. */
+export const deleteResponseRoute = defineRoute({
+  method: "DELETE",
+  path: "/v1/responses/:id",
+  access: "chat",
+  needs: ["agent", "storedRuns", "store", "conversations"],
+  summary:
+    "Forget a stored response with its run, and its conversation where nothing else was said; one at work is 409",
+  errors: ["conflict"],
+  reply: {
+    status: 200,
+    type: "application/json",
+    schema: v.object({ id: v.string(), object: v.literal("response"), deleted: v.literal(true) }),
+  },
+  async handle(parts, { params: { id }, caller }) {
+    const { findResponse, removeResponse } = await stored();
+    await removeResponse(await findResponse(id, parts, { caller }), parts);
+    return jsonReply(200, { id, object: "response", deleted: true });
+  },
+});
+
+/** POST /v1/responses/:id/cancel: stops a stored response. */
+export const cancelResponseRoute = defineRoute({
+  method: "POST",
+  path: "/v1/responses/:id/cancel",
+  access: "chat",
+  needs: ["agent", "store", "clock", "log"],
+  summary: "Stop a stored response; one that has ended is 409",
+  reply: { status: 200, type: "application/json", schema: responseReplySchema },
+  errors: RUN_ERRORS,
+  idempotency: "honoured",
+  before: (parts) => void requireAgent(parts),
+  repeat: (parts, input) => cancelResponse(parts, input, { isRepeat: true }),
+  handle: (parts, input) => cancelResponse(parts, input, { isRepeat: false }),
+});
+
+async function cancelResponse(
+  parts: Pick<Services, "agent" | "store" | "clock" | "log">,
+  input: RouteInput<{ readonly id: string }>,
+  { isRepeat }: { readonly isRepeat: boolean },
+): Promise<Reply> {
+  const { findResponse, showResponse } = await stored();
+  const { params: { id }, caller } = input;
+  const found = await findResponse(id, parts, { caller });
+  // A run is cancelled once, so its status tells whether the first request did it
+  const run = isRepeat && found.run.status === "cancelled"
+    ? found.run
+    : await cancelRun(requireAgent(parts).runs, found.run.id, parts.clock);
+  return jsonReply(200, await showResponse({ ...found, run }, { log: parts.log, asking: input }));
+}
+
+/** GET /v1/responses/:id/input_items: the items that a stored response answered. */
+export const inputItemsRoute = defineRoute({
+  method: "GET",
+  path: "/v1/responses/:id/input_items",
+  access: "chat",
+  needs: ["agent", "storedRuns", "store"],
+  summary: "Items of the input of a stored response, the last one first",
+  query: {
+    limit: countQuery("Maximum number of items", { max: 100, usual: 20 }),
+    after: textQuery("Only items behind this id"),
+    order: choiceQuery("desc: the last one first. Default desc", ["asc", "desc"]),
+  },
+  reply: {
+    status: 200,
+    type: "application/json",
+    schema: v.object({
+      object: v.literal("list"),
+      data: v.array(v.looseObject({ type: v.string(), id: v.string() })),
+      first_id: nullable,
+      last_id: nullable,
+      has_more: v.boolean(),
+    }),
+  },
+  async handle(parts, { params: { id }, query: { limit, after, order }, caller }) {
+    const { input } = await (await stored()).findResponse(id, parts, { caller });
+    if (input === undefined) {
+      throw refuse("not_found", "Cannot list the input of this response: it was over 4 MiB, and was not kept");
+    }
+    const items = order === "asc" ? input : input.toReversed();
+    const place = after === undefined ? -1 : items.findIndex((item) => item["id"] === after);
+    if (after !== undefined && place < 0) {
+      throw refuse("invalid_request", 'Cannot go on after this item: "after" is the id of no item of the input', {
+        param: "after",
+      });
+    }
+    const data = items.slice(place + 1, place + 1 + limit);
+    return jsonReply(200, {
+      object: "list",
+      data,
+      first_id: data[0]?.["id"] ?? null,
+      last_id: data.at(-1)?.["id"] ?? null,
+      has_more: place + 1 + limit < items.length,
+    });
+  },
+});
+
+type ReadParts = Pick<Services, "agent" | "store" | "log">;
+
+/** @param options.stores false for a request without a reply that could be stored */
+async function toInput(
+  json: unknown,
+  asking: Omit<RouteInput, "body" | "ignored">,
+  { parts, ignored, stores }: { readonly parts: ReadParts; readonly ignored: string[]; readonly stores: boolean },
+): Promise<DecodedBody<ResponseInput>> {
+  const asked = readResponseBody(json);
+  const agentTools = agentToolsOf(asking, asked.model ?? undefined);
+  const plain = agentTools === "none";
+  if (plain) return toDecodedBody(toResponseInput(asked, { plain }), agentTools, ignored);
+  const { conversationFor, resolveReferences, toStoring } = await stored();
+  const body = await resolveReferences(asked, parts, asking);
+  const isStored = body.store !== false;
+  const storing = isStored && stores
+    ? toStoring(body, await conversationFor(body, parts, asking.caller))
+    : isStored
+    ? { conversationId: undefined, isBackground: false, writes: () => [] }
+    : undefined;
+  return toDecodedBody(toResponseInput(body, { plain, storing }), agentTools, ignored);
 }
 
 function respond(parts: AnswerParts, asked: DecodedRequest<ResponseInput>, runId?: string | null): Promise<Reply> {
@@ -99,6 +275,7 @@ function respond(parts: AnswerParts, asked: DecodedRequest<ResponseInput>, runId
 const RESPONSES: Wire<ResponseInput> = {
   toolChoiceField: "tool_choice.name",
   inOrder: true,
+  accepted: acceptedJson,
   json: (head, { said }, input) => responseJson(head, said, input),
   encoder: (head, input) => new ResponseEvents(head, input),
 };

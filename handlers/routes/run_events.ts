@@ -1,14 +1,12 @@
-import { CancelError } from "../../lib/base/cancel.ts";
 import { type AgentEvent, isTerminal } from "../../lib/base/records/agent_event.ts";
 import { RUN_ID_SCHEMA } from "../../lib/base/records/run.ts";
 import { type HttpError, refuse } from "../../lib/base/errors.ts";
 import type { RunPace } from "../../lib/runs/run_request.ts";
 import { defineRoute } from "../define_route.ts";
 import { toHttpError } from "../wire/http_errors.ts";
-import { type EventEncoder, eventStream, type EventStreamOptions, paceComment } from "../wire/event_stream.ts";
-import { openRunEvents, requireAgent, runsToRead } from "../wire/agent_runs.ts";
-import { choiceQuery, positionOf, positionQuery } from "../wire/lists.ts";
-import { type Reply, streamReply } from "../wire/reply.ts";
+import { type EventEncoder, followReply, paceComment } from "../wire/event_stream.ts";
+import { openRunEvents, requireAgent, runsToRead, upTo } from "../wire/agent_runs.ts";
+import { afterOf, choiceQuery, positionQuery } from "../wire/lists.ts";
 
 const FOLLOW = choiceQuery("0: only what is recorded by now, without waiting for more. Default 1", ["0", "1"]);
 
@@ -42,7 +40,8 @@ export const runEventsRoute = defineRoute({
   otherReplies: [{ status: 204, description: "The run is over, and nothing comes after the position" }],
   errors: ["overloaded"],
   async handle({ agent, storedRuns, clock, log }, { params, query, head, caller, requestId }) {
-    const after = afterOf(head.headers, query.after);
+    const { name, place } = afterOf(head.headers, { name: "after", text: query.after });
+    const after = { name, seq: place };
     const follows = query.follow !== "0";
     const reading = new AbortController();
     const encoder = createEventLines({ follows, now: () => clock.now(), after: after.seq });
@@ -95,43 +94,6 @@ export const clusterRunEventsRoute = defineRoute({
     });
   },
 });
-
-interface Followed extends Omit<EventStreamOptions, "opening" | "onLeave"> {
-  readonly events: AsyncIterable<readonly AgentEvent[]>;
-  /** Ends the reading */
-  readonly reading: AbortController;
-}
-
-/** Returns the stream of a reader who stays until the events end, leaves, or is sent away. */
-function followReply({ events, reading, ...options }: Followed): Reply {
-  const leave = () => reading.abort(new CancelError("client_gone"));
-  // A reader that leaves before its first read never starts the iteration
-  const opening = { iterator: endsWith(events, leave), held: [], pending: undefined };
-  return { ...streamReply(eventStream({ ...options, opening, onLeave: leave })), reading };
-}
-
-function afterOf(headers: Headers, after: string): { readonly name: string; readonly seq: number } {
-  const header = headers.get("last-event-id");
-  if (header !== null) return { name: "Last-Event-ID", seq: positionOf("Last-Event-ID", header) };
-  return { name: "after", seq: positionOf("after", after) };
-}
-
-async function* upTo(last: number, { after, events }: { after: number; events: AsyncIterable<readonly AgentEvent[]> }) {
-  if (after >= last) return;
-  for await (const batch of events) {
-    const some = batch.filter(({ seq }) => seq <= last);
-    if (some.length > 0) yield some;
-    if ((batch.at(-1)?.seq ?? 0) >= last) return;
-  }
-}
-
-async function* endsWith(events: AsyncIterable<readonly AgentEvent[]>, end: () => void) {
-  try {
-    yield* events;
-  } finally {
-    end();
-  }
-}
 
 const CUT_SHORT = "shutting_down";
 

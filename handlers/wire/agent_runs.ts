@@ -279,6 +279,8 @@ function isTold({ type }: AgentEvent): boolean {
 export interface OpenRunEventsOptions {
   /** Position of the reader, and how the request called it */
   readonly after: { readonly name: string; readonly seq: number };
+  /** true: the position is checked, and the events come from the first on. Default false */
+  readonly fromStart?: boolean;
   /** Ends the reading, not the run */
   readonly signal: AbortSignal;
   readonly caller: Pick<Caller, "tokenId" | "scopes">;
@@ -297,16 +299,14 @@ export interface RunEvents extends RunReach {
  *   another token began, where the caller lacks `runs`; 400 invalid_request for a position that the run has not reached
  */
 export async function openRunEvents(runs: StoredRuns, id: string, options: OpenRunEventsOptions): Promise<RunEvents> {
-  const { after, signal, caller, onPace } = options;
-  if (!hasScope(caller.scopes, "runs")) {
-    const starter = await runs.startedBy(id);
-    if (starter === undefined) throw unknownRun();
-    if (!mayReach(caller, starter)) {
-      throw refuse(
-        "insufficient_scope",
-        'Cannot follow this run: another token began it, and yours lacks the scope "runs"',
-      );
-    }
+  const { after, fromStart = false, signal, caller, onPace } = options;
+  const reaches = await reachesRun(runs, id, caller);
+  if (reaches === undefined) throw unknownRun();
+  if (!reaches) {
+    throw refuse(
+      "insufficient_scope",
+      'Cannot follow this run: another token began it, and yours lacks the scope "runs"',
+    );
   }
   const reach = await runs.reach(id);
   if (reach !== undefined && after.seq > reach.furthest) {
@@ -314,11 +314,37 @@ export async function openRunEvents(runs: StoredRuns, id: string, options: OpenR
       param: after.name,
     });
   }
-  const events = reach === undefined ? undefined : await runs.follow(id, { afterSeq: after.seq, signal, onPace });
+  const events = reach === undefined
+    ? undefined
+    : await runs.follow(id, { afterSeq: fromStart ? 0 : after.seq, signal, onPace });
   if (reach === undefined || events === undefined) {
     throw unknownRun();
   }
   return { ...reach, events };
+}
+
+/** Tells whether a caller may act on a run. Undefined: there is no such run, which is not looked for on behalf of one who may act on any. */
+export async function reachesRun(
+  runs: Pick<StoredRuns, "startedBy">,
+  id: string,
+  caller: Pick<Caller, "tokenId" | "scopes">,
+): Promise<boolean | undefined> {
+  if (hasScope(caller.scopes, "runs")) return true;
+  const starter = await runs.startedBy(id);
+  return starter && mayReach(caller, starter);
+}
+
+/** Yields the events up to a seq, which are recorded, without a wait for more. */
+export async function* upTo(
+  last: number,
+  { after, events }: { readonly after: number; readonly events: AsyncIterable<readonly AgentEvent[]> },
+): AsyncGenerator<readonly AgentEvent[]> {
+  if (after >= last) return;
+  for await (const batch of events) {
+    const some = batch.filter(({ seq }) => seq <= last);
+    if (some.length > 0) yield some;
+    if ((batch.at(-1)?.seq ?? 0) >= last) return;
+  }
 }
 
 function unknownRun() {

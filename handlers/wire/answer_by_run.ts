@@ -8,7 +8,7 @@ import { attachRun, type DecodedBody, readRun, requireAgent } from "./agent_runs
 import { type CollectedReply, collectReply } from "./collect_reply.ts";
 import { type EventEncoder, eventStream, KEEP_ALIVE_MS, openEvents, paceComment } from "./event_stream.ts";
 import { endedInSilence, runFailure, toHttpError } from "./http_errors.ts";
-import { fallbackHeader, type Reply, streamReply } from "./reply.ts";
+import { changeHeaders, fallbackHeader, type Reply, streamReply } from "./reply.ts";
 import type { WireInput } from "./to_completion_input.ts";
 
 /** Members of a reply that do not change while it is told. */
@@ -18,6 +18,8 @@ export interface AnswerHead {
   /** Seconds since the epoch */
   readonly created: number;
   readonly model: string;
+  /** Conversation that the run is recorded under. Default: none */
+  readonly conversationId?: string | null | undefined;
 }
 
 /** Members of a streamed reply that are known before its first event. */
@@ -26,6 +28,8 @@ export interface StreamHead extends AnswerHead {
   readonly firstModel: string;
   /** Tells whether an earlier stream of this run may have shown text of a turn that the model answers again. Undefined: none did */
   readonly interrupts: ((turn: number) => boolean) | undefined;
+  /** true: the run goes on without this reader */
+  readonly goesOn?: boolean | undefined;
   /** The error that a client is told for a run's `error` event */
   readonly toError: (event: Pick<Extract<AgentEvent, { type: "error" }>, "code" | "message" | "upstream">) => HttpError;
 }
@@ -38,6 +42,8 @@ export interface Wire<Input extends WireInput> {
   readonly inOrder?: boolean;
   /** Text of a stream's signs of life. Default: a comment line */
   readonly keepAlive?: string;
+  /** Returns the text of the reply to work in the background, which has begun. Default: no work is */
+  accepted?(head: AnswerHead, input: Input): string;
   /** Returns the text of the JSON reply */
   json(head: AnswerHead, reply: CollectedReply, input: Input): string;
   /** Returns the encoder of one stream */
@@ -64,7 +70,8 @@ export async function answerByRun<Input extends WireInput>(
   const { claim, body: { input, agentTools } } = asked;
   checkToolChoice(input.wishes, agentTools, { tools: parts.tools, field: wire.toolChoiceField });
   // A repeat must find the work, so it outlives its client (docs/design/http.md "Idempotency")
-  const durable = claim !== undefined;
+  const { storing } = input;
+  const durable = claim !== undefined || storing?.isBackground === true;
   let pace: RunPace | undefined;
   if (durable || agentTools !== "none") await asked.confirm({ access: "tools" });
   const run = typeof runId === "string"
@@ -76,7 +83,10 @@ export async function answerByRun<Input extends WireInput>(
       by: { caller: asked.caller, requestId: asked.requestId },
       wishes: input.wishes,
       durable,
-      claim: claim?.write,
+      claim: storing === undefined
+        ? claim?.write
+        : (id) => [...claim === undefined ? [] : [claim.write(id)].flat(), ...storing.writes(id)],
+      ...(storing === undefined ? {} : { conversationId: storing.conversationId }),
       reader: durable ? undefined : { controller: asked.controller, whole: !input.stream },
       agentTools,
       ...(input.agent === undefined ? {} : { agent: input.agent }),
@@ -84,8 +94,9 @@ export async function answerByRun<Input extends WireInput>(
   const handle = durable ? readRun(run, { claim, tools: parts.tools }, { streams: input.stream }) : run;
   const head: AnswerHead = {
     runId: handle.id,
-    created: Math.floor((durable ? await createdAt(handle, runs) : parts.clock.now()) / 1000),
+    created: Math.floor((durable || storing !== undefined ? await createdAt(handle, runs) : parts.clock.now()) / 1000),
     model: handle.model,
+    conversationId: handle.conversationId,
   };
   try {
     if (input.stream) {
@@ -95,12 +106,17 @@ export async function answerByRun<Input extends WireInput>(
         pace = undefined;
         return text;
       };
-      return await streamed(wire, handle, { parts, asked, head, leaves, comment });
+      return await streamed(wire, handle, { parts, asked, head, durable, leaves, comment });
+    }
+    if (storing?.isBackground && wire.accepted !== undefined) {
+      return { status: 200, body: wire.accepted(head, input), type: "application/json" };
     }
     const reply = await collectReply(handle, wire);
     const { fallback, ignored } = reply;
     const answered = fallback !== undefined && reply.fallbackAnswered ? { ...head, model: fallback } : head;
-    const headers = fallback === undefined ? undefined : fallbackHeader(fallback);
+    const fallen = fallback === undefined ? undefined : fallbackHeader(fallback);
+    // The history of a conversation may be trimmed, that of a client never is
+    const headers = storing === undefined ? fallen : changeHeaders(reply);
     return {
       status: 200,
       body: wire.json(answered, reply, input),
@@ -123,6 +139,8 @@ interface Streaming<Input extends WireInput> {
   readonly parts: AnswerParts;
   readonly asked: DecodedRequest<Input>;
   readonly head: AnswerHead;
+  /** true: the run goes on without its reader */
+  readonly durable: boolean;
   /** true: the handle is cancelled when the reader leaves */
   readonly leaves: boolean;
   /** See EventStreamOptions */
@@ -132,7 +150,9 @@ interface Streaming<Input extends WireInput> {
 async function streamed<Input extends WireInput>(
   wire: Wire<Input>,
   handle: RunHandle,
-  { parts: { clock, log }, asked: { claim, requestId, body: { input } }, head, leaves, comment }: Streaming<Input>,
+  { parts: { clock, log }, asked: { claim, requestId, body: { input } }, head, durable, leaves, comment }: Streaming<
+    Input
+  >,
 ): Promise<Reply> {
   const leave = () => {
     if (leaves) handle.cancel("client_gone");
@@ -154,6 +174,7 @@ async function streamed<Input extends WireInput>(
   const encoder = wire.encoder({
     ...head,
     firstModel,
+    goesOn: durable,
     interrupts: claim === undefined ? undefined : claim.wasTold,
     toError: (event) => toError(runFailure(event)),
   }, input);

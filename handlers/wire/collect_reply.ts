@@ -54,6 +54,21 @@ export async function collectReply(
   throw end === undefined ? endedInSilence() : runFailure(end);
 }
 
+/** Answer of a run as far as it has come. */
+export interface SaidSoFar extends Pick<CollectedReply, "said"> {
+  /** Last event of the run; undefined: it has not ended */
+  readonly end: AgentEvent | undefined;
+  /** The `provider/model` that gives the answer in place of the one that was asked for; undefined: no other does */
+  readonly answeredBy: string | undefined;
+}
+
+/** Reads events, which need not come to the end of their run, and collects what was said. */
+export async function collectSaid(events: AsyncIterable<readonly AgentEvent[]>): Promise<SaidSoFar> {
+  const collector = new Collector(true);
+  for await (const batch of events) for (const event of batch) collector.add(event);
+  return collector.soFar();
+}
+
 /** Returns the text of a reply, or the refusal when there is no text. */
 export function spokenText(reply: CollectedReply): string {
   return reply.text === "" ? reply.refusal : reply.text;
@@ -124,6 +139,10 @@ class Collector {
       case "turn_end":
         (this.#ends ??= [])[event.turn] = this.#lengths();
         break;
+      case "tool_end":
+        // Calls come after the end of their turn, and stay when the next one is asked again
+        if (this.#ends !== undefined) this.#ends[this.#ends.length - 1] = this.#lengths();
+        break;
       case "turn_restart":
         this.#fallbackAnswers = false;
         this.#goBack(event.turn);
@@ -158,6 +177,11 @@ class Collector {
       fields: this.#fields,
       said: this.#said ?? NOTHING,
     };
+  }
+
+  soFar(): SaidSoFar {
+    const answeredBy = this.#fallbackAnswers ? this.#fallback : undefined;
+    return { said: this.#said ?? NOTHING, end: this.end, answeredBy };
   }
 
   #keep(event: AgentEvent, said: AgentEvent[]): void {

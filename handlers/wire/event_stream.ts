@@ -3,6 +3,7 @@ import type { Clock, Timer } from "../../lib/base/clock.ts";
 import type { HttpError } from "../../lib/base/errors.ts";
 import type { AgentEvent } from "../../lib/base/records/agent_event.ts";
 import type { RunHandle, RunPace } from "../../lib/runs/run_request.ts";
+import { type Reply, streamReply } from "./reply.ts";
 
 /** Turns events into the text of one stream. */
 export interface EventEncoder {
@@ -45,6 +46,29 @@ const KEEP_ALIVE = ": keep-alive\n\n";
  */
 export function eventStream(options: EventStreamOptions): ReadableStream<Uint8Array<ArrayBuffer>> {
   return new ReadableStream(new EventBody(options), { highWaterMark: 0 });
+}
+
+/** A reader who follows a run beside its own work. */
+export interface Followed extends Omit<EventStreamOptions, "opening" | "onLeave"> {
+  readonly events: AsyncIterable<readonly AgentEvent[]>;
+  /** Ends the reading */
+  readonly reading: AbortController;
+}
+
+/** Returns the stream of a reader who stays until the events end, leaves, or is sent away. */
+export function followReply({ events, reading, ...options }: Followed): Reply {
+  const leave = () => reading.abort(new CancelError("client_gone"));
+  // A reader that leaves before its first read never starts the iteration
+  const opening = { iterator: endsWith(events, leave), held: [], pending: undefined };
+  return { ...streamReply(eventStream({ ...options, opening, onLeave: leave })), reading };
+}
+
+async function* endsWith(events: AsyncIterable<readonly AgentEvent[]>, end: () => void) {
+  try {
+    yield* events;
+  } finally {
+    end();
+  }
 }
 
 /** Work whose outcome is sent to another gateway of the cluster. */

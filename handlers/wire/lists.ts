@@ -76,6 +76,24 @@ export function positionOf(name: string, text: string): number {
   });
 }
 
+/** Place of a reader in a numbered sequence, and how the request called it. */
+export interface ReaderPlace {
+  readonly name: string;
+  readonly place: number;
+}
+
+/** Returns the place of a reader: by the header `Last-Event-ID`, else by a parameter. Undefined where neither is there. @throws as positionOf */
+export function afterOf<T extends string | null>(
+  headers: Headers,
+  { name, text }: { readonly name: string; readonly text: T },
+): ReaderPlace | (T extends string ? never : undefined) {
+  const header = headers.get("last-event-id");
+  if (header !== null) return { name: "Last-Event-ID", place: positionOf("Last-Event-ID", header) };
+  // A text is read, and null alone gives undefined
+  if (text === null) return undefined as T extends string ? never : undefined;
+  return { name, place: positionOf(name, text) };
+}
+
 /** Returns the schema of a list reply (docs/design/http.md "Lists and times"). */
 export function listSchema<S extends v.GenericSchema>(item: S) {
   return v.object({

@@ -8,7 +8,8 @@ import {
   type ToolCall,
 } from "../../lib/base/records/message.ts";
 import type { ModelParameters, ModelWishes, ToolChoice, ToolDeclaration } from "../../lib/providers/provider.ts";
-import type { AskedAgent } from "../../lib/runs/run_request.ts";
+import type { AskedAgent, RunRequest } from "../../lib/runs/run_request.ts";
+import type { Write } from "../../lib/storage/store.ts";
 import { checkParts, type CompletionBody, type CompletionMessage, type CompletionTool } from "./completion_body.ts";
 import type { Fields } from "../../lib/base/join_fields.ts";
 
@@ -22,6 +23,16 @@ export interface WireInput {
   readonly ignored: readonly string[];
   /** See RunRequest. Default: the gateway's own agent */
   readonly agent?: AskedAgent | undefined;
+  /** How the reply is stored. Default: it is not */
+  readonly storing?: ReplyStoring | undefined;
+}
+
+/** Way in which a reply is stored: as a run of a conversation. */
+export interface ReplyStoring extends Pick<RunRequest, "conversationId"> {
+  /** Returns the writes that go with the first record of the run */
+  readonly writes: (runId: string) => readonly Write[];
+  /** The run goes on without its client */
+  readonly isBackground: boolean;
 }
 
 /** A completions body, translated for the start of a run. */

@@ -68,7 +68,10 @@ export interface RunRequest {
    * Source: docs/design/runs.md "Attached or durable"
    */
   readonly durable: boolean;
-  /** Durable work only: writes for the transaction that accepts the run. With an `insert`, one run of many starts. */
+  /**
+   * Writes for the transaction that accepts a durable run, where an `insert` lets one run of many start; else for that of the first record
+   * of a run.
+   */
   readonly claim?: ((runId: string) => Write | readonly Write[]) | undefined;
   /** Attached work only. Default: a reader who can approve nothing */
   readonly reader?: RunReader | undefined;

@@ -456,7 +456,6 @@ test("a path that is not there is refused with its cause, and with no word of it
     ["/v1//chat/completions", /an empty part .*; ask for \/v1\/chat\/completions$/],
     ["//v1/models", /an empty part .*; ask for \/v1\/models$/],
     ["/v1/models/", /a slash at the end\); ask for \/v1\/models$/],
-    ["/v1/responses/resp_1/cancel", /keeps nothing of a reply: POST \/v1\/responses answers/],
     ["/messages", /it is \/v1\/messages here/],
     ["/v1/completions", /POST \/v1\/chat\/completions answers, .* with the prompt as a message$/],
     ["/v1/audio/speech", /no such API, and no other route does this$/],

@@ -2,10 +2,11 @@ import type { HttpError } from "../../../lib/base/errors.ts";
 import { isRecord } from "../../../lib/base/json.ts";
 import type { AgentEvent } from "../../../lib/base/records/agent_event.ts";
 import type { Usage } from "../../../lib/base/records/usage.ts";
+import { RUN_ID } from "../../../lib/base/records/run.ts";
 import type { AnswerHead, StreamHead } from "../answer_by_run.ts";
 import type { EventEncoder } from "../event_stream.ts";
 import { CUSTOM_INPUT } from "./response_tools.ts";
-import { type ResponseInput, sealThought } from "./to_response_input.ts";
+import { type ResponseForm, sealThought } from "./to_response_input.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
 type Event<T extends AgentEvent["type"]> = Extract<AgentEvent, { type: T }>;
@@ -32,18 +33,46 @@ export function toResponseId(runId: string): string {
   return `resp_${runId.slice("run_".length)}`;
 }
 
+/** Returns the id of the run of a reply; undefined for an id that no reply has. */
+export function toRunId(responseId: string): string | undefined {
+  const id = responseId.replace(/^resp_/, "run_");
+  return id !== responseId && RUN_ID.test(id) ? id : undefined;
+}
+
+/**
+ * Numbers of a stored reply for each `seq` of its run: an event of the run is told as some streaming events, which begin at its `seq` times this
+ * number. So each number is told again in each stream of the reply, also after a restart, which leaves a gap in `seq`. Where an event is
+ * told as more of them, those of the next one follow without a gap.
+ */
+const NUMBERS_A_SEQ = 1024;
+
+/** Returns the `seq` of the run's event that the streaming event with this number told of. */
+export function seqOf(number: number): number {
+  return Math.floor(number / NUMBERS_A_SEQ);
+}
+
+/** Returns the JSON reply to work in the background, which has begun. */
+export function acceptedJson(head: AnswerHead, form: ResponseForm): string {
+  return JSON.stringify({ ...silent(head, form).response(), status: "queued" });
+}
+
 /** Returns the JSON reply: the same items that a stream of these events ends with. */
-export function responseJson(head: AnswerHead, said: readonly AgentEvent[], input: ResponseInput): string {
-  const items = new ResponseEvents(
-    { ...head, firstModel: head.model, interrupts: undefined, toError: undefined },
-    input,
-  );
+export function responseJson(head: AnswerHead, said: readonly AgentEvent[], form: ResponseForm): string {
+  const items = silent(head, form);
   items.encode(said);
   return JSON.stringify(items.response());
 }
 
+function silent(head: AnswerHead, form: ResponseForm): ResponseEvents {
+  return new ResponseEvents({ ...head, firstModel: head.model, interrupts: undefined, toError: undefined }, form);
+}
+
 /** Options of `ResponseEvents`: without `toError` only the reply is made, and no text of a stream. */
-type ResponseHead = Omit<StreamHead, "toError"> & { readonly toError: StreamHead["toError"] | undefined };
+type ResponseHead = Omit<StreamHead, "toError"> & {
+  readonly toError: StreamHead["toError"] | undefined;
+  /** Number of the last streaming event that the reader has. Default: none */
+  readonly after?: number | undefined;
+};
 
 /**
  * Writes the events of a run as streaming events of Responses, each with its `sequence_number`, and makes the items of the reply.
@@ -55,8 +84,9 @@ type ResponseHead = Omit<StreamHead, "toError"> & { readonly toError: StreamHead
 export class ResponseEvents implements EventEncoder {
   ended = false;
   readonly #head: ResponseHead;
-  readonly #input: ResponseInput;
+  readonly #form: ResponseForm;
   readonly #tail: string;
+  readonly #after: number;
   #number = 0;
   #model: string;
   #lastDelta = 0;
@@ -74,24 +104,27 @@ export class ResponseEvents implements EventEncoder {
   /** The vendor's own fields of the reasoning */
   #thought: Fields = {};
 
-  constructor(head: ResponseHead, input: ResponseInput) {
+  constructor(head: ResponseHead, form: ResponseForm) {
     this.#head = head;
-    this.#input = input;
+    this.#form = form;
     this.#tail = head.runId.slice("run_".length);
-    this.#model = head.firstModel;
+    // Each stream of a stored reply begins with the same events
+    this.#model = form.isStored ? head.model : head.firstModel;
+    this.#after = head.after ?? -1;
   }
 
   /** Returns the reply as far as it has come. */
   response(): Fields {
-    const { body } = this.#input;
-    const { created, runId } = this.#head;
+    const { body, isStored } = this.#form;
+    const { created, runId, conversationId = null } = this.#head;
     return {
       id: toResponseId(runId),
       object: "response",
       created_at: created,
       completed_at: this.#completedAt,
       status: this.#status,
-      background: false,
+      background: body.background === true,
+      ...(isStored && conversationId !== null ? { conversation: { id: conversationId } } : {}),
       error: this.#error,
       incomplete_details: this.#reason === null ? null : { reason: this.#reason },
       instructions: body.instructions ?? null,
@@ -100,12 +133,12 @@ export class ResponseEvents implements EventEncoder {
       model: this.#model,
       output: this.#output.filter(Boolean),
       parallel_tool_calls: body.parallel_tool_calls ?? true,
-      previous_response_id: null,
+      previous_response_id: body.previous_response_id ?? null,
       prompt_cache_key: body.prompt_cache_key ?? null,
       reasoning: { effort: body.reasoning?.effort ?? null, summary: body.reasoning?.summary ?? null },
       safety_identifier: body.safety_identifier ?? null,
       service_tier: body.service_tier ?? "default",
-      store: false,
+      store: isStored,
       temperature: body.temperature ?? 1,
       text: { ...body.text, format: body.text?.format ?? { type: "text" } },
       tool_choice: body.tool_choice ?? "auto",
@@ -130,13 +163,27 @@ export class ResponseEvents implements EventEncoder {
     let text = "";
     for (const event of events) {
       if (this.ended) break;
+      if (this.#form.isStored) this.#number = Math.max(this.#number, event.seq * NUMBERS_A_SEQ);
       text += this.#encode(event);
     }
     return text;
   }
 
   fail(error: HttpError): string {
-    return this.#end("failed", { status: "incomplete", error: { code: error.code, message: error.message } });
+    // A shutdown ends the stream, and not the run
+    if (this.#form.isStored && this.#head.goesOn && error.code === "shutting_down") {
+      return ": no more now, come back with starting_after\n\n";
+    }
+    return this.#fail(error);
+  }
+
+  #errorOf(event: Event<"error">, toError: StreamHead["toError"]): Pick<HttpError, "code" | "message"> {
+    const { code, message } = toError(event);
+    return { code: event.code === "cancelled" ? event.code : code, message };
+  }
+
+  #fail({ code, message }: Pick<HttpError, "code" | "message">): string {
+    return this.#end("failed", { status: "incomplete", error: { code, message } });
   }
 
   #encode(event: AgentEvent): string {
@@ -157,7 +204,7 @@ export class ResponseEvents implements EventEncoder {
         this.#thought = { ...this.#thought, ...thoughtOf(event.message) };
         return "";
       case "tool_start":
-        return this.#input.showsOwnCalls ? this.#ownCall(event) : "";
+        return this.#form.showsOwnCalls ? this.#ownCall(event) : "";
       case "tool_end":
         return this.#endOwnCall(event);
       case "turn_start":
@@ -166,7 +213,9 @@ export class ResponseEvents implements EventEncoder {
       case "turn_end":
         return this.#closeAll("completed");
       case "turn_restart":
-        if (event.from_seq <= this.#lastDelta || this.#head.interrupts?.(event.turn)) return this.#failRestarted();
+        if (event.from_seq <= this.#lastDelta || this.#hasPassed(event) || this.#head.interrupts?.(event.turn)) {
+          return this.#failRestarted();
+        }
         this.#model = this.#head.model;
         return "";
       case "notice":
@@ -175,7 +224,7 @@ export class ResponseEvents implements EventEncoder {
       case "done":
         return this.#done(event);
       case "error":
-        return this.#head.toError === undefined ? "" : this.fail(this.#head.toError(event));
+        return this.#head.toError === undefined ? "" : this.#fail(this.#errorOf(event, this.#head.toError));
       default:
         return "";
     }
@@ -197,20 +246,36 @@ export class ResponseEvents implements EventEncoder {
   ): string {
     const closing = this.#closeAll(ofItems);
     this.ended = true;
-    this.#status = status;
+    this.#status = error?.["code"] === "cancelled" ? "cancelled" : status;
     this.#error = error;
     return `${closing}${this.#tell(`response.${status}`, { response: this.response() })}data: [DONE]\n\n`;
   }
 
+  /** Tells whether the reader has text that a restart takes back: it is at a place before the restart. */
+  #hasPassed({ seq, from_seq: from }: Event<"turn_restart">): boolean {
+    const place = seqOf(this.#after);
+    return place >= from && place < seq;
+  }
+
   #failRestarted(): string {
     const { toError } = this.#head;
-    return toError === undefined ? "" : this.fail(toError(RESTARTED));
+    return toError === undefined ? "" : this.#fail(toError(RESTARTED));
   }
 
   /** Returns one event of the stream; nothing where only the reply is made. */
   #tell(type: string, fields: Fields): string {
     if (this.#head.toError === undefined) return "";
-    return `event: ${type}\ndata: ${JSON.stringify({ type, sequence_number: this.#number++, ...fields })}\n\n`;
+    const number = this.#number++;
+    if (number <= this.#after) return "";
+    const line = `event: ${type}\ndata: ${JSON.stringify({ type, sequence_number: number, ...fields })}\n\n`;
+    return this.#form.isStored ? `id: ${number}\n${line}` : line;
+  }
+
+  #textDelta(item: OpenItem, delta: string): string {
+    const number = this.#number++;
+    if (number <= this.#after) return "";
+    const line = `${TEXT_DELTA}${number},${item.placeJson},"delta":${JSON.stringify(delta)},"logprobs":[]}\n\n`;
+    return this.#form.isStored ? `id: ${number}\n${line}` : line;
   }
 
   #open(kind: OpenItem["kind"], prefix: string, base: Fields): OpenItem {
@@ -256,7 +321,7 @@ export class ResponseEvents implements EventEncoder {
     return told +
       (part === "refusal"
         ? this.#tell("response.refusal.delta", { ...placeOf(item), delta })
-        : `${TEXT_DELTA}${this.#number++},${item.placeJson},"delta":${JSON.stringify(delta)},"logprobs":[]}\n\n`);
+        : this.#textDelta(item, delta));
   }
 
   #closePart(item: OpenItem): string {
@@ -305,7 +370,7 @@ export class ResponseEvents implements EventEncoder {
   }
 
   #openCall(callId: string, told: string): OpenItem {
-    const { kind, name, namespace } = this.#input.named.get(told) ??
+    const { kind, name, namespace } = this.#form.named.get(told) ??
       { kind: "function", name: told, namespace: undefined };
     const own = { call_id: callId, name, ...(namespace === undefined ? {} : { namespace }) };
     return kind === "custom"
@@ -349,7 +414,7 @@ export class ResponseEvents implements EventEncoder {
     }
     const { text } = item;
     const part = toSummary(text);
-    const sealed = this.#input.sealsReasoning
+    const sealed = this.#form.sealsReasoning
       ? { encrypted_content: sealThought({ reasoning_content: text, ...this.#thought }) }
       : {};
     return this.#tell("response.reasoning_summary_text.done", { ...summaryOf(item), text }) +

@@ -2,12 +2,12 @@ import { refuse } from "../../../lib/base/errors.ts";
 import { isRecord } from "../../../lib/base/json.ts";
 import type { AssistantMessage, ContentPart, Message, ToolCall } from "../../../lib/base/records/message.ts";
 import type { ModelParameters } from "../../../lib/providers/provider.ts";
-import type { WireInput } from "../to_completion_input.ts";
+import type { ReplyStoring, WireInput } from "../to_completion_input.ts";
 import type { ResponseBody, ResponseItem, ResponsePart } from "./response_body.ts";
 import { addOnce, CUSTOM_INPUT, flatName, type NamedTool, toResponseTools } from "./response_tools.ts";
 
-/** A body of POST /v1/responses, translated for the start of a run. */
-export interface ResponseInput extends WireInput {
+/** Facts of a request that its reply depends on. */
+export interface ResponseForm {
   /** The body as it came, whose fields the reply repeats */
   readonly body: ResponseBody;
   /** Tools of the client by the name that the model is told */
@@ -16,6 +16,26 @@ export interface ResponseInput extends WireInput {
   readonly sealsReasoning: boolean;
   /** The reply shows calls of the agent's own tools */
   readonly showsOwnCalls: boolean;
+  /** The reply is stored */
+  readonly isStored: boolean;
+}
+
+/** A body of POST /v1/responses, translated for the start of a run. */
+export interface ResponseInput extends WireInput, ResponseForm {}
+
+/** Returns what the reply to a request depends on. */
+export function toResponseForm(
+  body: ResponseBody,
+  { named, isStored }: Pick<ResponseForm, "named" | "isStored">,
+): ResponseForm {
+  const include = body.include ?? [];
+  return {
+    body,
+    named,
+    isStored,
+    sealsReasoning: include.includes(SEALED_REASONING),
+    showsOwnCalls: include.includes(OWN_CALLS),
+  };
 }
 
 /** Name under which `include` asks for the calls of the agent's own tools. */
@@ -28,16 +48,19 @@ const SEALED_REASONING = "reasoning.encrypted_content";
  * @throws {HttpError} 400 `unsupported_parameter` for what the gateway does not have: prompts kept at the vendor, files by id, references
  *   to items, replies kept at the gateway; 400 `invalid_request` for a request without input
  */
-export function toResponseInput(body: ResponseBody, { plain }: { readonly plain: boolean }): ResponseInput {
+export function toResponseInput(
+  body: ResponseBody,
+  { plain, storing }: { readonly plain: boolean; readonly storing?: ReplyStoring | undefined },
+): ResponseInput {
   const ignored: string[] = [];
-  refuseUnsupported(body);
+  refuseUnsupported(body, { isStored: storing !== undefined, plain });
   const tools = toResponseTools(body, ignored);
   const include = body.include ?? [];
   for (const key in body) {
     const value = body[key];
     if (value !== null && value !== undefined && !KNOWN.has(key)) addOnce(ignored, key);
   }
-  if (body.store === true) addOnce(ignored, "store");
+  if (body.store === true && plain) addOnce(ignored, "store");
   if (body.truncation === "auto") addOnce(ignored, "truncation");
   if (body.top_logprobs) addOnce(ignored, "top_logprobs");
   if (body.stream_options?.include_obfuscation) addOnce(ignored, "stream_options.include_obfuscation");
@@ -61,10 +84,8 @@ export function toResponseInput(body: ResponseBody, { plain }: { readonly plain:
       instructions: ruled,
       limits: typeof body.max_tool_calls === "number" ? { maxToolCalls: body.max_tool_calls } : undefined,
     },
-    body,
-    named: tools.named,
-    sealsReasoning: include.includes(SEALED_REASONING),
-    showsOwnCalls: include.includes(OWN_CALLS),
+    storing,
+    ...toResponseForm(body, { named: tools.named, isStored: storing !== undefined }),
   };
 }
 
@@ -91,6 +112,8 @@ const KNOWN: ReadonlySet<string> = new Set([
   "truncation",
   "store",
   "background",
+  "previous_response_id",
+  "conversation",
   "user",
   // These go on to the model in plain mode, and are named in `ignored` otherwise
   "safety_identifier",
@@ -100,19 +123,23 @@ const KNOWN: ReadonlySet<string> = new Set([
 
 const PASSED = ["safety_identifier", "prompt_cache_key", "service_tier"] as const;
 
-function refuseUnsupported(body: ResponseBody): void {
-  const { previous_response_id: previous, conversation, background } = body;
+function refuseUnsupported(
+  body: ResponseBody,
+  { isStored, plain }: { readonly isStored: boolean; readonly plain: boolean },
+): void {
   if (isRecord(body["prompt"])) {
     throw unsupported("prompt", 'it is kept at the vendor; send its text as "instructions" or "input"');
   }
-  if (typeof previous === "string" || (conversation ?? null) !== null) {
-    const field = typeof previous === "string" ? "previous_response_id" : "conversation";
-    throw unsupported(field, 'nothing of a reply is kept here; send the whole history as "input"');
-  }
-  if (background === true) {
-    throw unsupported("background", "POST /v1/runs starts work that goes on by itself");
-  }
+  const field = STATEFUL.find((name) => (body[name] ?? false) !== false);
+  if (isStored || field === undefined) return;
+  const where = plain ? "plain mode keeps nothing of a reply" : '"store": false keeps nothing of this reply';
+  throw unsupported(field, `${where}; ${field === "background" ? BACKGROUND : HISTORY}`);
 }
+
+/** Fields that a reply must be stored for. */
+const STATEFUL = ["previous_response_id", "conversation", "background"] as const;
+const HISTORY = 'send the whole history as "input"';
+const BACKGROUND = "POST /v1/runs starts work that goes on by itself";
 
 function unsupported(param: string, reason: string) {
   return refuse("unsupported_parameter", `Cannot honour "${param}": ${reason}`, { param });
@@ -223,7 +250,7 @@ function toMessage(item: ResponseItem, at: number, ignored: string[]): Message |
   if (isOf(item, "item_reference")) {
     throw refuse(
       "unsupported_parameter",
-      `Cannot find the item of "${param}": nothing of a reply is kept here; send the item itself`,
+      `Cannot find the item of "${param}": plain mode keeps nothing of a reply; send the item itself`,
       { param },
     );
   }

@@ -3,7 +3,8 @@ import { storedObject } from "../../base/records/stored_object.ts";
 import { type HttpError, refuse } from "../../base/errors.ts";
 import { type Actor, type Caller, hasScope, mayReach } from "../../base/records/caller.ts";
 import { messageSchema } from "../../base/records/message.ts";
-import { Collection } from "../../storage/read_records.ts";
+import { Collection, tryEntry } from "../../storage/read_records.ts";
+import type { Store } from "../../storage/store.ts";
 
 /** Form of a conversation's id. */
 export const CONVERSATION_ID = /^[A-Za-z0-9._:-]{1,128}$/;
@@ -52,6 +53,26 @@ export const CONVERSATIONS = new Collection("conversations", conversationRecordS
 /** Parses one message of a conversation. @throws {v.ValiError} for a body that no version wrote */
 export function parseConversationEntry(body: unknown): v.InferOutput<typeof conversationEntrySchema> {
   return v.parse(conversationEntrySchema, body);
+}
+
+/** A conversation with the run that said its first message, and the one that said its last. */
+export interface ConversationEnds {
+  readonly record: ConversationRecord;
+  readonly firstRun: string | undefined;
+  readonly lastRun: string | undefined;
+}
+
+/** Returns a conversation with its ends; undefined where nothing is recorded under an id. */
+export async function readConversationEnds(id: string, store: Store): Promise<ConversationEnds | undefined> {
+  const record = (await CONVERSATIONS.read(store, id))?.value;
+  if (record === undefined) return undefined;
+  const stream = conversationStream(id);
+  const runAfter = async (afterSeq: number) => {
+    const [entry] = await store.read(stream, { afterSeq, limit: 1 });
+    return entry && tryEntry(store, stream, entry, parseConversationEntry)?.run_id;
+  };
+  const [firstRun, lastRun] = await Promise.all([runAfter(0), runAfter(Math.max(0, record.messages - 1))]);
+  return { record, firstRun, lastRun };
 }
 
 /** Returns the name of the stream with the messages of a conversation. */

@@ -91,7 +91,9 @@ export class RunOpening implements AgentOpening {
 
   /** Returns the messages of the request, with parked calls in their places. */
   #givenMessages(run: AgentRun): readonly Message[] {
-    return this.#options.spliced ?? run.parked.splice(this.#options.request.messages);
+    const { spliced, request: { messages } } = this.#options;
+    // A history has the calls of its turns already
+    return spliced ?? (this.#hasHistory(run) ? messages : run.parked.splice(messages));
   }
 }
 

@@ -13,6 +13,8 @@ export interface RecorderOptions {
   readonly state: RunState;
   /** Returns the input that a run which goes on after a restart begins from. Called when the run is first written. */
   readonly input: () => RunInput;
+  /** Writes that go with the first record of a run that is not accepted before. Default: none */
+  readonly beside?: Write | readonly Write[] | undefined;
   /** Called after each write and after each recorded array, so that waiting readers look again. */
   readonly onChange: () => void;
   /** Last seq in the journal of a run that goes on; its next events are numbered beyond `shownUpTo`. Undefined for a new run. */
@@ -175,13 +177,14 @@ export class RunRecorder {
 
   async #write(writes: readonly Write[] = []): Promise<void> {
     if (this.#packer.count() === 0) return;
-    const { runs, state, input, onChange } = this.#options;
+    const { runs, state, input, beside = [], onChange } = this.#options;
     const events = this.#packer.take();
     const notes = this.#notes;
     this.#inFlight = events;
     this.#notes = noNotes();
     const create = this.#known ? undefined : { state, input: input() };
-    await runs.append(state.run.id, this.#durableSeq, events, { ...notes, writes, create });
+    const first = create === undefined ? [] : [beside].flat();
+    await runs.append(state.run.id, this.#durableSeq, events, { ...notes, writes: [...writes, ...first], create });
     this.#known = true;
     this.#durableSeq = lastSeqOf(events);
     while (this.#hidden[0] !== undefined && this.#hidden[0].after <= this.#durableSeq) this.#hidden.shift();

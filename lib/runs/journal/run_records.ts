@@ -131,12 +131,29 @@ const openRunSchema = storedObject({
   cancelled: v.optional(v.literal(true)),
 });
 
+/** Record in the collection `run_responses`, by run id: what a stored response of `/v1/responses` repeats of its request. */
+const runResponseSchema = storedObject({
+  v: v.literal(1),
+  /** Fields of the request, without its input. */
+  request: v.record(v.string(), v.unknown()),
+  /** Items of the input; absent: they were more than `MAX_RESPONSE_BYTES`. */
+  input: v.optional(v.array(v.looseObject({ type: v.string() }))),
+});
+
+/** Most bytes of JSON of the input that is kept with a stored response, and of the fields of its request. */
+export const MAX_RESPONSE_BYTES = 4 * 1024 * 1024;
+
 /** Removes a run as a whole, with its journal and its traces in a cluster. */
-const onDamage = { removes: ["runs", "run_inputs", "open_runs", "run_claims", "run_signals"], drops: journalOf };
+const onDamage = {
+  removes: ["runs", "run_inputs", "run_responses", "open_runs", "run_claims", "run_signals"],
+  drops: journalOf,
+};
 /** Collection of the runs. */
 export const RUNS = new Collection("runs", runRecordSchema, { onDamage });
 /** Collection of the pinned inputs. */
 export const RUN_INPUTS = new Collection("run_inputs", runInputSchema, { onDamage });
+/** Collection of the requests of stored responses. */
+export const RUN_RESPONSES = new Collection("run_responses", runResponseSchema, { replaced: "never changed" });
 /**
  * Collection of the runs that have not ended, so that recovery need not read all runs. The run of a damaged record can be read: it ends as
  * cancelled at the next start, since nobody knows whether it may go on.

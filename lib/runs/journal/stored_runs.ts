@@ -1,9 +1,9 @@
 import { isAtWork, isEnded } from "../../base/records/run.ts";
 import { createKeyedNotifier } from "../../base/keyed_queues.ts";
 import { unlessUnreadable } from "../../storage/read_records.ts";
-import type { Store } from "../../storage/store.ts";
+import type { Store, Write } from "../../storage/store.ts";
 import { followRun } from "./follow_run.ts";
-import { journalOf, RUN_INPUTS, RUNS, shownUpTo } from "./run_records.ts";
+import { journalOf, RUN_INPUTS, RUN_RESPONSES, RUNS, shownUpTo } from "./run_records.ts";
 import type { RunSupervisor } from "../run_request.ts";
 import { RunStore, type RunStoreOptions } from "./run_store.ts";
 
@@ -63,15 +63,35 @@ export async function pruneRuns(store: Store, endedBefore: string): Promise<numb
         after = key;
         continue;
       }
-      await store.batch([
-        RUNS.remove(key),
-        RUN_INPUTS.remove(key),
-        { op: "drop", stream: journalOf(key) },
-      ]);
+      await store.batch(removal(key));
       pruned++;
     }
     if (page.length < PAGE) return pruned;
   }
+}
+
+/**
+ * Forgets one run with its input and its journal.
+ * @returns false: nothing was done, since the run has not ended
+ */
+export async function removeRun(id: string, store: Store): Promise<boolean> {
+  for (;;) {
+    const found = await RUNS.read(store, id);
+    if (found !== undefined && !isEnded(found.value.run.status)) return false;
+    // A record of another version was changed meanwhile, and is read again
+    if (await store.batch([...(found === undefined ? [] : [RUNS.check(id, found.version)]), ...removal(id)])) {
+      return true;
+    }
+  }
+}
+
+function removal(id: string): readonly Write[] {
+  return [
+    RUNS.remove(id),
+    RUN_INPUTS.remove(id),
+    RUN_RESPONSES.remove(id),
+    { op: "drop", stream: journalOf(id) },
+  ];
 }
 
 /** Store of the runs, and the supervisor of those at work. */

@@ -18,6 +18,7 @@ import { ActiveRun, RunJournal } from "./active_run.ts";
 import type { AgentProfile } from "./agent_profile.ts";
 import { type AcceptedRun, createRunState } from "../journal/apply_event.ts";
 import { type ApprovableRun, denyUnattended } from "./create_approver.ts";
+import { beginsConversation } from "../conversations/conversation_records.ts";
 import { RunOpening, windowFinder } from "../conversations/run_opening.ts";
 import { budgetOf, type DayBudget } from "./day_budget.ts";
 import type { Conversations, RunConversations } from "../conversations/conversations.ts";
@@ -263,7 +264,8 @@ export class RunLauncher {
       runs,
       state: createRunState(accepted),
       input: () => {
-        const spliced = request.durable ? parked.splice(request.messages) : request.messages;
+        const goesOn = conversationId !== null && !beginsConversation(request);
+        const spliced = request.durable && !goesOn ? parked.splice(request.messages) : request.messages;
         return toRunInput(request, {
           taint: this.#taintOf({ request, interrupted, agentTools: settings.agentTools }),
           prompt: settings.prompt,
@@ -274,6 +276,7 @@ export class RunLauncher {
           workspace: plan.workspace,
         });
       },
+      beside: request.durable ? undefined : request.claim?.(id),
       onChange: () => news.wake(id),
       resumedAt: interrupted?.seq,
     });

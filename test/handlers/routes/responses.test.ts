@@ -263,6 +263,21 @@ test("a turn that is asked again is told once in JSON, and ends a stream that ha
   assert.equal(response.error?.code, "run_interrupted");
 });
 
+test("calls of the turn before one that is asked again stay in the reply", async () => {
+  const script: ScriptStep[] = [
+    [{ type: "turn_start", turn: 1 }, { type: "turn_end", turn: 1, usage: USAGE }],
+    [{ type: "tool_start", call_id: "c1", tool: "read_file", input: {} }],
+    [{ type: "tool_end", call_id: "c1", tool: "read_file", output: "x", is_error: false, duration_ms: 1 }],
+    [{ type: "turn_start", turn: 2 }, { type: "text_delta", delta: "half an" }],
+    [{ type: "turn_restart", turn: 2, from_seq: 6 }, { type: "text_delta", delta: "whole" }, DONE],
+  ];
+  const body = { include: ["postern:tool_calls"] };
+  const { output } = checkResponse(await (await ask({ script, body, plain: false }).response).json());
+  assert.deepEqual(output.map(({ type }) => type), ["postern:tool_call", "message"]);
+  assert.match(JSON.stringify(output), /"whole"/);
+  assert.doesNotMatch(JSON.stringify(output), /half/);
+});
+
 test("messages keep their role and parts, and instructions go before them", async () => {
   const { request, ignored } = await started({
     body: {

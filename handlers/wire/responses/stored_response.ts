@@ -1,0 +1,303 @@
+import { HttpError, refuse } from "../../../lib/base/errors.ts";
+import type { Caller } from "../../../lib/base/records/caller.ts";
+import type { Run } from "../../../lib/base/records/run.ts";
+import type { Logger } from "../../../lib/base/telemetry/log.ts";
+import {
+  checkConversation,
+  CONVERSATION_ID,
+  readConversationEnds,
+} from "../../../lib/runs/conversations/conversation_records.ts";
+import { MAX_RESPONSE_BYTES, RUN_RESPONSES } from "../../../lib/runs/journal/run_records.ts";
+import { removeRun, type StoredRuns } from "../../../lib/runs/journal/stored_runs.ts";
+import type { Services } from "../../../lib/services.ts";
+import type { RouteInput } from "../../define_route.ts";
+import { openRunEvents, reachesRun, runsToRead, upTo } from "../agent_runs.ts";
+import type { StreamHead } from "../answer_by_run.ts";
+import { collectSaid } from "../collect_reply.ts";
+import { runFailure, toHttpError } from "../http_errors.ts";
+import type { ReplyStoring } from "../to_completion_input.ts";
+import type { ResponseBody, ResponseItem } from "./response_body.ts";
+import { ResponseEvents, toRunId } from "./response_reply.ts";
+import { toResponseTools } from "./response_tools.ts";
+import { type ResponseForm, toResponseForm } from "./to_response_input.ts";
+
+type Fields = Readonly<Record<string, unknown>>;
+
+/** Services that stored responses are read from. */
+export type StoredParts = Pick<Services, "agent" | "store"> & Partial<Pick<Services, "storedRuns">>;
+
+/** A response that is stored: its run, and what it repeats of its request. */
+export interface StoredResponse {
+  readonly run: Run;
+  readonly form: ResponseForm;
+  /** Items of the input, with their ids; undefined: they were too large to be kept */
+  readonly input: readonly Fields[] | undefined;
+  readonly runs: StoredRuns;
+}
+
+/** Returns how a reply is stored, with what it repeats of its request. @throws {HttpError} 413 payload_too_large */
+export function toStoring(body: ResponseBody, conversationId: string): ReplyStoring {
+  const { input = [], stream: _stream, stream_options: _options, ...request } = body;
+  if (JSON.stringify(request).length > MAX_RESPONSE_BYTES) {
+    throw refuse(
+      "payload_too_large",
+      'Cannot store this response: its tools and settings have more than 4 MiB; send "store": false',
+    );
+  }
+  const items = typeof input === "string" ? [{ type: "message", role: "user", content: input }] : input;
+  const isKept = JSON.stringify(items).length <= MAX_RESPONSE_BYTES;
+  return {
+    conversationId,
+    isBackground: body.background === true,
+    writes: (runId) => [
+      RUN_RESPONSES.insert(runId, { v: 1, request, ...(isKept ? { input: items } : {}) }),
+    ],
+  };
+}
+
+/**
+ * Reads a stored response.
+ * @param param field that names it. Default: the path does
+ * @throws {HttpError} 404 not_found for an unknown one, and for that of another token
+ */
+export async function findResponse(
+  id: string,
+  parts: StoredParts,
+  { caller, param }: { readonly caller: Caller; readonly param?: string },
+): Promise<StoredResponse> {
+  const runId = toRunId(id);
+  const runs = toRuns(parts);
+  if (runId === undefined || await reachesRun(runs, runId, caller) !== true) throw unknownResponse(param);
+  const [kept, run] = await Promise.all([RUN_RESPONSES.read(parts.store, runId), runs.get(runId)]);
+  if (kept === undefined || run === undefined) throw unknownResponse(param);
+  const { request, input } = kept.value;
+  // Written from a body that had passed its check
+  const body = request as ResponseBody;
+  const { named } = toResponseTools(body, []);
+  return {
+    run,
+    form: toResponseForm(body, { named, isStored: true }),
+    input: input?.map((item, at) => toShown(item, `${runId.slice("run_".length)}_i${at}`)),
+    runs,
+  };
+}
+
+function toRuns({ agent, storedRuns }: StoredParts): StoredRuns {
+  if (storedRuns !== undefined) return runsToRead({ agent, storedRuns });
+  if (agent === undefined) throw new TypeError("Cannot read runs: neither an agent nor stored runs are there");
+  return agent.runs;
+}
+
+function unknownResponse(param?: string): HttpError {
+  return refuse(
+    "not_found",
+    "Cannot find this response: none of this id is stored that your token began; a request stores its response unless it is " +
+      'in plain mode or says "store": false',
+    param === undefined ? {} : { param },
+  );
+}
+
+const PREFIXES: Readonly<Record<string, string>> = {
+  message: "msg",
+  reasoning: "rs",
+  function_call: "fc",
+  function_call_output: "fco",
+  custom_tool_call: "ctc",
+  custom_tool_call_output: "cto",
+};
+
+/** Returns an item of the input as lists show it. */
+function toShown(item: Fields, tail: string): Fields {
+  const type = String(item["type"]);
+  const id = `${PREFIXES[type] ?? "item"}_${tail}`;
+  if (type !== "message") return { ...item, id };
+  const { content, role } = item;
+  const text = role === "assistant" ? { type: "output_text", annotations: [] } : { type: "input_text" };
+  return {
+    ...item,
+    id,
+    status: "completed",
+    content: typeof content === "string" ? [{ ...text, text: content }] : content,
+  };
+}
+
+/** Returns the members of a stored reply that do not change while it is told. */
+export function toStoredHead(
+  run: Run,
+  { log, requestId }: { readonly log: Logger; readonly requestId: string },
+): StreamHead {
+  return {
+    runId: run.id,
+    created: Math.floor(Date.parse(run.created_at) / 1000),
+    model: run.model,
+    firstModel: run.model,
+    conversationId: run.conversation_id,
+    goesOn: true,
+    interrupts: undefined,
+    toError: (event) => toHttpError(runFailure(event), { log, requestId }),
+  };
+}
+
+type Asking = Pick<RouteInput, "caller" | "signal" | "requestId">;
+
+/** Returns a stored response as far as it has come, without a wait. */
+export async function showResponse(
+  { run, form, runs }: StoredResponse,
+  { log, asking: { caller, signal, requestId } }: { readonly log: Logger; readonly asking: Asking },
+): Promise<Fields> {
+  const after = { name: "starting_after", seq: 0 };
+  const { events, recorded } = await openRunEvents(runs, run.id, { after, signal, caller });
+  const { said, end, answeredBy } = await collectSaid(upTo(recorded, { after: 0, events }));
+  const head = toStoredHead(run, { log, requestId });
+  const items = new ResponseEvents({ ...head, model: answeredBy ?? head.model }, form);
+  items.encode(end?.type === "error" ? [...said, end] : said);
+  const response = items.response();
+  return end === undefined && run.status === "queued" ? { ...response, status: "queued" } : response;
+}
+
+/**
+ * Returns the conversation that a request goes on with: that of `previous_response_id`, the one that it names, or a new one.
+ * @throws {HttpError} 404 not_found for an unknown one and for that of another token; 409 conflict for a response that is not the last one of its
+ *   conversation; 400 invalid_request for both fields
+ */
+export async function conversationFor(
+  { previous_response_id: previous, conversation }: ResponseBody,
+  parts: StoredParts & Pick<Services, "agent">,
+  caller: Caller,
+): Promise<string> {
+  if (typeof previous !== "string") {
+    if (!conversation) return "new";
+    const id = typeof conversation === "string" ? conversation : conversation.id;
+    await requireConversation(id, parts, caller);
+    return id;
+  }
+  const param = "previous_response_id";
+  if (conversation) {
+    throw refuse("invalid_request", `Cannot take both "${param}" and "conversation": send one of them`, { param });
+  }
+  const { run } = await findResponse(previous, parts, { caller, param });
+  const { conversation_id: id } = run;
+  if (id === null) throw unknownResponse(param);
+  if (parts.agent?.runs.worksIn(id)) {
+    throw refuse("conflict", "Cannot go on after this response: its conversation is at work; wait for its end", {
+      param,
+    });
+  }
+  const ends = await readConversationEnds(id, parts.store);
+  if (ends?.lastRun === run.id) return id;
+  throw refuse(
+    "conflict",
+    "Cannot go on after this response: it is not the last one of its conversation, or has said nothing; name the last " +
+      'response, or send the whole history as "input"',
+    { param, headers: { "x-should-retry": "false" } },
+  );
+}
+
+async function requireConversation(id: string, { store }: StoredParts, caller: Caller): Promise<void> {
+  const found = CONVERSATION_ID.test(id) ? await readConversationEnds(id, store) : undefined;
+  try {
+    if (found !== undefined) return checkConversation(caller, { owner: found.record.owner, isChannel: false });
+  } catch (error) {
+    if (!(error instanceof HttpError) || error.code !== "insufficient_scope") throw error;
+  }
+  throw refuse("not_found", "Cannot find this conversation: none of this id is stored that your token began", {
+    param: "conversation",
+  });
+}
+
+const REFERENCE = /^[a-z]{2,4}_([0-9a-z]{1,64})_i?[0-9]{1,6}$/;
+/** Most responses that the references of one request name. */
+const MAX_REFERENCED = 256;
+/** Most bytes of JSON that references of one request stand for. */
+const MAX_REFERENCED_BYTES = 16 * 1024 * 1024;
+
+/**
+ * Returns a body whose references to items are the items themselves.
+ * @throws {HttpError} 404 not_found for an item that is unknown, or another token's; 413 payload_too_large
+ */
+export async function resolveReferences(
+  body: ResponseBody,
+  parts: StoredParts & Pick<Services, "log">,
+  asking: Asking,
+): Promise<ResponseBody> {
+  const { input } = body;
+  if (!Array.isArray(input) || !input.some(({ type }) => type === "item_reference")) return body;
+  const known = new Map<string, Promise<ReadonlyMap<unknown, Fields>>>();
+  let bytes = 0;
+  const items: ResponseItem[] = [];
+  for (const [at, item] of input.entries()) {
+    if (item.type !== "item_reference") {
+      items.push(item);
+      continue;
+    }
+    const param = `input[${at}].id`;
+    const id = String(item["id"]);
+    const [, tail] = REFERENCE.exec(id) ?? [];
+    if (tail === undefined) throw unknownItem(param);
+    let reading = known.get(tail);
+    if (reading === undefined) {
+      if (known.size === MAX_REFERENCED) throw tooMuch(param, `items of more than ${MAX_REFERENCED} responses`);
+      known.set(tail, reading = readItems(`resp_${tail}`, parts, { asking, param }));
+    }
+    const found = (await reading).get(id);
+    if (found === undefined) throw unknownItem(param);
+    bytes += JSON.stringify(found).length;
+    if (bytes > MAX_REFERENCED_BYTES) throw tooMuch(param, "more than 16 MiB");
+    // Items of a reply and of an input that was checked have the form of items of an input
+    items.push(found as unknown as ResponseItem);
+  }
+  return { ...body, input: items };
+}
+
+async function readItems(
+  id: string,
+  parts: StoredParts & Pick<Services, "log">,
+  { asking, param }: { readonly asking: Asking; readonly param: string },
+): Promise<ReadonlyMap<unknown, Fields>> {
+  try {
+    const found = await findResponse(id, parts, { caller: asking.caller });
+    const { output } = await showResponse(found, { log: parts.log, asking });
+    // The encoder makes the output
+    const items = [...found.input ?? [], ...output as readonly Fields[]];
+    return new Map(items.map((item) => [item["id"], item]));
+  } catch (error) {
+    if (error instanceof HttpError && error.code === "not_found") throw unknownItem(param);
+    throw error;
+  }
+}
+
+function unknownItem(param: string): HttpError {
+  return refuse(
+    "not_found",
+    `Cannot find the item of "${param}": no response that your token began has stored it; send the item itself`,
+    { param },
+  );
+}
+
+function tooMuch(param: string, what: string): HttpError {
+  return refuse("payload_too_large", `Cannot resolve "${param}": the references stand for ${what}; send the items`, {
+    param,
+  });
+}
+
+/**
+ * Forgets a stored response with its run, and its conversation where nothing else was said in it.
+ * @throws {HttpError} 409 conflict for one that has not ended
+ */
+export async function removeResponse(
+  { run }: StoredResponse,
+  { store, conversations }: Pick<Services, "store" | "conversations">,
+): Promise<void> {
+  const { id, conversation_id: conversation } = run;
+  const ends = conversation === null ? undefined : await readConversationEnds(conversation, store);
+  if (!await removeRun(id, store)) {
+    throw refuse(
+      "conflict",
+      run.status === "needs_review"
+        ? `Cannot delete this response: its run waits for a person; close it with "postern run resolve ${id} close"`
+        : "Cannot delete this response: it is at work; wait for its end, or cancel it first",
+    );
+  }
+  const isAlone = ends?.firstRun === id && ends.lastRun === id;
+  if (conversation !== null && isAlone) await conversations.delete(conversation);
+}
