@@ -133,7 +133,8 @@ for (const mode of MODES) {
             env: { HOME: cwd },
           });
           const said = output.split("\n").filter((line) => line.startsWith("[")).map((line) => JSON.parse(line));
-          const names = ["ai responses", "ai chat", "ai messages", "ai open responses", "agents"];
+          const kept = mode === "agent" ? ["ai kept responses"] : [];
+          const names = [...kept, "ai responses", "ai chat", "ai messages", "ai open responses", "agents"];
           assert.deepEqual(said, names.flatMap((name) => [[name, "All done", 3], [`${name} stream`, "All done", 3]]));
         })
       ),

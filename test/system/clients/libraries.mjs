@@ -19,9 +19,11 @@ async function report(name, work) {
 }
 
 const openai = createOpenAI({ baseURL: `${url}/v1`, apiKey: token });
-const kept = { providerOptions: { openai: { store: false } } };
+// In plain mode nothing is kept: without this word the library names items that the gateway is to remember
+const forgotten = { providerOptions: { openai: { store: false } } };
 const wires = {
-  "ai responses": [openai.responses(model), kept],
+  ...(model.startsWith("plain/") ? {} : { "ai kept responses": [openai.responses(model), {}] }),
+  "ai responses": [openai.responses(model), forgotten],
   "ai chat": [openai.chat(model), {}],
   "ai messages": [createAnthropic({ baseURL: `${url}/v1`, apiKey: token })(model), {}],
   "ai open responses": [createOpenResponses({ name: "gw", url: `${url}/v1/responses`, apiKey: token })(model), {}],
