@@ -173,6 +173,31 @@ test("reasoning, text, a refusal and calls are items in the order in which they 
   ]);
 });
 
+test("what is said in the middle of a call leaves the call whole", async () => {
+  const call = (index: number, arguments_delta: string, name?: string): ScriptStep => [{
+    ...{ type: "client_tool_call_delta", index, call_id: `c${index}`, arguments_delta },
+    ...(name === undefined ? {} : { name }),
+  }];
+  const script: ScriptStep[] = [
+    call(0, "", "one"),
+    call(1, "{}", "two"),
+    call(0, '{"x"'),
+    [{ type: "text_delta", delta: "Hm" }],
+    call(0, ":1}"),
+    [{ type: "text_delta", delta: "m" }],
+    [{ type: "reasoning_delta", delta: "I see" }],
+    [{ type: "turn_end", turn: 1, usage: USAGE }, { type: "done", finish_reason: "tool_calls", usage: USAGE }],
+  ];
+  const { response, whole } = await told({ script });
+  assert.deepEqual(whole.output, response.output);
+  assert.deepEqual(response.output.map((item) => "arguments" in item ? [item.name, item.arguments] : item.type), [
+    ["one", '{"x":1}'],
+    ["two", "{}"],
+    "message",
+    "reasoning",
+  ]);
+});
+
 test("a stream that fails ends what it began, and says why in response.failed", async () => {
   const failure: AgentEventBody = { type: "error", code: "provider_error", message: "It broke" };
   for (
