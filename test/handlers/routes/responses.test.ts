@@ -491,3 +491,15 @@ test("items and tools that are checked by hand are those that the schema takes",
   assert.ok(usualTools.length > 10 && usualTools.length < tools.length);
   for (const tool of usualTools) assert.ok(v.is(responseSchema, { tools: [tool] }), JSON.stringify(tool));
 });
+
+test("a choice of allowed tools without its fields is refused with the field", async () => {
+  for (
+    const choice of [{ type: "allowed_tools" }, { type: "allowed_tools", mode: "auto", tools: [null] }, {
+      ...{ type: "allowed_tools", mode: "auto", tools: [{ type: "allowed_tools" }] },
+    }]
+  ) {
+    const { code, param } = await refusal({ tool_choice: choice });
+    assert.equal(code, "invalid_request");
+    assert.match(param, /^tool_choice/);
+  }
+});
