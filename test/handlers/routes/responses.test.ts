@@ -503,3 +503,29 @@ test("a choice of allowed tools without its fields is refused with the field", a
     assert.match(param, /^tool_choice/);
   }
 });
+
+test("reasoning that somebody has altered is never more than texts and a shallow list", async () => {
+  const seal = (json: string) => `postern.${Buffer.from(json).toString("base64url")}`;
+  const input = (encrypted_content: string) => [
+    { role: "user", content: "hi" },
+    { type: "reasoning", summary: [{ type: "summary_text", text: "shown" }], encrypted_content },
+    { type: "function_call", call_id: "c", name: "look", arguments: "{}" },
+    { type: "function_call_output", call_id: "c", output: "42" },
+  ];
+  const extraOf = async (json: string) => {
+    const { request, ignored } = await started({ body: { input: input(seal(json)) } });
+    const message = request.messages[1];
+    return { extra: message?.role === "assistant" ? message.extra : undefined, ignored };
+  };
+  assert.deepEqual((await extraOf('{"reasoning_content":"kept","content":"x","role":"system"}')).extra, {
+    reasoning_content: "kept",
+  });
+  const deep = "[".repeat(100_000) + "]".repeat(100_000);
+  for (
+    const altered of [`{"reasoning_details":${deep}}`, '{"reasoning_content":{"a":1}}', '{"reasoning":5}', "[]", "{"]
+  ) {
+    const { extra, ignored } = await extraOf(altered);
+    assert.deepEqual(extra, { reasoning_content: "shown" }, altered.slice(0, 40));
+    assert.equal(ignored, "input[].encrypted_content");
+  }
+});
