@@ -1,6 +1,12 @@
 import { refuse } from "../../../lib/base/errors.ts";
 import type { ContentPart, Message, ToolCall } from "../../../lib/base/records/message.ts";
-import type { ModelParameters, SentRequest, ToolChoice, ToolDeclaration } from "../../../lib/providers/provider.ts";
+import {
+  FORMAT_HEADERS,
+  type ModelParameters,
+  type SentRequest,
+  type ToolChoice,
+  type ToolDeclaration,
+} from "../../../lib/providers/provider.ts";
 import { checkBody } from "../check_body.ts";
 import { checkAddresses } from "../completion_body.ts";
 import type { WireInput } from "../to_completion_input.ts";
@@ -14,8 +20,6 @@ export interface MessageInputOptions {
   readonly headers: Headers;
 }
 
-/** Headers by which a client chooses a version of the format and parts of it. */
-const PASSED_HEADERS = ["anthropic-beta", "anthropic-version"] as const;
 /** Block by which Claude Code tells its vendor whom to bill. It changes with each request, which spoils what other servers keep of a prompt. */
 const BILLING = /^x-anthropic-billing-header:/;
 
@@ -67,7 +71,7 @@ export function toMessageInput(json: unknown, { plain, headers }: MessageInputOp
 }
 
 function sentRequest(body: MessagesBody, headers: Headers): SentRequest {
-  const given = PASSED_HEADERS.flatMap((name) => {
+  const given = FORMAT_HEADERS.flatMap((name) => {
     const value = headers.get(name);
     return value === null ? [] : [[name, value] as const];
   });
