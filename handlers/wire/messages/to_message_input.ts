@@ -206,22 +206,20 @@ function toTools(tools: readonly MessageTool[], left: LeftOut): readonly ToolDec
 }
 
 function toMessages({ system, messages }: MessagesBody, left: LeftOut, plain: boolean): readonly Message[] {
-  const out: Message[] = [];
   const instructions = typeof system === "string" ? system : (system ?? []).flatMap((block) => {
     left.sort(block, TEXT_FIELDS, "system[]");
     if (!BILLING.test(block.text)) return [block.text];
     left.add("system[x-anthropic-billing-header]");
     return [];
   }).join("\n\n");
-  if (instructions !== "") out.push({ role: "system", content: instructions });
-  for (const [index, message] of messages.entries()) {
+  const said = messages.flatMap((message, index): readonly Message[] => {
     left.sort(message, MESSAGE_FIELDS, "messages[]");
     const { role, content } = message;
-    if (typeof content === "string") out.push({ role, content });
-    else if (role === "assistant") out.push(...toAssistant(content, left));
-    else out.push(...toUser(content, { role, left, plain, place: `messages[${index}].content` }));
-  }
-  return out;
+    if (typeof content === "string") return [{ role, content }];
+    if (role === "assistant") return toAssistant(content, left);
+    return toUser(content, { role, left, plain, place: `messages[${index}].content` });
+  });
+  return instructions === "" ? said : [{ role: "system", content: instructions }, ...said];
 }
 
 const MESSAGE_FIELDS: ReadonlySet<string> = new Set(["role", "content"]);
@@ -270,13 +268,9 @@ interface UserPlace {
 /** Results of calls come first, and what they hold beside text stands in the user's own message, where every vendor takes it. */
 function toUser(blocks: readonly MessageBlock[], { role, left, plain, place }: UserPlace): readonly Message[] {
   const results: Message[] = [];
-  const parts: ContentPart[] = [];
-  for (const [index, block] of blocks.entries()) {
+  const parts = blocks.flatMap((block, index): readonly ContentPart[] => {
     const at = { left, plain, place: `${place}[${index}]` };
-    if (!is(block, "tool_result")) {
-      parts.push(...toParts(block, at));
-      continue;
-    }
+    if (!is(block, "tool_result")) return toParts(block, at);
     left.sort(block, RESULT_FIELDS, BLOCK_PLACE);
     const { tool_use_id, content, is_error } = block;
     const given = typeof content === "string" || !content
@@ -286,19 +280,18 @@ function toUser(blocks: readonly MessageBlock[], { role, left, plain, place }: U
       ? [content]
       : given.flatMap((part) => part.type === "text" ? [String(part["text"])] : []);
     const others = given.filter((part) => part.type !== "text");
-    if (others.length > 0) {
-      parts.push(
-        { type: "text", text: `[Postern] Of the result of the tool call ${JSON.stringify(tool_use_id)}:` },
-        ...others,
-      );
-    }
     results.push({
       role: "tool",
       tool_call_id: tool_use_id,
       content: texts.join("\n"),
       ...(is_error === true ? { is_error } : {}),
     });
-  }
+    if (others.length === 0) return [];
+    return [
+      { type: "text", text: `[Postern] Of the result of the tool call ${JSON.stringify(tool_use_id)}:` },
+      ...others,
+    ];
+  });
   if (parts.length === 0) return results;
   return [...results, { role, content: parts.every(isText) ? parts.map(({ text }) => text).join("\n\n") : parts }];
 }

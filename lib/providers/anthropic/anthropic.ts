@@ -240,8 +240,8 @@ function toTurns({ messages, pictures }: ProviderRequest, provider: string): rea
     const content = blocksOf(message, provider, pictures);
     if (content.length === 0) continue;
     const last = turns.at(-1);
-    if (last?.role === role) last.content.push(...content);
-    else turns.push({ role, content });
+    if (last?.role !== role) turns.push({ role, content });
+    else for (const block of content) last.content.push(block);
   }
   return turns;
 }
