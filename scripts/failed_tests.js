@@ -3,6 +3,8 @@
  * tests on Deno, since thousands of lines lie between.
  */
 
+import { inspect } from "node:util";
+
 /** Length of the error of one test, in UTF-16 code units: two texts that differ can be very long */
 const MAX_REASON = 4_000;
 
@@ -21,7 +23,10 @@ export default async function* failedTests(source) {
     const { cause } = error;
     const reason = cause instanceof Error
       ? cause.stack ?? cause.message
-      : `${cause ?? error.message}\n${errorOutput.get(data.file ?? "") ?? ""}`;
+      // An error of another process may come as an object that is no text
+      : `${typeof cause === "string" ? cause : inspect(cause ?? error.message)}\n${
+        errorOutput.get(data.file ?? "") ?? ""
+      }`;
     yield `${data.name} (${data.file ?? "?"}:${data.line ?? "?"})\n${
       reason.slice(0, MAX_REASON).trimEnd().replaceAll(/^/gm, "  ")
     }\n`;

@@ -31,7 +31,8 @@ test(
         some,
         `import { describe, test } from "node:test";
       describe("outer", () => test("fails", () => { throw new Error("the reason"); }));
-      test("passes", () => {});`,
+      test("passes", () => {});
+      test("throws no text", () => { throw Object.assign(Object.create(null), { odd: 1 }); });`,
       );
       writeFileSync(other, `if (!("Deno" in globalThis)) { console.error("last words"); process.exit(1); }`);
       const [command = "", ...options] = RUN;
@@ -45,6 +46,7 @@ test(
         list,
         /^on Deno: .*some\.test\.mjs \(.*\n {2}AssertionError.*Deno ended with 1:\n[^]*?error: Error: the reason\n/m,
       );
+      assert.match(list, /^throws no text \(.*some\.test\.mjs:4\)\n.*odd: 1/m);
       assert.match(list, /^fails \(.*some\.test\.mjs:2\)\n {2}Error: the reason\n/m);
       assert.match(list, /^.*other_test_mjs\.test\.mjs \(.*\n {2}test failed\n {2}last words\n/m);
       assert.doesNotMatch(list, /^(?:outer|passes)/m);

@@ -103,12 +103,17 @@ export function createCatalogue(
       ...(tool.clientNeeds === undefined ? {} : { client_needs: tool.clientNeeds }),
     };
   };
-  // A run asks for them, and they are others only under another configuration or in another registry
-  const enabledOf = lazilyEach(({ tools }: ToolRegistry) =>
-    lazilyEach((_newest: Config) => tools.filter(policy.isEnabled).map(policy.described))
+  const isOwn = ({ source }: Tool) => source === "builtin";
+  // A configuration alone decides about the gateway's own tools. One of others is also off while what it leads to is not there
+  const offeredOf = lazilyEach(({ tools }: ToolRegistry) =>
+    lazilyEach((_newest: Config) =>
+      tools.filter((tool) => !isOwn(tool) || policy.isEnabled(tool)).map(policy.described)
+    )
   );
   const enabled = (patterns: readonly string[]) =>
-    enabledOf(registry())(options.config()).filter(({ name }) => matchesPatterns(name, patterns));
+    offeredOf(registry())(options.config()).filter((tool) =>
+      matchesPatterns(tool.name, patterns) && (isOwn(tool) || policy.isEnabled(tool))
+    );
   return {
     find,
     enabled,

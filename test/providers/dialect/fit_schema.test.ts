@@ -251,7 +251,10 @@ const notes = fc.constantFrom<JsonSchema>(
 
 const leaf: fc.Arbitrary<Pair> = fc.oneof(
   fc.string({ maxLength: 8 }).map((value) => ({ schema: { type: "string", maxLength: 2000, minLength: 0 }, value })),
-  fc.constantFrom("date", "email").map((format) => ({ schema: { type: "string", format }, value: "any text" })),
+  fc.constantFrom(["date", "2026-11-30"], ["email", "ada@example.com"]).map(([format, value]) => ({
+    schema: { type: "string", format },
+    value,
+  })),
   fc.constant({ schema: { type: "string", pattern: "\\d+" }, value: "a1b" }),
   fc.integer({ min: -9, max: 9 }).map((value) => ({
     schema: { type: "integer", minimum: -9, exclusiveMaximum: 10 },
