@@ -116,7 +116,11 @@ export class MessageBlocks {
 
   /** Goes on with the next call as soon as the open one is whole, and behind the last one with what was said meanwhile. */
   #goOn(out: BlockEvent[]): void {
-    for (let [open, next] = this.#calls; next !== undefined && isWholeJson(open?.given ?? ""); [open, next] = this.#calls) {
+    for (
+      let [open, next] = this.#calls;
+      next !== undefined && isWholeJson(open?.given ?? "");
+      [open, next] = this.#calls
+    ) {
       this.#calls.shift();
       this.#tell(next, out);
     }

@@ -248,9 +248,10 @@ function joined(group: Group): Message {
   const parted = group.findIndex(({ content }) => !isOneText(content));
   const texts = (parted < 0 ? group : group.slice(0, parted)).map(({ content }) => textOf(content));
   const text = texts.join("\n\n");
-  const content = parted < 0
-    ? text
-    : [...toParts(texts.length === 0 ? null : text), ...group.slice(parted).flatMap((message) => toParts(message.content))];
+  const content = parted < 0 ? text : [
+    ...toParts(texts.length === 0 ? null : text),
+    ...group.slice(parted).flatMap((message) => toParts(message.content)),
+  ];
   // All are of one kind, so that the fields of one fit the others
   const fields = {};
   for (const message of group) Object.assign(fields, message);

@@ -41,7 +41,10 @@ test("any conversation that a user begins takes turns, and no text of it is lost
 
 test("many messages are joined at once", () => {
   const many = (role: "system" | "user") =>
-    Array.from({ length: 100_000 }, (_, i): Message => ({ role, content: [{ type: "text", text: `${i}`, name: "x" }] }));
+    Array.from(
+      { length: 100_000 },
+      (_, i): Message => ({ role, content: [{ type: "text", text: `${i}`, name: "x" }] }),
+    );
   const [system, user, ...others] = joinMessages([...many("system"), ...many("user")], FORM);
   assert.deepEqual(others, []);
   for (const message of [system, user]) {
