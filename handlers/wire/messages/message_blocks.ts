@@ -46,7 +46,7 @@ export class MessageBlocks {
   #begun: Fields | undefined = undefined;
   /** Calls that are not told whole, the open one first */
   #calls: OpenCall[] = [];
-  /** What was said in the middle of a call, and is told behind it */
+  /** Deltas that came in the middle of a call, and are told behind it */
   #saidMeanwhile: { readonly type: SaidType; readonly delta: Fields }[] = [];
   /** Calls that were begun: the index behind the last of them */
   #toldCalls = 0;
