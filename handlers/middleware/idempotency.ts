@@ -1,6 +1,7 @@
 import { createHash } from "node:crypto";
 import { isEnded, type Run } from "../../lib/base/records/run.ts";
 import { refuse } from "../../lib/base/errors.ts";
+import { FORMAT_HEADERS } from "../../lib/providers/provider.ts";
 import type { StoredRuns } from "../../lib/runs/journal/stored_runs.ts";
 import type { Services } from "../../lib/services.ts";
 import type { GatewayRequestContext } from "../request_context.ts";
@@ -88,9 +89,8 @@ export class Idempotency {
     { route, key }: { readonly route: Route; readonly key: string },
   ): Promise<Response> {
     const scope = digest([context.identity?.tokenId ?? "", request.method, context.path, key]);
-    // This is the only header that changes what a request does
     const tools = request.headers.get("x-postern-tools") ?? "";
-    const fingerprint = digest([context.target.search, tools, await context.body()]);
+    const fingerprint = digest([context.target.search, tools, ...formatHeaders(request), await context.body()]);
     let flight = this.#flights.get(scope);
     while (flight?.over !== undefined) {
       await flight.over;
@@ -346,6 +346,11 @@ async function join(
 function checkSame(first: string, now: string): void {
   if (first === now) return;
   throw refuse("idempotency_conflict", "Cannot repeat this request: its Idempotency-Key was used with another body");
+}
+
+/** Returns the headers beside `x-postern-tools` that change what a request does: those that go on to a provider of its format. */
+function formatHeaders({ headers }: Request): string[] {
+  return FORMAT_HEADERS.flatMap((name) => headers.has(name) ? [`${name}: ${headers.get(name)}`] : []);
 }
 
 function digest(parts: readonly (string | Uint8Array)[]): string {

@@ -1,4 +1,5 @@
 import type { Random } from "../base/random.ts";
+import { isWholeJson } from "../base/json.ts";
 import { neutralize } from "../base/neutral_text.ts";
 import { redactJson } from "../base/redact.ts";
 import { type Message, textOf } from "../base/records/message.ts";
@@ -62,7 +63,10 @@ export function taintOfMessages(messages: readonly Message[]): Taint {
 
 function originsIn(text: string): readonly string[] {
   if (!text.includes("<untrusted ")) return [];
-  return [...text.matchAll(OPENING)].slice(0, MAX_ENVELOPES).map(([, origin = ""]) => JSON.parse(origin));
+  return [...text.matchAll(OPENING)].slice(0, MAX_ENVELOPES).map(([, origin = ""]) =>
+    // Attack: no envelope of a gateway has another text than JSON, and whoever writes one must not fail each request with it
+    isWholeJson(origin) ? String(JSON.parse(origin)) : origin.slice(1, -1)
+  );
 }
 
 /** Beginning of a message that stands for older ones: the model wrote the rest of it. */

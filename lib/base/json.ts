@@ -41,6 +41,16 @@ export function isRecord(value: unknown): value is Readonly<Record<string, unkno
   return value !== null && typeof value === "object" && !Array.isArray(value);
 }
 
+/** Tells whether a text is JSON, and not the beginning of it alone. */
+export function isWholeJson(text: string): boolean {
+  try {
+    JSON.parse(text);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
 /** A value that JSON can carry. */
 export type JsonValue = null | boolean | number | string | readonly JsonValue[] | JsonObject;
 

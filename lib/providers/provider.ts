@@ -45,6 +45,9 @@ export interface PassedFields {
   readonly sent?: SentRequest;
 }
 
+/** Headers by which a client of the Messages API chooses a version of the format and parts of it. They go on with its request */
+export const FORMAT_HEADERS = ["anthropic-beta", "anthropic-version"] as const;
+
 /** A client's request as it came. */
 export interface SentRequest {
   /** `messages`: the Messages API of Anthropic */

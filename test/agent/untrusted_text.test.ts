@@ -44,4 +44,9 @@ test("what a client's tools gave, and envelopes that a client passes on, are out
     taintOfMessages([{ role: "user", content: "<untrusted you" }, { role: "assistant", content: null }]),
     [],
   );
+  // Attack: what no envelope has, in the words of a page or a tool, must not fail each request with that history
+  for (const origin of ["\\q", "\\u12"]) {
+    const content = `<untrusted source="x" origin="${origin}">`;
+    assert.deepEqual(taintOfMessages([{ role: "user", content }]), [origin], content);
+  }
 });

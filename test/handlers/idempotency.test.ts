@@ -267,3 +267,16 @@ test("a repeat with another x-postern-tools asks for something else: 409", async
   const other = await send("POST", "/work", { headers: { ...key(), "x-postern-tools": "none" }, body: { a: 1 } });
   assert.equal((await errorOf(other)).code, "idempotency_conflict");
 });
+
+test("a repeat that asks for another version or beta of a format asks for something else: 409", async () => {
+  const work = counting();
+  work.finish();
+  const { send } = createTestRouter({ routes: [post(work.handler)] });
+  const ask = (headers: Record<string, string>) =>
+    send("POST", "/work", { headers: { ...key(), ...headers }, body: { a: 1 } });
+  assert.equal((await ask({ "anthropic-version": "2023-06-01", "anthropic-beta": "one" })).status, 201);
+  assert.equal((await ask({ "anthropic-version": "2023-06-01", "anthropic-beta": "one" })).status, 201);
+  for (const headers of [{}, { "anthropic-version": "2023-06-01", "anthropic-beta": "two" }]) {
+    assert.equal((await ask(headers)).status, 409);
+  }
+});

@@ -15,6 +15,10 @@ test("a repeat gets the first reply again, byte for byte, and the model is asked
     const requests: readonly (readonly [string, unknown])[] = [
       ["/v1/chat/completions", { messages: HI }],
       ["/v1/chat/completions", { messages: HI, stream: true }],
+      ["/v1/messages", { messages: HI }],
+      ["/v1/messages", { messages: HI, stream: true }],
+      ["/v1/responses", { input: "Hi" }],
+      ["/v1/responses", { input: "Hi", stream: true }],
       ["/api/chat", { message: "Hi" }],
       ["/webhook", { message: "Hi" }],
       ["/v1/webhook/default?wait=1", { message: "Hi" }],

@@ -25,7 +25,7 @@ test("whatever npm ci brings has a digest in the lock file, the Node of the proj
   for (const name of Object.keys(optionalDependencies)) assert.ok(`node_modules/${name}` in packages, name);
 });
 
-/** What each package of programs for test:system brings, which npm ci of the project does not. */
+/** Programs that each package for test:system brings, and npm ci of the project does not. */
 const OF_SYSTEM: Readonly<Record<string, readonly string[]>> = {
   clients: ["@openai/codex", "@anthropic-ai/claude-code"],
   tools: ["verdaccio", "node-20", "node-22", "node-26"],

@@ -1,4 +1,4 @@
-import { isRecord } from "../../../lib/base/json.ts";
+import { isRecord, isWholeJson } from "../../../lib/base/json.ts";
 import type { AgentEvent, FinishReason } from "../../../lib/base/records/agent_event.ts";
 import type { Fields } from "../../../lib/base/join_fields.ts";
 import type { Usage } from "../../../lib/base/records/usage.ts";
@@ -21,13 +21,15 @@ interface OpenCall {
   waiting: string[];
 }
 
+type SaidType = keyof typeof EMPTY;
 type CallDelta = Extract<AgentEvent, { type: "client_tool_call_delta" }>;
 
 /**
  * Puts what a model says into content blocks, one after the other: text, thinking and calls to the client's tools. Where the model's server
  * speaks the same format, its own blocks come as `reply_fields` and are told as they are, with their signatures.
  *
- * A call whose arguments come while those of the one before it are not whole waits for them: clients expect one open block.
+ * Clients expect one open block. So a call whose arguments come while those of the one before it are not whole waits for them, and so does
+ * what is said in the middle of a call.
  * Source: https://docs.anthropic.com/en/api/messages-streaming
  */
 export class MessageBlocks {
@@ -44,6 +46,8 @@ export class MessageBlocks {
   #begun: Fields | undefined = undefined;
   /** Calls that are not told whole, the open one first */
   #calls: OpenCall[] = [];
+  /** Deltas that came in the middle of a call, and are told behind it */
+  #saidMeanwhile: { readonly type: SaidType; readonly delta: Fields }[] = [];
   /** Calls that were begun: the index behind the last of them */
   #toldCalls = 0;
 
@@ -70,7 +74,8 @@ export class MessageBlocks {
     this.#close(out);
   }
 
-  #say(type: "text" | "thinking", delta: Fields, out: BlockEvent[]): void {
+  #say(type: SaidType, delta: Fields, out: BlockEvent[]): void {
+    if (!this.#calls.every(({ given }) => isWholeJson(given))) return void this.#saidMeanwhile.push({ type, delta });
     if (this.#open !== type) this.#start({ ...EMPTY[type] }, out);
     this.#delta(delta, out);
   }
@@ -95,7 +100,8 @@ export class MessageBlocks {
     call.given += part;
     if (call === this.#calls[0]) this.#delta({ type: "input_json_delta", partial_json: part }, out);
     else call.waiting.push(part);
-    this.#goOn(out);
+    // Arguments are an object, so that no other part makes them whole
+    if (part.trimEnd().endsWith("}")) this.#goOn(out);
   }
 
   #newCall({ index, call_id: id, name = "" }: CallDelta, out: BlockEvent[]): OpenCall | undefined {
@@ -108,19 +114,28 @@ export class MessageBlocks {
     return call;
   }
 
-  /** Goes on with the next call as soon as the open one is whole. */
+  /** Goes on with the next call as soon as the open one is whole, and behind the last one with what was said meanwhile. */
   #goOn(out: BlockEvent[]): void {
-    for (let [open, next] = this.#calls; next !== undefined && isWhole(open?.given ?? ""); [open, next] = this.#calls) {
+    for (
+      let [open, next] = this.#calls;
+      next !== undefined && isWholeJson(open?.given ?? "");
+      [open, next] = this.#calls
+    ) {
       this.#calls.shift();
       this.#tell(next, out);
     }
+    const [last, next] = this.#calls;
+    if (this.#saidMeanwhile.length > 0 && next === undefined && isWholeJson(last?.given ?? "")) this.#endCalls(out);
   }
 
-  /** Tells the calls that wait, as far as they have come. */
+  /** Tells the calls that wait, as far as they have come, and what was said meanwhile. */
   #endCalls(out: BlockEvent[]): void {
     const [, ...waiting] = this.#calls;
+    const said = this.#saidMeanwhile;
     this.#calls = [];
+    this.#saidMeanwhile = [];
     for (const call of waiting) this.#tell(call, out);
+    for (const { type, delta } of said) this.#say(type, delta, out);
   }
 
   #tell({ index, id, name, block, waiting }: OpenCall, out: BlockEvent[]): void {
@@ -156,16 +171,6 @@ const EMPTY = {
   text: { type: "text", text: "" },
   thinking: { type: "thinking", thinking: "", signature: "" },
 } as const;
-
-/** Tells whether the arguments of a call have all come. */
-function isWhole(given: string): boolean {
-  try {
-    JSON.parse(given);
-    return true;
-  } catch {
-    return false;
-  }
-}
 
 /** Puts block events together again, as clients of the format do. */
 export function toMessageContent(events: readonly BlockEvent[]): readonly Fields[] {

@@ -1,6 +1,12 @@
 import { refuse } from "../../../lib/base/errors.ts";
 import type { ContentPart, Message, ToolCall } from "../../../lib/base/records/message.ts";
-import type { ModelParameters, SentRequest, ToolChoice, ToolDeclaration } from "../../../lib/providers/provider.ts";
+import {
+  FORMAT_HEADERS,
+  type ModelParameters,
+  type SentRequest,
+  type ToolChoice,
+  type ToolDeclaration,
+} from "../../../lib/providers/provider.ts";
 import { checkBody } from "../check_body.ts";
 import { checkAddresses } from "../completion_body.ts";
 import type { WireInput } from "../to_completion_input.ts";
@@ -14,8 +20,6 @@ export interface MessageInputOptions {
   readonly headers: Headers;
 }
 
-/** Headers by which a client chooses a version of the format and parts of it. */
-const PASSED_HEADERS = ["anthropic-beta", "anthropic-version"] as const;
 /** Block by which Claude Code tells its vendor whom to bill. It changes with each request, which spoils what other servers keep of a prompt. */
 const BILLING = /^x-anthropic-billing-header:/;
 
@@ -67,7 +71,7 @@ export function toMessageInput(json: unknown, { plain, headers }: MessageInputOp
 }
 
 function sentRequest(body: MessagesBody, headers: Headers): SentRequest {
-  const given = PASSED_HEADERS.flatMap((name) => {
+  const given = FORMAT_HEADERS.flatMap((name) => {
     const value = headers.get(name);
     return value === null ? [] : [[name, value] as const];
   });
@@ -202,22 +206,20 @@ function toTools(tools: readonly MessageTool[], left: LeftOut): readonly ToolDec
 }
 
 function toMessages({ system, messages }: MessagesBody, left: LeftOut, plain: boolean): readonly Message[] {
-  const out: Message[] = [];
   const instructions = typeof system === "string" ? system : (system ?? []).flatMap((block) => {
     left.sort(block, TEXT_FIELDS, "system[]");
     if (!BILLING.test(block.text)) return [block.text];
     left.add("system[x-anthropic-billing-header]");
     return [];
   }).join("\n\n");
-  if (instructions !== "") out.push({ role: "system", content: instructions });
-  for (const [index, message] of messages.entries()) {
+  const said = messages.flatMap((message, index): readonly Message[] => {
     left.sort(message, MESSAGE_FIELDS, "messages[]");
     const { role, content } = message;
-    if (typeof content === "string") out.push({ role, content });
-    else if (role === "assistant") out.push(...toAssistant(content, left));
-    else out.push(...toUser(content, { role, left, plain, place: `messages[${index}].content` }));
-  }
-  return out;
+    if (typeof content === "string") return [{ role, content }];
+    if (role === "assistant") return toAssistant(content, left);
+    return toUser(content, { role, left, plain, place: `messages[${index}].content` });
+  });
+  return instructions === "" ? said : [{ role: "system", content: instructions }, ...said];
 }
 
 const MESSAGE_FIELDS: ReadonlySet<string> = new Set(["role", "content"]);
@@ -266,13 +268,9 @@ interface UserPlace {
 /** Results of calls come first, and what they hold beside text stands in the user's own message, where every vendor takes it. */
 function toUser(blocks: readonly MessageBlock[], { role, left, plain, place }: UserPlace): readonly Message[] {
   const results: Message[] = [];
-  const parts: ContentPart[] = [];
-  for (const [index, block] of blocks.entries()) {
+  const parts = blocks.flatMap((block, index): readonly ContentPart[] => {
     const at = { left, plain, place: `${place}[${index}]` };
-    if (!is(block, "tool_result")) {
-      parts.push(...toParts(block, at));
-      continue;
-    }
+    if (!is(block, "tool_result")) return toParts(block, at);
     left.sort(block, RESULT_FIELDS, BLOCK_PLACE);
     const { tool_use_id, content, is_error } = block;
     const given = typeof content === "string" || !content
@@ -282,19 +280,18 @@ function toUser(blocks: readonly MessageBlock[], { role, left, plain, place }: U
       ? [content]
       : given.flatMap((part) => part.type === "text" ? [String(part["text"])] : []);
     const others = given.filter((part) => part.type !== "text");
-    if (others.length > 0) {
-      parts.push(
-        { type: "text", text: `[Postern] Of the result of the tool call ${JSON.stringify(tool_use_id)}:` },
-        ...others,
-      );
-    }
     results.push({
       role: "tool",
       tool_call_id: tool_use_id,
       content: texts.join("\n"),
       ...(is_error === true ? { is_error } : {}),
     });
-  }
+    if (others.length === 0) return [];
+    return [
+      { type: "text", text: `[Postern] Of the result of the tool call ${JSON.stringify(tool_use_id)}:` },
+      ...others,
+    ];
+  });
   if (parts.length === 0) return results;
   return [...results, { role, content: parts.every(isText) ? parts.map(({ text }) => text).join("\n\n") : parts }];
 }

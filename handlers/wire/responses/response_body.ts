@@ -79,7 +79,11 @@ const hostedTool = v.looseObject({
   type: v.pipe(v.string(), v.check((type) => !CLIENT_TOOLS.has(type), "Expected a tool with its fields")),
 });
 
-const chosen = v.looseObject({ type: v.string(), name: text, namespace: text });
+const chosen = v.looseObject({
+  type: v.pipe(v.string(), v.check((type) => type !== "allowed_tools", "Expected a choice with its fields")),
+  name: text,
+  namespace: text,
+});
 const choiceSchema = v.union([
   v.picklist(["auto", "none", "required"]),
   typed("allowed_tools", { mode: v.picklist(["auto", "required", "none"]), tools: v.array(chosen) }),

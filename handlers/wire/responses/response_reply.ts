@@ -1,5 +1,5 @@
 import type { HttpError } from "../../../lib/base/errors.ts";
-import { isRecord } from "../../../lib/base/json.ts";
+import { isRecord, isWholeJson } from "../../../lib/base/json.ts";
 import type { AgentEvent } from "../../../lib/base/records/agent_event.ts";
 import type { Usage } from "../../../lib/base/records/usage.ts";
 import { RUN_ID } from "../../../lib/base/records/run.ts";
@@ -305,8 +305,8 @@ export class ResponseEvents implements EventEncoder {
   #say(part: "output_text" | "refusal", delta: string): string {
     let told = "";
     let item = this.#said;
-    if (item?.kind !== "message" || this.#calls.size > 0) {
-      told = this.#closeAll("completed");
+    if (item?.kind !== "message") {
+      told = this.#closeSaid("completed") + this.#closeWholeCalls();
       item = this.#said = this.#open("message", "msg", { type: "message", role: "assistant" });
       told += this.#added(item, { status: "in_progress", content: [] });
     }
@@ -340,8 +340,8 @@ export class ResponseEvents implements EventEncoder {
   #think(delta: string): string {
     let told = "";
     let item = this.#said;
-    if (item?.kind !== "reasoning" || this.#calls.size > 0) {
-      told = this.#closeAll("completed");
+    if (item?.kind !== "reasoning") {
+      told = this.#closeSaid("completed") + this.#closeWholeCalls();
       item = this.#said = this.#open("reasoning", "rs", { type: "reasoning" });
       told += this.#added(item, { summary: [] }) +
         this.#tell("response.reasoning_summary_part.added", { ...summaryOf(item), part: toSummary("") });
@@ -350,10 +350,12 @@ export class ResponseEvents implements EventEncoder {
     return told + this.#tell("response.reasoning_summary_text.delta", { ...summaryOf(item), delta });
   }
 
-  #callDelta({ index, call_id, name = "", arguments_delta: delta }: Event<"client_tool_call_delta">): string {
+  #callDelta({ index, call_id, name, arguments_delta: delta }: Event<"client_tool_call_delta">): string {
     let told = "";
     let item = this.#calls.get(index);
     if (item === undefined) {
+      // Behind a whole call nothing can follow that means anything
+      if (name === undefined) return "";
       told = this.#closeSaid("completed");
       item = this.#openCall(call_id, name);
       this.#calls.set(index, item);
@@ -420,6 +422,17 @@ export class ResponseEvents implements EventEncoder {
     return this.#tell("response.reasoning_summary_text.done", { ...summaryOf(item), text }) +
       this.#tell("response.reasoning_summary_part.done", { ...summaryOf(item), part }) +
       this.#whole(item, { summary: [part], content: [{ type: "reasoning_text", text }], ...sealed });
+  }
+
+  /** Ends the client's calls whose arguments have all come. One in the middle of its arguments goes on behind what is said. */
+  #closeWholeCalls(): string {
+    let told = "";
+    for (const [key, item] of this.#calls) {
+      if (item.kind === "own_call" || !isWholeJson(item.text)) continue;
+      told += this.#closeCall(item, "completed");
+      this.#calls.delete(key);
+    }
+    return told;
   }
 
   #closeAll(status: ItemStatus): string {

@@ -3,6 +3,7 @@ import { isRecord } from "../../../lib/base/json.ts";
 import type { AssistantMessage, ContentPart, Message, ToolCall } from "../../../lib/base/records/message.ts";
 import type { ModelParameters } from "../../../lib/providers/provider.ts";
 import type { ReplyStoring, WireInput } from "../to_completion_input.ts";
+import { parseJsonBytes } from "../read_json.ts";
 import type { ResponseBody, ResponseItem, ResponsePart } from "./response_body.ts";
 import { addOnce, CUSTOM_INPUT, flatName, type NamedTool, toResponseTools } from "./response_tools.ts";
 
@@ -276,7 +277,12 @@ function toAssistant({ texts, refusal, thought, calls }: Turn): readonly Assista
 
 /** Beginning of `encrypted_content` that this gateway made: the vendor's own fields of the reasoning follow, as JSON in base64url. */
 const SEAL = "postern.";
-const THOUGHT_FIELDS = ["reasoning_content", "reasoning", "reasoning_details"];
+/** The vendor's own fields, of which the gateway reads the texts */
+const THOUGHT_FIELDS: Readonly<Record<string, (value: unknown) => boolean>> = {
+  reasoning_content: isText,
+  reasoning: isText,
+  reasoning_details: Array.isArray,
+};
 
 /** Returns the vendor's fields of reasoning as one text, for a client that hands it back untouched. */
 export function sealThought(fields: Readonly<Record<string, unknown>>): string {
@@ -295,16 +301,21 @@ function toThought(item: Item<"reasoning">, ignored: string[]): Record<string, u
   return text === "" ? undefined : { reasoning_content: text };
 }
 
+/** Attack: nothing vouches for it, so it is read as a part of the body would be. */
 function openSeal(text: string): Record<string, unknown> | undefined {
   try {
-    const fields: unknown = JSON.parse(Buffer.from(text, "base64url").toString());
+    const fields = parseJsonBytes(Buffer.from(text, "base64url"));
     if (!isRecord(fields)) return undefined;
-    return Object.fromEntries(
-      THOUGHT_FIELDS.flatMap((name) => fields[name] === undefined ? [] : [[name, fields[name]]]),
-    );
+    const known = Object.entries(THOUGHT_FIELDS).filter(([name]) => fields[name] !== undefined);
+    if (known.length === 0 || !known.every(([name, fits]) => fits(fields[name]))) return undefined;
+    return Object.fromEntries(known.map(([name]) => [name, fields[name]]));
   } catch {
     return undefined;
   }
+}
+
+function isText(value: unknown): boolean {
+  return typeof value === "string";
 }
 
 function toSaid(content: string | readonly ResponsePart[]): { readonly texts: string[]; readonly refusal: string } {

@@ -1,4 +1,4 @@
-import { isRecord } from "../../base/json.ts";
+import { isRecord, isShallow } from "../../base/json.ts";
 import { AnthropicDecoder, CALL_MARK, TEXT_MARK } from "./anthropic_decoder.ts";
 import {
   type ModelParameters,
@@ -240,8 +240,8 @@ function toTurns({ messages, pictures }: ProviderRequest, provider: string): rea
     const content = blocksOf(message, provider, pictures);
     if (content.length === 0) continue;
     const last = turns.at(-1);
-    if (last?.role === role) last.content.push(...content);
-    else turns.push({ role, content });
+    if (last?.role !== role) turns.push({ role, content });
+    else for (const block of content) last.content.push(block);
   }
   return turns;
 }
@@ -326,10 +326,13 @@ function toSource(url: string): Block {
   return data === undefined ? { type: "url", url } : { type: "base64", ...data };
 }
 
+const MAX_NESTING = 64;
+
 function parseInput(text: string): unknown {
   try {
     const value: unknown = JSON.parse(text);
-    return isRecord(value) ? value : {};
+    // What nests without a bound can be read, but not written
+    return isRecord(value) && isShallow(value, MAX_NESTING) ? value : {};
   } catch {
     return {};
   }

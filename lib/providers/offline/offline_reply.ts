@@ -1,4 +1,4 @@
-import type { JsonSchema } from "../../base/json.ts";
+import { isWholeJson, type JsonSchema } from "../../base/json.ts";
 import { type Content, isTextPart, type Message, textOf } from "../../base/records/message.ts";
 import type { Clock } from "../../base/clock.ts";
 import type { ProviderRequest, ToolDeclaration } from "../provider.ts";
@@ -142,13 +142,7 @@ function toArguments(tool: ToolDeclaration, input: string): string {
 }
 
 function isJsonObject(input: string): boolean {
-  if (!input.startsWith("{")) return false;
-  try {
-    JSON.parse(input);
-    return true;
-  } catch {
-    return false;
-  }
+  return input.startsWith("{") && isWholeJson(input);
 }
 
 function firstProperty(schema: JsonSchema | undefined): string | undefined {

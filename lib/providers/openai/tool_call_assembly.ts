@@ -1,5 +1,5 @@
 import { type Fields, joinFields } from "../../base/join_fields.ts";
-import { isRecord } from "../../base/json.ts";
+import { isRecord, isWholeJson } from "../../base/json.ts";
 import type { ProviderEvent } from "../../base/records/provider_event.ts";
 import { ARGUMENTS_REPEATED, CallArguments } from "../upstream/call_arguments.ts";
 import { type JsonRecord, stringOf } from "../upstream/json_reading.ts";
@@ -89,7 +89,7 @@ export class ToolCallAssembly {
       if (slot.arguments.isCut) notice(ARGUMENTS_REPEATED.code, ARGUMENTS_REPEATED.message, out);
       if (slot.name === undefined) {
         notice("tool_call_lost", "The provider sent parts of a tool call without its name: the call is lost", out);
-      } else if (slot.arguments.text !== "" && !isJson(slot.arguments.text)) {
+      } else if (slot.arguments.text !== "" && !isWholeJson(slot.arguments.text)) {
         notice("tool_call_arguments_broken", `The provider sent arguments for "${slot.name}" that are no JSON`, out);
       }
     }
@@ -160,14 +160,5 @@ export class ToolCallAssembly {
 function isAnother(known: Slot, id: string | undefined, name: string | undefined): boolean {
   if (name === undefined || known.name === undefined) return false;
   if (id !== undefined && known.id !== undefined) return id !== known.id;
-  return name !== known.name || (known.arguments.text !== "" && isJson(known.arguments.text));
-}
-
-function isJson(text: string): boolean {
-  try {
-    JSON.parse(text);
-    return true;
-  } catch {
-    return false;
-  }
+  return name !== known.name || (known.arguments.text !== "" && isWholeJson(known.arguments.text));
 }

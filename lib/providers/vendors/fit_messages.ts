@@ -211,15 +211,16 @@ const NO_REPLY: Message = { role: "assistant", content: "[no reply]" };
  * the user says. Templates of models count no calls and no results, so that a reply stands between those and the user's next word.
  */
 function withTurns(messages: readonly Message[]): readonly Message[] {
-  const turns: Message[] = [];
+  const turns: Group[] = [];
   for (const [i, given] of messages.entries()) {
     const message: Message = i > 0 && isInstruction(given) ? { ...given, role: "user" } : given;
-    const before = turns.at(-1);
-    if (before?.role === "tool" && message.role === "user") turns.push(NO_REPLY);
-    if (before?.role === message.role && isSaid(before)) turns[turns.length - 1] = joined(before, message);
-    else turns.push(message);
+    const turn = turns.at(-1);
+    const before = turn?.at(-1);
+    if (before?.role === "tool" && message.role === "user") turns.push([NO_REPLY]);
+    if (turn !== undefined && before?.role === message.role && isSaid(before)) turn.push(message);
+    else turns.push([message]);
   }
-  return turns;
+  return turns.map(joined);
 }
 
 function isSaid(message: Message): boolean {
@@ -230,22 +231,31 @@ function isSaid(message: Message): boolean {
 function withOneSystem(messages: readonly Message[]): readonly Message[] {
   if (!messages.some(({ role }, i) => role === "developer" || (role === "system" && i > 0))) return messages;
   const end = messages.findIndex((message) => !isInstruction(message));
-  const head = messages.slice(0, end < 0 ? messages.length : end);
-  const rest = messages.slice(head.length).map((message): Message =>
+  const [first, ...head] = messages.slice(0, end < 0 ? messages.length : end);
+  const joint = first === undefined ? [] : [joined([first, ...head])];
+  return [...joint, ...messages.slice(joint.length + head.length)].map((message): Message =>
     message.role === "developer" ? { ...message, role: "system" } : message
-  );
-  if (head.length === 0) return rest;
-  return [head.reduce(joined), ...rest].map((message, i): Message =>
-    i === 0 && message.role === "developer" ? { ...message, role: "system" } : message
   );
 }
 
-/** Joins two messages to one of the second one's role. */
-function joined(before: Message, message: Message): Message {
-  const [a, b] = [before.content, message.content];
-  const content = isOneText(a) && isOneText(b) ? `${textOf(a)}\n\n${textOf(b)}` : [...toParts(a), ...toParts(b)];
-  // Both are of one kind, so that the fields of one fit the other
-  return { ...before, ...message, content } as Message;
+/** Messages of one kind that stand together. */
+type Group = [Message, ...Message[]];
+
+/** Joins messages of one kind to one of the last one's role. All at once: one by one the time would grow with the square of their number. */
+function joined(group: Group): Message {
+  const [first, ...others] = group;
+  if (others.length === 0) return first;
+  const parted = group.findIndex(({ content }) => !isOneText(content));
+  const texts = (parted < 0 ? group : group.slice(0, parted)).map(({ content }) => textOf(content));
+  const text = texts.join("\n\n");
+  const content = parted < 0 ? text : [
+    ...toParts(texts.length === 0 ? null : text),
+    ...group.slice(parted).flatMap((message) => toParts(message.content)),
+  ];
+  // All are of one kind, so that the fields of one fit the others
+  const fields = {};
+  for (const message of group) Object.assign(fields, message);
+  return { ...fields, content } as Message;
 }
 
 /** Tells whether a content can be written as one text without loss. */

@@ -173,6 +173,31 @@ test("reasoning, text, a refusal and calls are items in the order in which they 
   ]);
 });
 
+test("what is said in the middle of a call leaves the call whole", async () => {
+  const call = (index: number, arguments_delta: string, name?: string): ScriptStep => [{
+    ...{ type: "client_tool_call_delta", index, call_id: `c${index}`, arguments_delta },
+    ...(name === undefined ? {} : { name }),
+  }];
+  const script: ScriptStep[] = [
+    call(0, "", "one"),
+    call(1, "{}", "two"),
+    call(0, '{"x"'),
+    [{ type: "text_delta", delta: "Hm" }],
+    call(0, ":1}"),
+    [{ type: "text_delta", delta: "m" }],
+    [{ type: "reasoning_delta", delta: "I see" }],
+    [{ type: "turn_end", turn: 1, usage: USAGE }, { type: "done", finish_reason: "tool_calls", usage: USAGE }],
+  ];
+  const { response, whole } = await told({ script });
+  assert.deepEqual(whole.output, response.output);
+  assert.deepEqual(response.output.map((item) => "arguments" in item ? [item.name, item.arguments] : item.type), [
+    ["one", '{"x":1}'],
+    ["two", "{}"],
+    "message",
+    "reasoning",
+  ]);
+});
+
 test("a stream that fails ends what it began, and says why in response.failed", async () => {
   const failure: AgentEventBody = { type: "error", code: "provider_error", message: "It broke" };
   for (
@@ -480,4 +505,42 @@ test("items and tools that are checked by hand are those that the schema takes",
   const usualTools = tools.filter(isUsualTool);
   assert.ok(usualTools.length > 10 && usualTools.length < tools.length);
   for (const tool of usualTools) assert.ok(v.is(responseSchema, { tools: [tool] }), JSON.stringify(tool));
+});
+
+test("a choice of allowed tools without its fields is refused with the field", async () => {
+  for (
+    const choice of [{ type: "allowed_tools" }, { type: "allowed_tools", mode: "auto", tools: [null] }, {
+      ...{ type: "allowed_tools", mode: "auto", tools: [{ type: "allowed_tools" }] },
+    }]
+  ) {
+    const { code, param } = await refusal({ tool_choice: choice });
+    assert.equal(code, "invalid_request");
+    assert.match(param, /^tool_choice/);
+  }
+});
+
+test("reasoning that somebody has altered is never more than texts and a shallow list", async () => {
+  const seal = (json: string) => `postern.${Buffer.from(json).toString("base64url")}`;
+  const input = (encrypted_content: string) => [
+    { role: "user", content: "hi" },
+    { type: "reasoning", summary: [{ type: "summary_text", text: "shown" }], encrypted_content },
+    { type: "function_call", call_id: "c", name: "look", arguments: "{}" },
+    { type: "function_call_output", call_id: "c", output: "42" },
+  ];
+  const extraOf = async (json: string) => {
+    const { request, ignored } = await started({ body: { input: input(seal(json)) } });
+    const message = request.messages[1];
+    return { extra: message?.role === "assistant" ? message.extra : undefined, ignored };
+  };
+  assert.deepEqual((await extraOf('{"reasoning_content":"kept","content":"x","role":"system"}')).extra, {
+    reasoning_content: "kept",
+  });
+  const deep = "[".repeat(100_000) + "]".repeat(100_000);
+  for (
+    const altered of [`{"reasoning_details":${deep}}`, '{"reasoning_content":{"a":1}}', '{"reasoning":5}', "[]", "{"]
+  ) {
+    const { extra, ignored } = await extraOf(altered);
+    assert.deepEqual(extra, { reasoning_content: "shown" }, altered.slice(0, 40));
+    assert.equal(ignored, "input[].encrypted_content");
+  }
 });

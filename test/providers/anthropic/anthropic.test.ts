@@ -117,6 +117,21 @@ test("a conversation with tools is sent in the vendor's blocks", async (t) => {
   });
 });
 
+test("arguments in a history that nest too deep to be written again are none, as broken ones", async (t) => {
+  const { upstream, provider } = await start(t);
+  const deep = `{"a":${"[".repeat(100_000)}${"]".repeat(100_000)}}`;
+  const call = { id: "call_1", type: "function", function: { name: "look", arguments: deep } } as const;
+  await collect(provider, {
+    messages: [
+      { role: "user", content: "Look" },
+      { role: "assistant", content: null, tool_calls: [call] },
+      { role: "tool", tool_call_id: "call_1", content: "one" },
+    ],
+  });
+  const { messages } = upstream.requests[0]?.json as { messages: { content: unknown }[] };
+  assert.deepEqual(messages[1]?.content, [{ type: "tool_use", id: "call_1", name: "look", input: {} }]);
+});
+
 test("a request without tools declares those its history names, not to be called", async (t) => {
   const { upstream, provider } = await start(t);
   const call = (id: string, name: string) => ({ id, type: "function", function: { name, arguments: "{}" } }) as const;

@@ -38,3 +38,30 @@ test("any conversation that a user begins takes turns, and no text of it is lost
     assert.deepEqual(wordsOf(joined), wordsOf(messages));
   }));
 });
+
+test("many messages are joined at once", () => {
+  const many = (role: "system" | "user") =>
+    Array.from(
+      { length: 100_000 },
+      (_, i): Message => ({ role, content: [{ type: "text", text: `${i}`, name: "x" }] }),
+    );
+  const [system, user, ...others] = joinMessages([...many("system"), ...many("user")], FORM);
+  assert.deepEqual(others, []);
+  for (const message of [system, user]) {
+    assert.equal(message?.content?.length, 100_000);
+    assert.deepEqual(message.content.at(-1), { type: "text", text: "99999", name: "x" });
+  }
+});
+
+test("texts are joined to one as far as they stand alone", () => {
+  const image = { type: "image_url", image_url: { url: "https://a.example/b.png" } } as const;
+  const said = (...contents: readonly (Message["content"])[]) =>
+    joinMessages(contents.map((content) => ({ role: "user", content }) as Message), FORM).map(({ content }) => content);
+  assert.deepEqual(said("a", [{ type: "text", text: "b" }], "c"), ["a\n\nb\n\nc"]);
+  assert.deepEqual(said("a", "b", [image], "c"), [[
+    { type: "text", text: "a\n\nb" },
+    image,
+    { type: "text", text: "c" },
+  ]]);
+  assert.deepEqual(said([image], "a"), [[image, { type: "text", text: "a" }]]);
+});

@@ -80,6 +80,32 @@ test("a call waits until the one before it has its arguments", () => {
   assert.deepEqual(content.map(({ input }) => input), [{ x: 1 }, { y: 2 }]);
 });
 
+test("what is said in the middle of a call waits until the call has its arguments", () => {
+  const { short, content } = told(
+    call(0, '{"x"', "one"),
+    call(1, '{"y"', "two"),
+    text("a"),
+    { type: "reasoning_delta", delta: "Hm" },
+    call(0, ":1}"),
+    call(1, ":2}"),
+    text("b"),
+  );
+  assert.deepEqual(short.filter((line) => line.startsWith("start")), [
+    "start 0 tool_use",
+    "start 1 tool_use",
+    "start 2 text",
+    "start 3 thinking",
+    "start 4 text",
+  ]);
+  assert.deepEqual(content.slice(0, 3), [
+    { type: "tool_use", id: "t0", name: "one", input: { x: 1 } },
+    { type: "tool_use", id: "t1", name: "two", input: { y: 2 } },
+    { type: "text", text: "a" },
+  ]);
+  // Behind a call that is cut off it comes at the end, and nothing of it is lost
+  assert.deepEqual(told(call(0, '{"x"', "one"), text("a")).content.at(-1), { type: "text", text: "a" });
+});
+
 test("calls that are named first get their arguments, and a call without any waits for none", () => {
   const { content } = told(
     call(0, "", "one"),

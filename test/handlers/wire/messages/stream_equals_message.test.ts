@@ -113,7 +113,11 @@ test("stream and JSON reply of the same events are equal, and no argument of a c
   await fc.assert(
     fc.asyncProperty(fc.array(fc.oneof(said, other), { maxLength: 10 }), calls, async (spoken, called) => {
       const done: AgentEventBody = { type: "done", finish_reason: "stop", usage: USAGE };
-      const script = [...spoken, ...called.events, done].map((event) => [event]);
+      // Text comes among the pieces of the calls too
+      const half = spoken.length >> 1;
+      const among = called.events.flatMap((event, i) => [...spoken.slice(half + i, half + i + 1), event]);
+      const rest = spoken.slice(half + called.events.length);
+      const script = [...spoken.slice(0, half), ...among, ...rest, done].map((event) => [event]);
       const whole = await jsonOf(ask(script, false));
       assert.deepEqual(assemble(await (await ask(script, true)).text()), whole);
       const uses = whole.content.filter(({ type }: { type: string }) => type === "tool_use");

@@ -238,3 +238,16 @@ test("thinking without a signature, as the gateway tells that of other vendors, 
   const sent = passed?.sent?.body["messages"] as readonly { readonly content: unknown }[];
   assert.deepEqual(sent.map((message) => message.content), ["Go", [{ type: "text", text: "So" }], "On", signed, "And"]);
 });
+
+test("as many blocks as a body has room for are read", () => {
+  const many = <T>(block: T) => Array.from({ length: 150_000 }, () => block);
+  const text = { type: "text", text: "a" };
+  const { messages } = read(ofUser(
+    { type: "document", source: { type: "content", content: many(text) } },
+    { type: "tool_result", tool_use_id: "t", content: many({ type: "image", source: PNG }) },
+  ));
+  assert.equal(messages[0]?.role, "tool");
+  assert.equal(messages[1]?.content?.length, 300_001);
+  const results = read({ messages: [{ role: "user", content: many({ type: "tool_result", tool_use_id: "t" }) }] });
+  assert.equal(results.messages.length, 150_000);
+});
