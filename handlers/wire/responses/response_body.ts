@@ -142,12 +142,13 @@ export type ResponseBody = v.InferOutput<typeof responseSchema>;
  */
 export function readResponseBody(json: unknown): ResponseBody {
   if (!isRecord(json)) return checkBody(responseSchema, json, []);
-  const { input, tools } = json;
+  const few = withFewUnknown(json);
+  const { input, tools } = few;
   if (Array.isArray(input)) { for (const item of input as readonly unknown[]) typeItem(item); }
   const isUsualInput = Array.isArray(input) && input.every(isUsualItem);
   const areUsualTools = Array.isArray(tools) && tools.every(isUsualTool);
   const rest = checkBody(responseSchema, {
-    ...json,
+    ...few,
     ...(isUsualInput ? { input: "" } : {}),
     ...(areUsualTools ? { tools: null } : {}),
   }, []);
@@ -157,6 +158,21 @@ export function readResponseBody(json: unknown): ResponseBody {
     ...(isUsualInput ? { input: input as ResponseBody["input"] } : {}),
     ...(areUsualTools ? { tools: tools as ResponseBody["tools"] } : {}),
   };
+}
+
+/** Most names of fields that are not honoured that are kept; the header shows fewer. */
+export const MAX_IGNORED = 100;
+
+/** Returns a body with as many unknown fields as are named: each copy of an object with some 100,000 of them takes a long time. */
+function withFewUnknown(json: Readonly<Record<string, unknown>>): Readonly<Record<string, unknown>> {
+  const kept: [string, unknown][] = [];
+  let unknown = 0;
+  for (const name in json) {
+    const value = json[name];
+    const isKnown = name === "prompt" || Object.hasOwn(responseSchema.entries, name);
+    if (isKnown || ((value ?? null) !== null && unknown++ < MAX_IGNORED)) kept.push([name, value]);
+  }
+  return Object.fromEntries(kept);
 }
 
 function typeItem(item: unknown): void {

@@ -1,6 +1,6 @@
 import { refuse } from "../../../lib/base/errors.ts";
 import type { ToolChoice, ToolDeclaration } from "../../../lib/providers/provider.ts";
-import { isClientTool, type ResponseBody, type ResponseTool } from "./response_body.ts";
+import { isClientTool, MAX_IGNORED, type ResponseBody, type ResponseTool } from "./response_body.ts";
 
 /** A tool of the client as its request declares it, by the name that the model is told. */
 export interface NamedTool {
@@ -125,6 +125,3 @@ function toDeclaration(tool: ResponseTool, ignored: string[]): ToolDeclaration {
 export function addOnce(names: string[], name: string): void {
   if (names.length < MAX_IGNORED && !names.includes(name)) names.push(name);
 }
-
-/** Most names that are kept; the header shows fewer */
-const MAX_IGNORED = 100;

@@ -1,7 +1,12 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import * as v from "valibot";
-import { isUsualItem, isUsualTool, responseSchema } from "../../../handlers/wire/responses/response_body.ts";
+import {
+  isUsualItem,
+  isUsualTool,
+  readResponseBody,
+  responseSchema,
+} from "../../../handlers/wire/responses/response_body.ts";
 import { responsesRoute } from "../../../handlers/routes/responses.ts";
 import { ProviderError } from "../../../lib/base/errors.ts";
 import type { AgentEventBody } from "../../../lib/base/records/agent_event.ts";
@@ -410,6 +415,16 @@ test("what is not honoured is named", async () => {
     "tools[].web_search, tools[].defer_loading, client_metadata, truncation, max_tool_calls, " +
       "include.web_search_call.action.sources, input[].web_search_call, input[].encrypted_content",
   );
+});
+
+test("of many unknown fields a hundred are copied, and those that are known or refused are all seen", async () => {
+  const many = Object.fromEntries(Array.from({ length: 5_000 }, (_, i) => [`unknown_${i}`, 1]));
+  const body = readResponseBody({ ...many, input: "hi", model: "m" });
+  assert.equal(Object.keys(body).length, 102);
+  assert.equal(body.model, "m");
+  const { ignored } = await started({ body: many });
+  assert.equal(ignored?.split(", ").length, 20);
+  assert.equal((await refusal({ ...many, prompt: { id: "p" } })).param, "prompt");
 });
 
 test("a custom tool is a function with one text, whose grammar the model is told", async () => {
