@@ -109,8 +109,9 @@ export function toTokens(bytes: number): number {
   return Math.ceil(bytes / 4);
 }
 
-/** Tokens of a request's input by a counter, which sees its text alone. */
-export function countInput({ messages, tools }: ProviderRequest, count: TokenCounter): number {
+/** Tokens of a request's input by a counter, which sees its text alone, and of a very long input its first part. */
+export function countInput({ messages, tools }: ProviderRequest, counter: TokenCounter): number {
+  const count = withTotal(counter);
   let tokens = tools.length === 0 ? 0 : count(JSON.stringify(tools));
   for (const message of messages) {
     tokens += MESSAGE_TOKENS + count(textOf(message.content)) + picturesOf(message) * toTokens(PICTURE_BYTES);
@@ -132,7 +133,7 @@ export async function estimateUsage(
   const prompt = counter === undefined
     ? toTokens(inputBytes(request.messages, request.tools))
     : countInput(request, counter);
-  const completion = countOutput(counter ?? countBytes);
+  const completion = countOutput(counter === undefined ? countBytes : withTotal(counter));
   return {
     prompt_tokens: prompt,
     completion_tokens: completion,
@@ -146,6 +147,25 @@ function countBytes(text: string): number {
   return toTokens(Buffer.byteLength(text));
 }
 
+/**
+ * Makes a counter for many texts. Those beyond the total are taken to be like the ones before, and no shorter than bytes/4: what was
+ * counted may have been chosen to look cheap.
+ */
+function withTotal(count: TokenCounter): TokenCounter {
+  let left = MAX_COUNTED_TOTAL;
+  let chars = 0;
+  let tokens = 0;
+  return (text) => {
+    const share = Math.min(text.length, MAX_COUNTED_CHARS);
+    if (share > left) return Math.max(countBytes(text), Math.ceil(text.length * (tokens / chars)));
+    left -= share;
+    chars += text.length;
+    const own = count(text);
+    tokens += own;
+    return own;
+  };
+}
+
 /** Tokens of a text, by a vocabulary; close to what the model counts, and bounded in time. */
 export type TokenCounter = (text: string) => number;
 
@@ -153,6 +173,8 @@ export type TokenCounter = (text: string) => number;
 const PIECE_CHARS = 256;
 /** Characters of one text that are really counted; the rest is taken to be like them. */
 const MAX_COUNTED_CHARS = 32_768;
+/** Characters that are really counted of all texts of an input, or of an output: some tenths of a second for the worst of texts. */
+const MAX_COUNTED_TOTAL = 16 * MAX_COUNTED_CHARS;
 /** Models of the older vocabulary; every other name gets the newer one, which is nearer to most models than bytes are. */
 const OLDER_MODELS = /^(?:.*\/)?(?:gpt-4(?!o|\.[1-9])|gpt-3\.5|text-embedding-)/;
 

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { loadTokenCounter, maxInputTokens, type TokenCounter } from "../../lib/agent/estimate_tokens.ts";
+import { countInput, loadTokenCounter, maxInputTokens, type TokenCounter } from "../../lib/agent/estimate_tokens.ts";
 import { processorMs } from "../support/processor_time.ts";
 
 async function counterOf(model: string): Promise<TokenCounter> {
@@ -41,6 +41,19 @@ describe("a token counter", () => {
     }
     assert.ok(processorMs() - start < 10_000);
   });
+});
+
+test("of an input of many long texts a bounded part is counted, and the rest is like it and no less than bytes/4", () => {
+  const messages = Array.from({ length: 300 }, () => ({ role: "user", content: "x".repeat(40_000) }) as const);
+  for (const [charsOfToken, expected] of [[2, 300 * 20_004], [100, 16 * 404 + 284 * 10_004]] as const) {
+    let counted = 0;
+    const tokens = countInput({ model: "m", messages, tools: [], parameters: {} }, (text) => {
+      counted++;
+      return text.length / charsOfToken;
+    });
+    assert.equal(counted, 16);
+    assert.equal(tokens, expected);
+  }
 });
 
 test("the bound of a request that goes out as it came counts what its messages leave out, and no bytes of pictures", () => {
