@@ -14,6 +14,11 @@ export interface FittedSchema {
   readonly notes: string;
 }
 
+/** Nodes that may yet be opened or written for the schemas of a request. */
+export interface SchemaWork {
+  left: number;
+}
+
 /** Sizes that a fitted schema keeps to. */
 interface Bounds {
   /** Nodes that are opened, and those that are written */
@@ -25,9 +30,13 @@ interface Bounds {
   readonly fields: number;
 }
 
+const WIDEST_NODES = 2_000;
+/** Work from which on a schema is fitted as it is where it stands alone. */
+export const FULL_WORK = 2 * WIDEST_NODES;
+
 /** Tried in their order, until the schema is short enough. */
 const BOUNDS: readonly Bounds[] = [
-  { nodes: 2_000, depth: 12, description: 8_000, fields: 256 },
+  { nodes: WIDEST_NODES, depth: 12, description: 8_000, fields: 256 },
   { nodes: 300, depth: 4, description: 200, fields: 64 },
   { nodes: 40, depth: 1, description: 0, fields: 32 },
 ];
@@ -41,11 +50,19 @@ const MAX_NESTING = 64;
  *
  * The result allows every sensible input that the original allows, and more: the original still checks each call. What the dialect
  * cannot say is told in descriptions. A field that only some forms of a union know has the types of those forms in all of them.
+ * @param work takes the nodes off that were opened and written, and bounds them. Default: any work of one schema
  */
-export function fitSchema(schema: JsonSchema, dialect: SchemaDialect): FittedSchema {
-  if (isShallow(schema, MAX_NESTING)) {
-    for (const bounds of BOUNDS) {
-      const fitted = new SchemaFitter(schema, dialect, bounds).fitTop();
+export function fitSchema(
+  schema: JsonSchema,
+  dialect: SchemaDialect,
+  work: SchemaWork = { left: Infinity },
+): FittedSchema {
+  const affordable = BOUNDS.filter(({ nodes }) => 2 * nodes <= work.left);
+  if (affordable.length > 0 && isShallow(schema, MAX_NESTING)) {
+    for (const bounds of affordable) {
+      const fitter = new SchemaFitter(schema, dialect, bounds);
+      const fitted = fitter.fitTop();
+      work.left -= fitter.used;
       if (JSON.stringify(fitted.schema ?? {}).length <= MAX_SCHEMA) return fitted;
     }
   }
@@ -76,6 +93,11 @@ class SchemaFitter {
     this.#bounds = bounds;
     this.#opener = new SchemaOpener(root, bounds.nodes);
     this.#left = bounds.nodes;
+  }
+
+  /** Nodes that were opened and written. */
+  get used(): number {
+    return this.#opener.used + this.#bounds.nodes - this.#left;
   }
 
   fitTop(): FittedSchema {
@@ -216,26 +238,29 @@ class SchemaFitter {
     { said, place, isTop }: { readonly said: Said; readonly place: Place; readonly isTop: boolean },
   ): Fields {
     const given = isRecord(node["properties"]) ? node["properties"] : {};
-    const wanted = [...new Set(listOf(node["required"]).filter((name) => typeof name === "string"))];
+    const wanted = new Set(listOf(node["required"]).filter((name) => typeof name === "string"));
     const isClosed = node["additionalProperties"] === false && !isRecord(node["patternProperties"]);
     const { fieldName } = this.#dialect;
     const form = fieldName === undefined || (fieldName.isTopOnly && !isTop) ? undefined : fieldName.form;
     const properties = new Map<string, JsonSchema>();
     const left: string[] = [];
-    const names = [...Object.keys(given), ...(isClosed ? [] : wanted.filter((name) => !Object.hasOwn(given, name)))];
+    const names = [
+      ...Object.keys(given),
+      ...(isClosed ? [] : [...wanted].filter((name) => !Object.hasOwn(given, name))),
+    ];
     for (const name of names) {
       const field = Object.hasOwn(given, name) ? given[name] : {};
       if (field === false) continue;
       const isTold = (form === undefined || form.test(name)) && properties.size < this.#bounds.fields;
       if (isTold) properties.set(name, this.#fit(field, { ...place, depth: place.depth + 1 }));
-      else left.push(`${JSON.stringify(name)}${wanted.includes(name) ? " (required)" : ""}`);
+      else left.push(`${JSON.stringify(name)}${wanted.has(name) ? " (required)" : ""}`);
     }
     if (left.length > 0) {
       said.add(`more fields: ${listSome(left, 20)}`);
     }
     return {
       properties: Object.fromEntries(properties),
-      required: wanted.filter((name) => properties.has(name)),
+      required: [...wanted].filter((name) => properties.has(name)),
       isOpen: left.length > 0 || (node["additionalProperties"] === false && !isClosed),
     };
   }

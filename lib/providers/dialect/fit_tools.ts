@@ -2,7 +2,7 @@ import type { JsonSchema } from "../../base/json.ts";
 import type { Message } from "../../base/records/message.ts";
 import type { ProviderEvent } from "../../base/records/provider_event.ts";
 import type { ProviderRequest, ToolDeclaration } from "../provider.ts";
-import { fitSchema, type FittedSchema } from "./fit_schema.ts";
+import { fitSchema, type FittedSchema, FULL_WORK, type SchemaWork } from "./fit_schema.ts";
 import { type SchemaDialect, strictDialect } from "./schema_dialect.ts";
 import { createToolNames, type ToolNames } from "./tool_names.ts";
 
@@ -14,12 +14,22 @@ export interface FittedTools {
 }
 
 /** Keeps the fitted schemas of tools that come again in the requests of a provider. */
-export type SchemaCache = WeakMap<SchemaDialect, WeakMap<JsonSchema, FittedSchema>>;
+export type SchemaCache = WeakMap<SchemaDialect, WeakMap<JsonSchema, KnownSchema>>;
+
+interface KnownSchema {
+  readonly fitted: FittedSchema;
+  /** Nodes that it took */
+  readonly nodes: number;
+}
+
+/** Nodes that are opened and written for all tools of a request: those of some 500 tools of the usual size, or of 7 of the largest. */
+const MAX_WORK = 30_000;
 
 /** Fits names and schemas of the tools in a request, its history among them, to a vendor's dialect. */
 export function fitTools(request: ProviderRequest, dialect: SchemaDialect, cache: SchemaCache): FittedTools {
   const names = createToolNames(namesOf(request), dialect.toolName);
-  const tools = request.tools.map((tool) => fitTool(tool, { dialect, cache, names }));
+  const work = { left: MAX_WORK };
+  const tools = request.tools.map((tool) => fitTool(tool, { dialect, cache, names, work }));
   if (names.changed === 0) return { request: { ...request, tools }, toOwn: undefined };
   const { toolChoice } = request;
   return {
@@ -44,16 +54,17 @@ function* namesOf({ tools, messages, toolChoice }: ProviderRequest): Generator<s
 
 function fitTool(
   tool: ToolDeclaration,
-  { dialect, cache, names }: {
+  { dialect, cache, names, work }: {
     readonly dialect: SchemaDialect;
     readonly cache: SchemaCache;
     readonly names: ToolNames;
+    readonly work: SchemaWork;
   },
 ): ToolDeclaration {
   const name = names.toVendor(tool.name);
   const { schema, notes } = tool.parameters === undefined
     ? NO_PARAMETERS
-    : fitOnce(tool.parameters, tool.strict === true ? strictDialect(dialect) : dialect, cache);
+    : fitOnce(tool.parameters, tool.strict === true ? strictDialect(dialect) : dialect, { cache, work });
   const described = notes === "" ? tool.description : `${tool.description} (${notes})`;
   const max = dialect.maxToolDescription;
   if (max === undefined || described.length <= max) {
@@ -69,11 +80,23 @@ function fitTool(
 const GOES_ON = "... (goes on in the description of the parameters)";
 const NO_PARAMETERS: FittedSchema = { schema: undefined, notes: "" };
 
-function fitOnce(schema: JsonSchema, dialect: SchemaDialect, cache: SchemaCache): FittedSchema {
+/** Fits a schema once. Whether it was known makes no difference to the tools behind it, which a vendor keeps with the prompt. */
+function fitOnce(
+  schema: JsonSchema,
+  dialect: SchemaDialect,
+  { cache, work }: { readonly cache: SchemaCache; readonly work: SchemaWork },
+): FittedSchema {
   let known = cache.get(dialect);
   if (known === undefined) cache.set(dialect, known = new WeakMap());
-  let fitted = known.get(schema);
-  if (fitted === undefined) known.set(schema, fitted = fitSchema(schema, dialect));
+  const kept = known.get(schema);
+  if (kept !== undefined && kept.nodes <= work.left) {
+    work.left -= kept.nodes;
+    return kept.fitted;
+  }
+  const before = work.left;
+  const fitted = fitSchema(schema, dialect, work);
+  // A schema that was cut for the sake of others in the request is another one where it stands alone
+  if (before >= FULL_WORK) known.set(schema, { fitted, nodes: before - work.left });
   return fitted;
 }
 

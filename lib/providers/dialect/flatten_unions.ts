@@ -56,8 +56,8 @@ function mergeBranches(node: SchemaNode, branches: readonly SchemaNode[]): Schem
     if (!merged.has(name)) merged.set(name, union);
     else if (having.length === branches.length) merged.set(name, { allOf: [merged.get(name), union] });
   }
-  const [first, ...others] = branches.map(({ required }) => listOf(required));
-  const common = listOf(first).filter((name) => others.every((names) => names.includes(name)));
+  const [first, ...others] = branches.map(({ required }) => new Set(listOf(required)));
+  const common = [...first ?? []].filter((name) => others.every((names) => names.has(name)));
   const required = [...new Set([...listOf(node["required"]), ...common])];
   const areClosed = branches.every(({ additionalProperties }) => additionalProperties === false);
   return {

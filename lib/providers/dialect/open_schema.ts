@@ -25,15 +25,25 @@ const MAX_REPEATS = 2;
 /** Levels of `allOf` and of references to references at one node. */
 const MAX_LEVELS = 20;
 
+/** Fields, required names and values of a node that are as much work as a node more. */
+const ENTRIES_OF_NODE = 64;
+
 /** Opens the nodes of one schema, with a bounded amount of work. */
 export class SchemaOpener {
   readonly #root: SchemaNode;
+  readonly #budget: number;
   #left: number;
 
   /** @param budget nodes that may be opened, those of `allOf` and behind references among them */
   constructor(root: SchemaNode, budget: number) {
     this.#root = root;
+    this.#budget = budget;
     this.#left = budget;
+  }
+
+  /** Nodes that were opened, and that were refused. A large node counts as several. */
+  get used(): number {
+    return this.#budget - this.#left;
   }
 
   /** Opens a node. Booleans and what is no schema allow any value. */
@@ -54,6 +64,7 @@ export class SchemaOpener {
       return;
     }
     const { $ref: ref, allOf, anyOf, oneOf, if: condition, then, else: otherwise, ...rest } = raw;
+    this.#left -= Math.floor(sizeOf(rest) / ENTRIES_OF_NODE);
     into.node = mergeNodes(into.node, rest);
     for (const choices of [anyOf, oneOf]) if (Array.isArray(choices) && choices.length > 0) into.unions.push(choices);
     if (condition !== undefined && (then ?? otherwise) !== undefined) {
@@ -69,6 +80,11 @@ export class SchemaOpener {
       this.#take(target, level + 1, into);
     }
   }
+}
+
+function sizeOf({ properties, required, enum: values }: SchemaNode): number {
+  const fields = isRecord(properties) ? Object.keys(properties).length : 0;
+  return fields + listOf(required).length + listOf(values).length;
 }
 
 /** Returns the node that a local reference names, as `#/$defs/name`. Undefined for any other reference. Source: RFC 6901 */

@@ -5,6 +5,7 @@ import type { JsonSchema } from "../../../lib/base/json.ts";
 import { fitSchema } from "../../../lib/providers/dialect/fit_schema.ts";
 import { DIALECTS } from "../../../lib/providers/dialect/schema_dialect.ts";
 import { VendorForms } from "../../../lib/providers/vendors/vendor_forms.ts";
+import { processorMs } from "../../support/processor_time.ts";
 import { triesOf } from "../../support/seeded_random.ts";
 import { misfit, refusals, type VendorRules, VENDORS_RULES } from "./dialect_rules.ts";
 
@@ -377,3 +378,12 @@ for (const [vendor, rules] of VENDORS) {
     );
   });
 }
+
+test("a schema with very many required fields is fitted in the time of its length", () => {
+  const required = Array.from({ length: 60_000 }, (_, i) => `field ${i}`);
+  const properties = Object.fromEntries(required.map((name) => [name, {}]));
+  const start = processorMs();
+  fitted("anthropic", { type: "object", properties, required });
+  fitted("anthropic", { type: "object", anyOf: [{ required }, { required: required.toReversed() }] });
+  assert.ok(processorMs() - start < 10_000);
+});

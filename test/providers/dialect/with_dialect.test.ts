@@ -187,3 +187,40 @@ test("whoever leaves early ends the provider's stream, and an error before the f
   assert.deepEqual([inner.aborted, inner.active], [1, 0]);
   await assert.rejects(collect(provider, { tools: DOTTED }), /Refused/);
 });
+
+/** Returns a schema of some KB that is written out as 16 ** 4 nodes where references are not taken. */
+function layeredSchema(): JsonSchema {
+  const fieldsOf = (level: number) =>
+    Object.fromEntries(Array.from({ length: 16 }, (_, i) => [`field_${i}`, { $ref: `#/$defs/l${level}` }]));
+  const levels = [1, 2, 3, 4].map((level) => [`l${level}`, { type: "object", properties: fieldsOf(level + 1) }]);
+  return {
+    type: "object",
+    properties: fieldsOf(1),
+    $defs: { ...Object.fromEntries(levels), l5: { type: "string" } },
+  };
+}
+
+test("of many large schemas in a request the first are told, and the rest by a note, the same in each request", async () => {
+  const tools = Array.from({ length: 400 }, (_, i) => tool(`layered_${i}`, layeredSchema()));
+  const inner = createScriptedProvider(["Done", "Done", "Done"]);
+  const provider = layered(inner, [withDialect(new VendorForms(LOCAL))]);
+  await collect(provider, { tools });
+  await collect(provider, { tools });
+  await collect(provider, { tools: tools.slice(-1) });
+  const [first, second, alone] = inner.requests.map((request) => request.tools);
+  const told = first?.filter(({ parameters }) => Object.keys(parameters?.["properties"] ?? {}).length > 0) ?? [];
+  assert.ok(told.length >= 5 && told.length < 40, String(told.length));
+  assert.match(first?.at(-1)?.description ?? "", /form is too large to be told/);
+  assert.deepEqual(second, first);
+  assert.deepEqual(alone?.[0]?.parameters, first?.[0]?.parameters);
+});
+
+test("hundreds of usual tools are told in whole, beside one large schema too", async () => {
+  const usual: JsonSchema = {
+    type: "object",
+    properties: Object.fromEntries(Array.from({ length: 8 }, (_, i) => [`field_${i}`, { type: ["string", "null"] }])),
+  };
+  const tools = Array.from({ length: 500 }, (_, i) => tool(`usual_${i}`, { ...usual }));
+  const { got } = await sent({ tools: [tool("large", layeredSchema()), ...tools] });
+  assert.deepEqual(got.tools.slice(1).map(({ parameters }) => parameters), tools.map(() => usual));
+});
