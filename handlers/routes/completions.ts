@@ -1,7 +1,7 @@
 import * as v from "valibot";
 import { usageSchema } from "../../lib/base/records/usage.ts";
 import { defineRoute, type RouteInput } from "../define_route.ts";
-import { agentToolsOf, REPLY_ERRORS, requireAgent, toDecodedBody, TOOLS_HEADER } from "../wire/agent_runs.ts";
+import { agentToolsOf, BY_RUN, toDecodedBody } from "../wire/agent_runs.ts";
 import { answerByRun, type AnswerParts, type DecodedRequest, type Wire } from "../wire/answer_by_run.ts";
 import { CompletionChunks, completionJson } from "../wire/completion_reply.ts";
 import { completionSchema, readCompletionBody } from "../wire/completion_body.ts";
@@ -37,22 +37,12 @@ const completionReplySchema = v.looseObject({
 
 /** POST /v1/chat/completions, JSON and SSE from one stream of events (docs/design/completions.md "Replies and streams"). */
 export const completionsRoute = defineRoute({
-  method: "POST",
+  ...BY_RUN,
   path: "/v1/chat/completions",
-  access: "chat",
   needs: ["agent", "clock", "log", "tools"],
-  steady: "completion",
   summary: "Chat completion in the chat-completions format; with stream: true as server-sent events",
   body: completionSchema,
-  headers: TOOLS_HEADER,
   reply: { status: 200, type: "application/json", schema: completionReplySchema },
-  otherReplies: [{ status: 200, type: "text/event-stream" }],
-  errors: REPLY_ERRORS,
-  idempotency: "by_run",
-  before(parts, input) {
-    requireAgent(parts);
-    agentToolsOf(input);
-  },
   read: readCompletion,
   repeat: complete,
   handle: complete,

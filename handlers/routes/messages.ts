@@ -1,14 +1,7 @@
 import * as v from "valibot";
 import { defineRoute, type RouteInput } from "../define_route.ts";
 import type { QueryField } from "../route.ts";
-import {
-  agentToolsOf,
-  estimateInput,
-  REPLY_ERRORS,
-  requireAgent,
-  toDecodedBody,
-  TOOLS_HEADER,
-} from "../wire/agent_runs.ts";
+import { agentToolsOf, BY_RUN, estimateInput, requireAgent, toDecodedBody, TOOLS_HEADER } from "../wire/agent_runs.ts";
 import { answerByRun, type AnswerParts, type DecodedRequest, type Wire } from "../wire/answer_by_run.ts";
 import { countTokensSchema, messagesSchema } from "../wire/messages/message_body.ts";
 import { MESSAGE_PING, messageJson, MessageStream } from "../wire/messages/message_reply.ts";
@@ -42,23 +35,13 @@ const beta: QueryField<string | null> = {
 
 /** POST /v1/messages, JSON and SSE from one stream of events (docs/design/completions.md "Messages"). */
 export const messagesRoute = defineRoute({
-  method: "POST",
+  ...BY_RUN,
   path: "/v1/messages",
-  access: "chat",
   needs: ["agent", "clock", "log", "tools"],
-  steady: "completion",
   summary: "Message in the format of Anthropic's Messages API; with stream: true as server-sent events",
   query: { beta },
   body: messagesSchema,
-  headers: TOOLS_HEADER,
   reply: { status: 200, type: "application/json", schema: messageSchema },
-  otherReplies: [{ status: 200, type: "text/event-stream" }],
-  errors: REPLY_ERRORS,
-  idempotency: "by_run",
-  before(parts, input) {
-    requireAgent(parts);
-    agentToolsOf(input);
-  },
   read: readMessages,
   repeat: answer,
   handle: answer,

@@ -5,10 +5,10 @@ import type { Services } from "../../lib/services.ts";
 import { defineRoute, type RouteInput } from "../define_route.ts";
 import {
   agentToolsOf,
+  BY_RUN,
   type DecodedBody,
   estimateInput,
   openRunEvents,
-  REPLY_ERRORS,
   requireAgent,
   RUN_ERRORS,
   toDecodedBody,
@@ -51,22 +51,12 @@ const responseReplySchema = v.looseObject({
 
 /** POST /v1/responses, JSON and SSE from one stream of events (docs/design/completions.md "Replies and streams"). */
 export const responsesRoute = defineRoute({
-  method: "POST",
+  ...BY_RUN,
   path: "/v1/responses",
-  access: "chat",
   needs: ["agent", "clock", "log", "store", "tools"],
-  steady: "completion",
   summary: "A reply in the Responses format; with stream: true as server-sent events",
   body: responseSchema,
-  headers: TOOLS_HEADER,
   reply: { status: 200, type: "application/json", schema: responseReplySchema, headers: CHANGE_HEADERS },
-  otherReplies: [{ status: 200, type: "text/event-stream" }],
-  errors: REPLY_ERRORS,
-  idempotency: "by_run",
-  before(parts, input) {
-    requireAgent(parts);
-    agentToolsOf(input);
-  },
   read: (json, asking, ignored, parts) => toInput(json, asking, { parts, ignored, stores: true }),
   repeat: respond,
   handle: respond,

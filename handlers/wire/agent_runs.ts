@@ -82,6 +82,21 @@ export function agentToolsOf(
   return value !== null || identity?.plain || isPlainModel(model) ? "none" : "configured";
 }
 
+/** Members of each route that answers a client's own form of a request by a run (answer_by_run.ts). */
+export const BY_RUN = {
+  method: "POST",
+  access: "chat",
+  steady: "completion",
+  headers: TOOLS_HEADER,
+  otherReplies: [{ status: 200, type: "text/event-stream" }],
+  errors: REPLY_ERRORS,
+  idempotency: "by_run",
+  before(parts: Pick<Services, "agent">, input: Pick<RouteInput, "head" | "identity">): void {
+    requireAgent(parts);
+    agentToolsOf(input);
+  },
+} as const;
+
 /** Returns a decoded body for its run, and names the fields that are not honoured. */
 export function toDecodedBody<Input extends WireInput>(
   input: Input,
