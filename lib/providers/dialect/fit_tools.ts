@@ -89,7 +89,7 @@ function fitOnce(
   let known = cache.get(dialect);
   if (known === undefined) cache.set(dialect, known = new WeakMap());
   const kept = known.get(schema);
-  if (kept !== undefined && kept.nodes <= work.left) {
+  if (kept !== undefined && work.left >= FULL_WORK) {
     work.left -= kept.nodes;
     return kept.fitted;
   }
