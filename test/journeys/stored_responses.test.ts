@@ -172,7 +172,7 @@ test("previous_response_id goes on in the conversation, also with outputs of cal
     assert.equal(last.output_text, "Sunny");
     assert.deepEqual(asked(upstream).map(({ role }) => role), ["user", "assistant", "user", "assistant", "tool"]);
     assert.doesNotMatch(JSON.stringify(upstream.turns.at(-1)?.json), /Be brief/);
-    // What is not the last one has no history of its own
+    // A response that is not the last one has no history of its own
     await assert.rejects(
       client.responses.create({ model, previous_response_id: first.id, input: "Hi" }),
       isStatus(409),
@@ -343,4 +343,7 @@ test("an input over 4 MiB is answered and not kept", () =>
     const { id } = await client.responses.create({ model, input: [{ role: "user", content }] });
     assert.equal((await client.responses.retrieve(id)).output_text, "Hello");
     await assert.rejects(client.responses.inputItems.list(id), isStatus(404));
+    // The bound is of bytes: each of these characters has three
+    const wide = await client.responses.create({ model, input: "\u6f22".repeat(1.5 * 1024 * 1024) });
+    await assert.rejects(client.responses.inputItems.list(wide.id), isStatus(404));
   }));

@@ -38,14 +38,14 @@ export interface StoredResponse {
 /** Returns how a reply is stored, with what it repeats of its request. @throws {HttpError} 413 payload_too_large */
 export function toStoring(body: ResponseBody, conversationId: string): ReplyStoring {
   const { input = [], stream: _stream, stream_options: _options, ...request } = body;
-  if (JSON.stringify(request).length > MAX_RESPONSE_BYTES) {
+  if (bytesOf(request) > MAX_RESPONSE_BYTES) {
     throw refuse(
       "payload_too_large",
       'Cannot store this response: its tools and settings have more than 4 MiB; send "store": false',
     );
   }
   const items = typeof input === "string" ? [{ type: "message", role: "user", content: input }] : input;
-  const isKept = JSON.stringify(items).length <= MAX_RESPONSE_BYTES;
+  const isKept = bytesOf(items) <= MAX_RESPONSE_BYTES;
   return {
     conversationId,
     isBackground: body.background === true,
@@ -53,6 +53,11 @@ export function toStoring(body: ResponseBody, conversationId: string): ReplyStor
       RUN_RESPONSES.insert(runId, { v: 1, request, ...(isKept ? { input: items } : {}) }),
     ],
   };
+}
+
+/** Returns how many bytes a value has as JSON. */
+function bytesOf(value: unknown): number {
+  return Buffer.byteLength(JSON.stringify(value));
 }
 
 /**
@@ -222,31 +227,47 @@ export async function resolveReferences(
 ): Promise<ResponseBody> {
   const { input } = body;
   if (!Array.isArray(input) || !input.some(({ type }) => type === "item_reference")) return body;
-  const known = new Map<string, Promise<ReadonlyMap<unknown, Fields>>>();
+  const items = [...input];
   let bytes = 0;
-  const items: ResponseItem[] = [];
-  for (const [at, item] of input.entries()) {
-    if (item.type !== "item_reference") {
-      items.push(item);
-      continue;
+  // One response after the other: each is let go of when its items are taken, however large it is
+  for (const [tail, places] of referencesIn(input)) {
+    const [{ param }] = places;
+    const known = await readItems(`resp_${tail}`, parts, { asking, param });
+    for (const { at, id, param } of places) {
+      const found = known.get(id);
+      if (found === undefined) throw unknownItem(param);
+      bytes += bytesOf(found);
+      if (bytes > MAX_REFERENCED_BYTES) throw tooMuch(param, "more than 16 MiB");
+      // Items of a reply and of an input that was checked have the form of items of an input
+      items[at] = found as unknown as ResponseItem;
     }
-    const param = `input[${at}].id`;
-    const id = String(item["id"]);
-    const [, tail] = REFERENCE.exec(id) ?? [];
-    if (tail === undefined) throw unknownItem(param);
-    let reading = known.get(tail);
-    if (reading === undefined) {
-      if (known.size === MAX_REFERENCED) throw tooMuch(param, `items of more than ${MAX_REFERENCED} responses`);
-      known.set(tail, reading = readItems(`resp_${tail}`, parts, { asking, param }));
-    }
-    const found = (await reading).get(id);
-    if (found === undefined) throw unknownItem(param);
-    bytes += JSON.stringify(found).length;
-    if (bytes > MAX_REFERENCED_BYTES) throw tooMuch(param, "more than 16 MiB");
-    // Items of a reply and of an input that was checked have the form of items of an input
-    items.push(found as unknown as ResponseItem);
   }
   return { ...body, input: items };
+}
+
+/** Place of a reference in an input. */
+interface Reference {
+  readonly at: number;
+  readonly id: string;
+  /** Field that has it */
+  readonly param: string;
+}
+
+/** Returns the references of an input by the response that they name, whose id ends so. @throws as `resolveReferences` */
+function referencesIn(input: readonly ResponseItem[]): ReadonlyMap<string, readonly [Reference, ...Reference[]]> {
+  const byTail = new Map<string, [Reference, ...Reference[]]>();
+  for (const [at, item] of input.entries()) {
+    if (item.type !== "item_reference") continue;
+    const reference = { at, id: String(item["id"]), param: `input[${at}].id` };
+    const [, tail] = REFERENCE.exec(reference.id) ?? [];
+    if (tail === undefined) throw unknownItem(reference.param);
+    const others = byTail.get(tail);
+    if (others !== undefined) others.push(reference);
+    else if (byTail.size === MAX_REFERENCED) {
+      throw tooMuch(reference.param, `items of more than ${MAX_REFERENCED} responses`);
+    } else byTail.set(tail, [reference]);
+  }
+  return byTail;
 }
 
 async function readItems(
@@ -289,7 +310,6 @@ export async function removeResponse(
   { store, conversations }: Pick<Services, "store" | "conversations">,
 ): Promise<void> {
   const { id, conversation_id: conversation } = run;
-  const ends = conversation === null ? undefined : await readConversationEnds(conversation, store);
   if (!await removeRun(id, store)) {
     throw refuse(
       "conflict",
@@ -298,6 +318,8 @@ export async function removeResponse(
         : "Cannot delete this response: it is at work; wait for its end, or cancel it first",
     );
   }
-  const isAlone = ends?.firstRun === id && ends.lastRun === id;
-  if (conversation !== null && isAlone) await conversations.delete(conversation);
+  if (conversation === null) return;
+  // Others may have gone on with the conversation until now; one that is at work stays
+  const ends = await readConversationEnds(conversation, store);
+  if (ends?.firstRun === id && ends.lastRun === id) await conversations.delete(conversation);
 }
