@@ -86,7 +86,7 @@ export function scriptedProvider(script: Script, options: ScriptedProviderOption
     sees: options.sees === true,
     maxRetries: 0,
   };
-  // What was asked is no option of a provider: createGateway refuses those that it does not know
+  // The script and its requests are not enumerable, since createGateway refuses options that it does not know
   const facts = Object.getOwnPropertyDescriptors(played);
   for (const fact of Object.values(facts)) fact.enumerable = false;
   return Object.defineProperties(provider, facts) as ScriptedProgramProvider; // its facts were just added

@@ -71,7 +71,7 @@ export function maxInputTokens({ messages, tools, parameters }: ProviderRequest)
   }
   const { response_format: format, passed } = parameters;
   if (passed !== undefined) tokens += Buffer.byteLength(JSON.stringify(passed.body));
-  // It may have parts that the messages do not: what goes out counts
+  // The body that is sent counts where it is larger: it may have parts that the messages do not
   if (passed?.sent !== undefined) {
     tokens = Math.max(tokens, Buffer.byteLength(JSON.stringify(passed.sent.body, noData)));
   }

@@ -73,7 +73,7 @@ function toJson(given: unknown, { jsonSchema, vendor }: Standard, place: string)
   const target = { target: "draft-2020-12" } as const;
   try {
     if (typeof jsonSchema?.input === "function") return jsonSchema.input(target);
-    // Its vendor is valibot, whose schemas have this one form
+    // Schemas of valibot do not give one by themselves
     if (vendor === "valibot") {
       return toStandardJsonSchema(given as v.GenericSchema)["~standard"].jsonSchema.input(target);
     }

@@ -79,7 +79,7 @@ test("what docs/responses.md says of each field is what becomes of it", () =>
         assert.equal(reply.status, 200, said);
         assert.equal(isNamed, word === "ignored", said);
         assert.ok(["honoured", "handed on", "ignored"].includes(word), word);
-        // What is handed on reaches the model's server
+        // A field that is handed on reaches the model's server
         if (word === "honoured") continue;
         const sent = Object.keys(upstream.turns[turns]?.json as object);
         const name = NAMES[field] ?? field;

@@ -210,7 +210,7 @@ function parseInput(text: string): unknown {
     const value: unknown = JSON.parse(text);
     if (isRecord(value)) return value;
   } catch {
-    // What the model wrote is no JSON
+    // The arguments that the model wrote are no JSON
   }
   return { invalid_arguments: text };
 }

@@ -124,7 +124,7 @@ export class Webhooks {
     const { store, clock, deliveries } = this.#parts;
     const { name, isSigned } = this.channelOf(head);
     const used = isSigned ? keyOf(name, signatureOf(head)) : undefined;
-    // It goes with the acceptance of the message: one that was not accepted may be sent again
+    // The signature is used up with the acceptance of the message: one that was not accepted may be sent again
     const use = used === undefined ? undefined : () => WEBHOOK_SIGNATURES.insert(used, { v: 1, at: clock.now() });
     const begin = async (first?: RunRequest["claim"]) => {
       const promise = await deliveries.promise({ channel: name, sender, messageId });

@@ -331,7 +331,7 @@ const MAX_NESTING = 64;
 function parseInput(text: string): unknown {
   try {
     const value: unknown = JSON.parse(text);
-    // What nests without a bound can be read, but not written
+    // Arguments that nest without a bound can be read, but not written
     return isRecord(value) && isShallow(value, MAX_NESTING) ? value : {};
   } catch {
     return {};
