@@ -24,6 +24,7 @@ import { readResponseBody, responseSchema } from "../wire/responses/response_bod
 import { acceptedJson, ResponseEvents, responseJson, seqOf } from "../wire/responses/response_reply.ts";
 import { type ResponseInput, toResponseInput } from "../wire/responses/to_response_input.ts";
 import { cancelRun } from "../wire/run_work.ts";
+import type { ReplyStoring } from "../wire/to_completion_input.ts";
 
 const nullable = v.nullable(v.string());
 
@@ -237,6 +238,9 @@ export const inputItemsRoute = defineRoute({
 
 type ReadParts = Pick<Services, "agent" | "store" | "log">;
 
+/** A reply that would be stored, of which only the input is looked at. */
+const NOT_MADE: ReplyStoring = { conversationId: undefined, isBackground: false, writes: () => [] };
+
 /** @param options.stores false for a request without a reply that could be stored */
 async function toInput(
   json: unknown,
@@ -249,12 +253,10 @@ async function toInput(
   if (plain) return toDecodedBody(toResponseInput(asked, { plain }), agentTools, ignored);
   const { conversationFor, resolveReferences, toStoring } = await stored();
   const body = await resolveReferences(asked, parts, asking);
-  const isStored = body.store !== false;
-  const storing = isStored && stores
-    ? toStoring(body, await conversationFor(body, parts, asking.caller))
-    : isStored
-    ? { conversationId: undefined, isBackground: false, writes: () => [] }
-    : undefined;
+  let storing: ReplyStoring | undefined;
+  if (body.store !== false) {
+    storing = stores ? toStoring(body, await conversationFor(body, parts, asking.caller)) : NOT_MADE;
+  }
   return toDecodedBody(toResponseInput(body, { plain, storing }), agentTools, ignored);
 }
 

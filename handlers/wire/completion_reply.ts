@@ -1,7 +1,7 @@
 import type { HttpError } from "../../lib/base/errors.ts";
 import type { AgentEvent } from "../../lib/base/records/agent_event.ts";
 import type { Fields } from "../../lib/base/join_fields.ts";
-import type { EventEncoder } from "./event_stream.ts";
+import { type EventEncoder, restarted } from "./event_stream.ts";
 import { errorBody } from "./http_errors.ts";
 import type { Usage } from "../../lib/base/records/usage.ts";
 import type { CollectedReply } from "./collect_reply.ts";
@@ -256,9 +256,4 @@ const NO_USAGE = `,"usage":null`;
 const CLOSE = `},"finish_reason":null}]}\n\n`;
 const CLOSE_WITH_USAGE = `},"finish_reason":null}]${NO_USAGE}}\n\n`;
 
-const RESTARTED = {
-  code: "run_interrupted",
-  message:
-    "Cannot continue this stream: the gateway restarted after it had sent a part of a turn, and the model answered that turn " +
-    'anew; the whole answer is the result of the run, whose id is the id of this stream with "run_" in place of "chatcmpl-"',
-};
+const RESTARTED = restarted("this stream", "chatcmpl-");

@@ -48,6 +48,19 @@ export function eventStream(options: EventStreamOptions): ReadableStream<Uint8Ar
   return new ReadableStream(new EventBody(options), { highWaterMark: 0 });
 }
 
+/**
+ * Returns the error of a stream that a restart cut in the middle of a turn, which the format cannot take back: going on would repeat text.
+ * @param what the reply, as the middle of a sentence
+ * @param prefix of its id
+ */
+export function restarted(what: string, prefix: string) {
+  const where = `the result of the run, whose id is the id of ${what} with "run_" in place of "${prefix}"`;
+  const message =
+    "Cannot continue this stream: the gateway restarted after it had sent a part of a turn, and the model answered that " +
+    `turn again; the whole answer is ${where}`;
+  return { code: "run_interrupted", message };
+}
+
 /** A reader who follows a run beside its own work. */
 export interface Followed extends Omit<EventStreamOptions, "opening" | "onLeave"> {
   readonly events: AsyncIterable<readonly AgentEvent[]>;

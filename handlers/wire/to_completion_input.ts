@@ -314,13 +314,13 @@ function sortUnknownFields(
 
 const NO_FIELDS: ReadonlySet<string> = new Set();
 
-/** Adds a name to a list that does not have it. A list, not a set: it is nearly always empty, and bounded. */
-function addOnce(names: string[], name: string): void {
+/** Adds the name of a field that is not honoured to a list that does not have it. A list, not a set: it is nearly always empty, and bounded. */
+export function addOnce(names: string[], name: string): void {
   if (names.length < MAX_IGNORED && !names.includes(name)) names.push(name);
 }
 
-/** Most names that are kept; the header shows fewer */
-const MAX_IGNORED = 100;
+/** Most names of fields that are not honoured; the header shows fewer. */
+export const MAX_IGNORED = 100;
 
 /** Returns the unknown fields of an object with a `function` in it, as `extra`. */
 function withFunction(own: Fields | undefined, inner: Fields | undefined): { readonly extra?: Fields } {

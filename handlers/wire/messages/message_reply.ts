@@ -2,7 +2,7 @@ import type { HttpError } from "../../../lib/base/errors.ts";
 import type { Fields } from "../../../lib/base/join_fields.ts";
 import type { AgentEvent } from "../../../lib/base/records/agent_event.ts";
 import type { CollectedReply } from "../collect_reply.ts";
-import type { EventEncoder } from "../event_stream.ts";
+import { type EventEncoder, restarted } from "../event_stream.ts";
 import type { AnswerHead, StreamHead } from "../answer_by_run.ts";
 import { type BlockEvent, endingOf, MessageBlocks, toMessageContent, toMessageUsage } from "./message_blocks.ts";
 import { messageErrorBody } from "../http_errors.ts";
@@ -120,9 +120,4 @@ const NO_TOKENS = {
   output_tokens: 0,
 };
 
-const RESTARTED = {
-  code: "run_interrupted",
-  message:
-    "Cannot continue this stream: the gateway restarted after it had sent a part of a turn, and the model answered that turn again; " +
-    'the whole answer is the result of the run, whose id is the id of this message with "run_" in place of "msg_"',
-};
+const RESTARTED = restarted("this message", "msg_");

@@ -2,6 +2,7 @@ import * as v from "valibot";
 import { isRecord } from "../../../lib/base/json.ts";
 import { checkBody } from "../check_body.ts";
 import { CLIENT_TOOL_NAME, MAX_WHOLE } from "../completion_body.ts";
+import { MAX_IGNORED } from "../to_completion_input.ts";
 
 /**
  * The body of POST /v1/responses: the contract and the source of its OpenAPI schema. Unknown fields are allowed and named in
@@ -159,9 +160,6 @@ export function readResponseBody(json: unknown): ResponseBody {
     ...(areUsualTools ? { tools: tools as ResponseBody["tools"] } : {}),
   };
 }
-
-/** Most names of fields that are not honoured that are kept; the header shows fewer. */
-export const MAX_IGNORED = 100;
 
 /** Returns a body with as many unknown fields as are named: each copy of an object with some 100,000 of them takes a long time. */
 function withFewUnknown(json: Readonly<Record<string, unknown>>): Readonly<Record<string, unknown>> {

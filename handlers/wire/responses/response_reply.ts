@@ -4,7 +4,7 @@ import type { AgentEvent } from "../../../lib/base/records/agent_event.ts";
 import type { Usage } from "../../../lib/base/records/usage.ts";
 import { RUN_ID } from "../../../lib/base/records/run.ts";
 import type { AnswerHead, StreamHead } from "../answer_by_run.ts";
-import type { EventEncoder } from "../event_stream.ts";
+import { type EventEncoder, restarted } from "../event_stream.ts";
 import { CUSTOM_INPUT } from "./response_tools.ts";
 import { type ResponseForm, sealThought } from "./to_response_input.ts";
 
@@ -505,9 +505,4 @@ function toUsage({ prompt_tokens, completion_tokens, total_tokens, ...details }:
   };
 }
 
-const RESTARTED = {
-  code: "run_interrupted",
-  message:
-    "Cannot continue this stream: the gateway restarted after it had sent a part of a turn, and the model answered that turn again; " +
-    'the whole answer is the result of the run, whose id is the id of this response with "run_" in place of "resp_"',
-};
+const RESTARTED = restarted("this response", "resp_");

@@ -1,6 +1,7 @@
 import { refuse } from "../../../lib/base/errors.ts";
 import type { ToolChoice, ToolDeclaration } from "../../../lib/providers/provider.ts";
-import { isClientTool, MAX_IGNORED, type ResponseBody, type ResponseTool } from "./response_body.ts";
+import { addOnce } from "../to_completion_input.ts";
+import { isClientTool, type ResponseBody, type ResponseTool } from "./response_body.ts";
 
 /** A tool of the client as its request declares it, by the name that the model is told. */
 export interface NamedTool {
@@ -119,9 +120,4 @@ function toDeclaration(tool: ResponseTool, ignored: string[]): ToolDeclaration {
       additionalProperties: false,
     },
   };
-}
-
-/** Adds a name to a list that does not have it. */
-export function addOnce(names: string[], name: string): void {
-  if (names.length < MAX_IGNORED && !names.includes(name)) names.push(name);
 }

@@ -2,10 +2,10 @@ import { refuse } from "../../../lib/base/errors.ts";
 import { isRecord } from "../../../lib/base/json.ts";
 import type { AssistantMessage, ContentPart, Message, ToolCall } from "../../../lib/base/records/message.ts";
 import type { ModelParameters } from "../../../lib/providers/provider.ts";
-import type { ReplyStoring, WireInput } from "../to_completion_input.ts";
+import { addOnce, type ReplyStoring, type WireInput } from "../to_completion_input.ts";
 import { parseJsonBytes } from "../read_json.ts";
 import type { ResponseBody, ResponseItem, ResponsePart } from "./response_body.ts";
-import { addOnce, CUSTOM_INPUT, flatName, type NamedTool, toResponseTools } from "./response_tools.ts";
+import { CUSTOM_INPUT, flatName, type NamedTool, toResponseTools } from "./response_tools.ts";
 
 /** Facts of a request that its reply depends on. */
 export interface ResponseForm {
@@ -46,8 +46,9 @@ const SEALED_REASONING = "reasoning.encrypted_content";
 /**
  * Translates a checked body. In plain mode fields that chat completions have too go on to the model; any other field that is not honoured
  * is named in `ignored`.
- * @throws {HttpError} 400 `unsupported_parameter` for what the gateway does not have: prompts kept at the vendor, files by id, references
- *   to items, replies kept at the gateway; 400 `invalid_request` for a request without input
+ * @param storing how the reply is stored. Undefined: it is not
+ * @throws {HttpError} 400 `unsupported_parameter` for prompts and files that are kept at the vendor, and where the reply is not stored for fields
+ *   that need a stored one; 400 `invalid_request` for a request without input
  */
 export function toResponseInput(
   body: ResponseBody,
