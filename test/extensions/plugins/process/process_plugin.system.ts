@@ -321,7 +321,11 @@ test("a program in Python leaves nothing in its package that would change the pa
 
 test("pooled calls at the same time get programs of their own, and no more than four", () =>
   withPlugin(
-    { mode: "pooled", script: "while ask; do sleep 0.2; reply $$; done" },
+    {
+      mode: "pooled",
+      // None answers before four have a call each
+      script: 'while ask; do : > at.$$; until set -- at.*; [ $# -ge 4 ]; do sleep 0.05; done; reply $$; done',
+    },
     async ({ call }) => {
       const answers = await Promise.all(Array.from({ length: 6 }, () => call()));
       assert.equal(new Set(answers.map(({ output }) => output)).size, 4);
