@@ -9,7 +9,7 @@
  *
  * Node's runner starts the processes of both runtimes, the longest first (test_plan.ts). Deno comes through npm at the version of deno.ts; where it
  * cannot be had, its files are skipped with a printed reason. Named and long files have a process each, and start the program from its source; all
- * others share processes, and start the package that is built first. The exit code is 0 when every test has passed. What failed is listed
+ * others share processes, and start the package that is built meanwhile. The exit code is 0 when every test has passed. What failed is listed
  * once more at the end. A file that is not there is refused, and nothing runs: Node would leave it out without a word.
  */
 import { type ChildProcess, spawn, spawnSync } from "node:child_process";
@@ -19,7 +19,7 @@ import { rm } from "node:fs/promises";
 import { join } from "node:path";
 import process from "node:process";
 import { fileURLToPath } from "node:url";
-import { buildPackage } from "../test/support/build_package.ts";
+import { buildPackage, packageFolder } from "../test/support/build_package.ts";
 import { NO_POSTGRES, SHARED_SERVER, startPostgres } from "../test/support/postgres_server.ts";
 import { denoCommand } from "./deno.ts";
 import { chooseForDeno } from "./deno_files.ts";
@@ -107,16 +107,18 @@ async function run(files: TestFiles, folder: string): Promise<number> {
   };
   console.log(`Tests on Node ${process.versions.node}: ${tell("node")}; on Deno: ${tell("deno")}`);
   mkdirSync(join(folder, "processes"));
-  // PostgreSQL starts beside the build, which leaves one processor free half of the time
-  const building = whole ? buildPackage() : undefined;
-  // The build is waited for below, so that its failure is no unhandled one until then
-  building?.catch(() => undefined);
+  // What waits for the package waits for its name: the tests begin meanwhile
+  if (whole) {
+    buildPackage().catch((error: unknown) => {
+      console.error(error);
+      stopped.abort("SIGTERM");
+    });
+  }
   const server = !whole || NO_POSTGRES !== false ? undefined : await startPostgres();
   try {
-    const built = await building;
     const shared = {
       // Names the program of started processes; without it that is the source
-      ...built === undefined ? {} : { TEST_PACKAGE: built },
+      ...whole ? { TEST_PACKAGE: packageFolder() } : {},
       // Each process would start a server otherwise
       ...server === undefined ? {} : { [SHARED_SERVER]: server.facts() },
     };

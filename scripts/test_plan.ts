@@ -3,11 +3,13 @@
  *
  * A process for each file takes longer than the tests of most files, so files share one. Files that set or measure what a whole process
  * has run alone. The process with the longest time begins first, on whichever runtime, so that no
- * processor waits for a last one at the end.
+ * processor waits for a last one at the end. Only those that wait for the package, which is built meanwhile, let as many others go before
+ * them as run at once.
  */
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
-import { join, resolve } from "node:path";
+import { dirname, join, resolve } from "node:path";
 import { pathToFileURL } from "node:url";
+import { importsOf } from "../test/support/source_files.ts";
 
 export type Runtime = "node" | "deno";
 
@@ -39,6 +41,11 @@ const [LEAST_SECONDS, MOST_SECONDS] = [8, 60];
 const LOAD_SECONDS = 0.05;
 /** Time of a file that nobody has measured. Most take less. Seconds */
 const UNKNOWN_SECONDS = 1;
+/** Imports of types, and on first use */
+const TYPES_OR_LATER = /^(?:import|export) type [^;]*;|\bimport\(.*/gm;
+const OF_TESTS = /[\\/]test[\\/].*\.ts$/;
+/** Module that waits for the package as it is loaded */
+const STARTS_PROGRAM = resolve("test/support/gateway_process.ts");
 const LOAD_GROUP = new URL("../test/support/load_group.ts", import.meta.url).href;
 const RUN_ON_DENO = new URL("run_on_deno.ts", import.meta.url).href;
 
@@ -48,6 +55,7 @@ const RUN_ON_DENO = new URL("run_on_deno.ts", import.meta.url).href;
  */
 export function planTests(files: TestFiles, times: TestTimes): readonly TestProcess[] {
   const takes = (file: string) => LOAD_SECONDS + (times.get(file.replaceAll("\\", "/")) ?? UNKNOWN_SECONDS);
+  const awaiting = new Set([...files.deno, ...files.node].filter(awaitPackage()));
   const processes: TestProcess[] = [];
   let left = [...files.deno, ...files.node].reduce((sum, file) => sum + takes(file), 0);
   // Deno compiles the same for longer, and has few files
@@ -59,14 +67,19 @@ export function planTests(files: TestFiles, times: TestTimes): readonly TestProc
       left -= seconds;
     };
     for (const file of longestFirst.filter(runsAlone)) add([file]);
-    let rest = longestFirst.filter((file) => !runsAlone(file));
-    while (rest.length > 0) {
-      const shared = fill(rest, takes, Math.min(MOST_SECONDS, Math.max(LEAST_SECONDS, left / WIDTH)));
-      add(shared);
-      rest = rest.filter((file) => !shared.includes(file));
+    const together = longestFirst.filter((file) => !runsAlone(file));
+    for (const awaits of [true, false]) {
+      let rest = together.filter((file) => awaiting.has(file) === awaits);
+      while (rest.length > 0) {
+        const shared = fill(rest, takes, Math.min(MOST_SECONDS, Math.max(LEAST_SECONDS, left / WIDTH)));
+        add(shared);
+        rest = rest.filter((file) => !shared.includes(file));
+      }
     }
   }
-  return processes.sort((one, other) => other.seconds - one.seconds);
+  processes.sort((one, other) => other.seconds - one.seconds);
+  const first = processes.filter((one) => !one.files.some((file) => awaiting.has(file))).slice(0, WIDTH);
+  return [...first, ...processes.filter((one) => !first.includes(one))];
 }
 
 /** Takes the longest file, then each that still fits. @param files the longest first */
@@ -77,6 +90,24 @@ function fill(files: readonly string[], takes: (file: string) => number, maxSeco
     if (fits) sum += takes(file);
     return fits;
   });
+}
+
+/** Returns a function that tells whether a file loads the module that waits for the package. */
+function awaitPackage(): (file: string) => boolean {
+  const known = new Map([[STARTS_PROGRAM, true]]);
+  const awaits = (path: string): boolean => {
+    const answer = known.get(path);
+    if (answer !== undefined || !existsSync(path)) return answer ?? false;
+    // A circle of imports ends here
+    known.set(path, false);
+    const imports = importsOf(readFileSync(path, "utf8").replaceAll(TYPES_OR_LATER, ""));
+    const found = imports.map((name) => resolve(dirname(path), name)).some((next) =>
+      OF_TESTS.test(next) && awaits(next)
+    );
+    known.set(path, found);
+    return found;
+  };
+  return (file) => awaits(resolve(file));
 }
 
 /**

@@ -3,7 +3,14 @@ import { globSync, readFileSync } from "node:fs";
 import { basename, join } from "node:path";
 import { describe, test } from "node:test";
 import { pathToFileURL } from "node:url";
-import { planTests, readTimes, type TestTimes, timesOfMachine, writeTestProcesses } from "../../scripts/test_plan.ts";
+import {
+  planTests,
+  readTimes,
+  type TestTimes,
+  timesOfMachine,
+  WIDTH,
+  writeTestProcesses,
+} from "../../scripts/test_plan.ts";
 import { PROJECT_ROOT } from "../support/source_files.ts";
 import { withTemporaryFolder } from "../support/temporary_folder.ts";
 
@@ -23,10 +30,20 @@ describe("a plan of all tests", () => {
   });
 
   test("the longest process begins first, on whichever runtime", () => {
-    const seconds = plan.map((one) => one.seconds);
+    const seconds = plan.slice(WIDTH).map((one) => one.seconds);
     assert.deepEqual(seconds, seconds.toSorted((one, other) => other - one));
     const first = plan.slice(0, plan.length / 2).map((one) => one.runtime);
     assert.ok(first.includes("node") && first.includes("deno"), first.join(" "));
+  });
+
+  test("what waits for the package shares processes, and as many others as run at once begin before it", () => {
+    const starts = /^import \{[^}]*\} from "[./]*support\/(?:cli|gateway|postern)_process\.ts";/m;
+    const starting = new Set(FILES.filter((file) => starts.test(readFileSync(join(PROJECT_ROOT, file), "utf8"))));
+    assert.ok(starting.size > 10, `${starting.size} files`);
+    const shared = plan.filter(({ files }) => files.some((file) => starting.has(file)));
+    for (const one of shared) assert.ok(plan.indexOf(one) >= WIDTH, one.files.join(" "));
+    const others = shared.flatMap(({ files }) => files).filter((file) => file.startsWith("test/base/"));
+    assert.deepEqual(others, [], "a file that waits for nothing would wait too");
   });
 
   test("a file that sets what the whole process has runs alone", () => {

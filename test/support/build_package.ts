@@ -11,7 +11,7 @@ import {
   renameSync,
   rmSync,
 } from "node:fs";
-import { delimiter, join } from "node:path";
+import { delimiter, dirname, join } from "node:path";
 import process from "node:process";
 import { promisify } from "node:util";
 import { ROOT, RUN } from "./gateway_process.ts";
@@ -28,16 +28,21 @@ const PREFIX = "package-";
  * @throws {Error} it cannot be built, with the output of the build
  */
 export async function buildPackage(): Promise<string> {
-  const cache = join(realpathSync(join(ROOT, "node_modules")), ".cache");
+  const folder = packageFolder();
+  if (existsSync(folder)) return folder;
+  const cache = dirname(folder);
   mkdirSync(cache, { recursive: true });
-  const name = `${PREFIX}${digestOfSources()}`;
-  if (existsSync(join(cache, name))) return join(cache, name);
   const fresh = await build(cache);
   for (const entry of readdirSync(cache).filter((entry) => entry.startsWith(PREFIX))) {
     rmSync(join(cache, entry), { recursive: true, force: true });
   }
-  renameSync(fresh, join(cache, name));
-  return join(cache, name);
+  renameSync(fresh, folder);
+  return folder;
+}
+
+/** Returns the folder that `buildPackage()` builds the package of this source into. */
+export function packageFolder(): string {
+  return join(realpathSync(join(ROOT, "node_modules")), ".cache", `${PREFIX}${digestOfSources()}`);
 }
 
 async function build(cache: string): Promise<string> {

@@ -1,9 +1,10 @@
 import assert from "node:assert/strict";
-import { writeFileSync } from "node:fs";
+import { existsSync, writeFileSync } from "node:fs";
 import { homedir } from "node:os";
 import { join } from "node:path";
 import process from "node:process";
 import { fileURLToPath } from "node:url";
+import { systemClock } from "../../lib/base/clock.ts";
 import { callGateway, type CallInit } from "./gateway_call.ts";
 import { jsonOf } from "./json_of.ts";
 import { startProcess } from "./started_process.ts";
@@ -18,8 +19,10 @@ export const RUN: readonly string[] = ON_DENO
   ? [process.execPath, "run", "--allow-all", "--no-check"]
   : [process.execPath];
 
-/** Folder of the package built from this source: a run of all tests names it */
+/** Folder of the package built from this source: a run of all tests names it, and builds it meanwhile */
 const PACKAGE = process.env["TEST_PACKAGE"];
+// Without a limit of its own: a build that fails ends the run
+while (PACKAGE !== undefined && !existsSync(PACKAGE)) await systemClock.sleep(50);
 
 /**
  * Returns the path of `cli/main`: of the source, or of the package in a run of all tests, since it starts in half the processor time.
