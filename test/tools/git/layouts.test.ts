@@ -11,6 +11,7 @@ import {
   writeFileSync,
 } from "node:fs";
 import { git, gitTest as test, initRepository } from "../../support/git_fixture.ts";
+import { someOf } from "../../support/seeded_random.ts";
 import { createToolBench } from "../../support/tool_bench.ts";
 import { until } from "../../support/until.ts";
 import { GIT_CONTAINED, type RepositoryWorkspace, withRepository } from "./with_repository.ts";
@@ -88,7 +89,7 @@ const LAYOUTS: Readonly<Record<string, (at: RepositoryWorkspace) => string>> = {
   },
 };
 
-for (const [name, arrange] of Object.entries(LAYOUTS)) {
+for (const [name, arrange] of someOf(Object.entries(LAYOUTS), 0)) {
   test(`${name} in a folder is written to, also while a program runs that was started after it`, () =>
     withContained(async (at) => {
       const folder = arrange(at);

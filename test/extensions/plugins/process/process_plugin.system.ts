@@ -324,7 +324,7 @@ test("pooled calls at the same time get programs of their own, and no more than 
     {
       mode: "pooled",
       // None answers before four have a call each
-      script: 'while ask; do : > at.$$; until set -- at.*; [ $# -ge 4 ]; do sleep 0.05; done; reply $$; done',
+      script: "while ask; do : > at.$$; until set -- at.*; [ $# -ge 4 ]; do sleep 0.05; done; reply $$; done",
     },
     async ({ call }) => {
       const answers = await Promise.all(Array.from({ length: 6 }, () => call()));
