@@ -1,4 +1,5 @@
 import type { Hooks } from "crossws";
+import type { Driver } from "unstorage";
 import { resolve } from "node:path";
 import { type Clock, TEST_CLOCK } from "../lib/base/clock.ts";
 import { ConfigError } from "../lib/base/errors.ts";
@@ -12,6 +13,7 @@ import { nearest } from "../lib/config/nearest.ts";
 import { validateConfig } from "../lib/config/validate_config.ts";
 import { createServices } from "../lib/gateway.ts";
 import { BUILTIN_TOOLS } from "../lib/tools/builtin.ts";
+import { readCacheDriver } from "../lib/storage/sealed_cache.ts";
 import { warnOfIdleSettings } from "../lib/tools/idle_settings.ts";
 import { toTools } from "../lib/tools/made_tool.ts";
 import { type ProgramPrompt, type ProgramResource, toOffers } from "../lib/tools/program_offers.ts";
@@ -213,6 +215,11 @@ export interface GatewayOptions {
   readonly providers?: Readonly<Record<string, ProgramProvider>>;
   /** Database that this gateway shares with others of the program, in place of `[storage]`. Default: as `[storage]` says */
   readonly database?: MemoryDatabase;
+  /**
+   * Driver of unstorage that keeps what may be lost: fetched pages, rules of robots, lists of models and the index of skills. Values are
+   * sealed, so that others may have it too; the program disposes it. Default: where the records are
+   */
+  readonly cache?: Driver;
   /** How the gateway reaches the others of its cluster. Default: over the network */
   readonly cluster?: GatewayClusterOptions;
   /** Functions that the gateway calls, once createGateway has resolved. Default: none */
@@ -298,6 +305,7 @@ const OPTION_NAMES: Readonly<Record<keyof GatewayOptions, true>> = {
   resources: true,
   providers: true,
   database: true,
+  cache: true,
   cluster: true,
   hooks: true,
   onLog: true,
@@ -328,6 +336,7 @@ export async function createGateway(options: GatewayOptions): Promise<Gateway> {
   const { config } = validation;
   const hooks = toHooks(options.hooks ?? {});
   const linkFetch = readLinkFetch(options.cluster ?? {});
+  const cache = options.cache === undefined ? undefined : readCacheDriver(options.cache);
   const { promise: ready, resolve: begin } = Promise.withResolvers<void>();
   const ownProviders = toOwnProviders(options.providers ?? {}, Object.keys(config.providers));
   const services = await createServices({
@@ -342,7 +351,7 @@ export async function createGateway(options: GatewayOptions): Promise<Gateway> {
       database: options.database === undefined ? undefined : await readDatabase(options.database, config),
     },
     models: { agent: options.agent ?? true, localServers: options.localServers === true ? undefined : false },
-    additions: { tools, offers, ownProviders, hooks: { ...hooks, ready } },
+    additions: { tools, offers, ownProviders, hooks: { ...hooks, ready }, cache },
   });
   warnOfIdleSettings(config, { ...services, isShared: services.cluster.shown !== undefined });
   const router = createRouter({
