@@ -105,6 +105,7 @@ export {
   type ProgramToolResult,
   type ProgramToolResultOptions,
 } from "../lib/tools/program_result.ts";
+export { type AiSdkModel, fromAiSdk } from "../lib/providers/from_ai_sdk.ts";
 export {
   type MountableGateway,
   type NodeHandler,
