@@ -23,13 +23,12 @@ import type { ProgramProvider } from "../lib/providers/program_provider.ts";
 import type {
   GatewayRuns,
   GatewayTools,
-  ProgramApproval,
-  ProgramElicitationAnswer,
   ProgramMessageInput,
   ProgramRunEvent,
   ProgramRunOptions,
   ProgramStartedRun,
 } from "../lib/runs/program_run.ts";
+import type { ProgramApprover } from "./define_approval.ts";
 import { ProgramRuns } from "./program_runs.ts";
 import { createNodeBodyReader, watchNodeClient } from "./node/node_body.ts";
 import { isCleanPath } from "./request_context.ts";
@@ -105,6 +104,13 @@ export {
   type ProgramToolResult,
   type ProgramToolResultOptions,
 } from "../lib/tools/program_result.ts";
+export { definePrompt, type ProgramPromptDefinition } from "../lib/tools/program_prompt.ts";
+export {
+  defineApproval,
+  type ProgramAnswer,
+  type ProgramApprovalDefinition,
+  type ProgramApprover,
+} from "./define_approval.ts";
 export { type AiSdkModel, fromAiSdk } from "../lib/providers/from_ai_sdk.ts";
 export {
   type MountableGateway,
@@ -132,9 +138,6 @@ export interface GatewayLogger {
   readonly error: (message: string, fields: GatewayLogLine["fields"]) => void;
 }
 
-/** Answer of the program to an approval; undefined leaves it to the people. */
-export type ProgramAnswer = "approve" | "deny" | ProgramElicitationAnswer | undefined;
-
 /** Functions of the program that the gateway calls. What they throw goes to the log and breaks nothing. */
 export interface GatewayHooks {
   /**
@@ -147,12 +150,7 @@ export interface GatewayHooks {
    * Asked about each approval, beside the people: the first answer counts, for this call alone. undefined leaves it to the people. An
    * approval of kind `elicitation` with a form is answered by an object with `content`. An error denies, with the reason in the record. While the promise waits, the approval does. `signal` aborts when it is settled
    */
-  readonly onApproval?:
-    | ((
-      approval: ProgramApproval,
-      options: { readonly signal: AbortSignal },
-    ) => ProgramAnswer | Promise<ProgramAnswer>)
-    | undefined;
+  readonly onApproval?: ProgramApprover | undefined;
 }
 
 /** Mark of a database that createMemoryDatabase made. It exists in the types alone, so that no other object passes for one. */
