@@ -8,6 +8,7 @@ import { withoutEnd } from "../lib/base/text.ts";
 import { nextTick } from "../lib/base/tick.ts";
 import { VERSION } from "../lib/base/version.ts";
 import { requireFolder } from "../lib/config/folders.ts";
+import type { GatewayConfig } from "../lib/config/gateway_config.ts";
 import { toKeyText } from "../lib/config/toml.ts";
 import { nearest } from "../lib/config/nearest.ts";
 import { validateConfig } from "../lib/config/validate_config.ts";
@@ -36,6 +37,7 @@ import { createRouter } from "./router.ts";
 import { ROUTES } from "./routes.ts";
 
 export { ConfigError, HttpError, ProviderError, ToolError } from "../lib/base/errors.ts";
+export type { GatewayConfig } from "../lib/config/gateway_config.ts";
 export type {
   ProgramContent,
   ProgramEmbedRequest,
@@ -184,7 +186,7 @@ export interface GatewayOptions {
   /** The folder the agent works in */
   readonly workspace: string;
   /** The tables and keys of `postern.toml` as an object. Default: every default */
-  readonly config?: Readonly<Record<string, unknown>>;
+  readonly config?: GatewayConfig;
   /** Path the gateway is mounted under, as `/gateway`, the whole of it where mounts are nested. Default: the root */
   readonly basePath?: string;
   /** Environment variables, for the API keys the configuration names and for `POSTERN_TOKEN`. Default: none */
