@@ -11,7 +11,7 @@ import { compileSchema } from "../lib/tools/runtime/json_schema.ts";
 export type ProgramAnswer = "approve" | "deny" | ProgramElicitationAnswer | undefined;
 
 /** Function of the program that is asked about approvals. */
-export type ProgramApprover = (
+export type ProgramApprovalHook = (
   approval: ProgramApproval,
   options: { readonly signal: AbortSignal },
 ) => ProgramAnswer | Promise<ProgramAnswer>;
@@ -36,7 +36,7 @@ export interface ProgramApprovalDefinition<Input> {
  */
 export function defineApproval<const Schema extends ProgramSchema | ProgramJsonSchema>(
   { tool, input, answer }: ProgramApprovalDefinition<ProgramSchemaOutput<Schema>> & { readonly input: Schema },
-): ProgramApprover {
+): ProgramApprovalHook {
   const { json, parse } = readSchema(input, `Cannot define the approval of "${tool}": its input`);
   const { check } = compileSchema(json);
   return async (approval, { signal }) => {

@@ -29,7 +29,7 @@ import type {
   ProgramRunOptions,
   ProgramStartedRun,
 } from "../lib/runs/program_run.ts";
-import type { ProgramApprover } from "./define_approval.ts";
+import type { ProgramApprovalHook } from "./define_approval.ts";
 import { ProgramRuns } from "./program_runs.ts";
 import { createNodeBodyReader, watchNodeClient } from "./node/node_body.ts";
 import { isCleanPath } from "./request_context.ts";
@@ -111,7 +111,7 @@ export {
   defineApproval,
   type ProgramAnswer,
   type ProgramApprovalDefinition,
-  type ProgramApprover,
+  type ProgramApprovalHook,
 } from "./define_approval.ts";
 export { type AiSdkModel, fromAiSdk } from "../lib/providers/from_ai_sdk.ts";
 export {
@@ -152,7 +152,7 @@ export interface GatewayHooks {
    * Asked about each approval, beside the people: the first answer counts, for this call alone. undefined leaves it to the people. An
    * approval of kind `elicitation` with a form is answered by an object with `content`. An error denies, with the reason in the record. While the promise waits, the approval does. `signal` aborts when it is settled
    */
-  readonly onApproval?: ProgramApprover | undefined;
+  readonly onApproval?: ProgramApprovalHook | undefined;
 }
 
 /** Mark of a database that createMemoryDatabase made. It exists in the types alone, so that no other object passes for one. */

@@ -103,7 +103,7 @@ export function toNodeHandler(gateway: MountableGateway): NodeHandler {
         () => refuse(refuseWith("not_found", "Cannot open a WebSocket here: no part of this server takes this path")),
       );
     }
-    HANDSHAKES.set(socket, "taken");
+    marked(socket)[HANDSHAKE] = "taken";
     // Without a listener, a client that leaves during the handshake would end the process
     socket.on("error", () => socket.destroy());
     if (!isSound(incoming)) refuse(refuseWith("invalid_request", UNSOUND));
@@ -111,22 +111,26 @@ export function toNodeHandler(gateway: MountableGateway): NodeHandler {
       refuse(refuseWith("invalid_request", OTHER_UPGRADE));
     } else sockets.upgrade(incoming, socket, head);
   };
-  GATEWAY_LISTENERS.add(upgrade);
-  return Object.assign(handler, { upgrade });
+  return Object.assign(handler, { upgrade: Object.assign(upgrade, { [LISTENER]: true }) });
 }
 
-/** Listeners of upgrades of all gateways. */
-const GATEWAY_LISTENERS = new WeakSet<(...given: never) => unknown>();
-/** Handshakes that a gateway has seen: taken by one, or left by all so far. */
-const HANDSHAKES = new WeakMap<UpgradedConnection, "taken" | "left">();
+/** Mark of a listener of a gateway, of any copy of this module. */
+const LISTENER = Symbol.for("postern listener of upgrades");
+/** Mark of a connection whose handshake a gateway has seen: taken by one, or left by all so far. */
+const HANDSHAKE: unique symbol = Symbol.for("postern handshake");
+
+/** Any connection may have the mark. */
+function marked(socket: UpgradedConnection): { [HANDSHAKE]?: "taken" | "left" } {
+  return socket as { [HANDSHAKE]?: "taken" | "left" };
+}
 
 /** Leaves a handshake to the server's other listeners, and refuses it once the gateways among them have left it too, where there are no others. */
 function leave(socket: UpgradedConnection, refuse: () => void): void {
-  if (HANDSHAKES.has(socket) || !isForGateways(socket)) return;
-  HANDSHAKES.set(socket, "left");
+  if (marked(socket)[HANDSHAKE] !== undefined || !isForGateways(socket)) return;
+  marked(socket)[HANDSHAKE] = "left";
   socket.on("error", () => socket.destroy());
   // All listeners are called before
-  queueMicrotask(() => HANDSHAKES.get(socket) === "left" && refuse());
+  queueMicrotask(() => marked(socket)[HANDSHAKE] === "left" && refuse());
 }
 
 /** A request with what Express and body parsers may add. */
@@ -186,11 +190,9 @@ function mountError({ baseUrl = "" }: ExpressRequest, basePath: string): TypeErr
 
 /** Tells whether nobody but gateways takes the server's upgrades. A connection that nobody takes would stay open for ever. */
 function isForGateways(socket: UpgradedConnection): boolean {
-  const { server } = socket as {
-    server?: { listeners?: (event: string) => readonly ((...given: never) => unknown)[] };
-  };
+  const { server } = socket as { server?: { listeners?: (event: string) => readonly object[] } };
   const listeners = server?.listeners?.("upgrade") ?? [];
-  return listeners.length === 1 || (listeners.length > 0 && listeners.every((one) => GATEWAY_LISTENERS.has(one)));
+  return listeners.length === 1 || (listeners.length > 0 && listeners.every((one) => LISTENER in one));
 }
 
 function send({ httpVersion }: NodeRequestMessage, reply: NodeReplyMessage, { status, headers, body }: EarlyRefusal) {

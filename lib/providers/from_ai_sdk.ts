@@ -88,7 +88,7 @@ interface StreamPart {
 
 type Finish = Extract<ProgramProviderEvent, { type: "finish" }>;
 
-/** One turn on its way from the parts of the AI SDK to events. */
+/** Turn on its way from the parts of the AI SDK to events. */
 class Turn {
   readonly #provider: string;
   /** Calls by their ids. `isText`: parts of the input come as plain text and not as JSON, so that the whole call is waited for */

@@ -18,7 +18,7 @@ export interface Documents {
 const FAMILIES = ["models", "pages", "robots", "skills", "zones"] as const;
 
 /** Family that stays in the store: the zone of the last look is a note of what was told, and no copy of anything. */
-const OWN_FAMILY: typeof FAMILIES[number] = "zones";
+const OWN_FAMILY = "zones" satisfies typeof FAMILIES[number];
 
 /** Key of a document: its family, then its name in there. At most 1,536 bytes. */
 export type DocumentKey = `${typeof FAMILIES[number]}/${string}`;
