@@ -2,6 +2,9 @@ import { type HttpError, refuse } from "../lib/base/errors.ts";
 
 const CHAT = "POST /v1/chat/completions answers, in the format of OpenAI";
 
+const OUTSIDE =
+  "it is outside the basePath of the gateway, which is the path as the client sends it; a mount that cuts its own path off, as app.mount() of Hono, needs a gateway without basePath";
+
 /** Paths of APIs that the gateway does not have, with what is there in their place. */
 const ABSENT: readonly (readonly [path: RegExp, reason: string])[] = [
   [
@@ -24,12 +27,14 @@ const ABSENT: readonly (readonly [path: RegExp, reason: string])[] = [
 
 /**
  * Returns the refusal of a path that no route has, with the cause where it is a usual one. Names routes, and nothing of the path itself.
+ * @param path within the gateway; empty: outside of its base path
  * @param routeOf returns the pattern of the route that a clean path has
  */
 export function missingPath(path: string, routeOf: (path: string) => string | undefined): HttpError {
+  if (path === "") return refusal(OUTSIDE);
   const parts = path.split("/").filter((part) => part !== "");
   const clean = `/${parts.join("/")}`;
-  const isUneven = clean !== path && path !== "";
+  const isUneven = clean !== path;
   const found = isUneven ? routeOf(clean) : undefined;
   if (found !== undefined) return refusal(`it has an empty part ("//", or a slash at the end); ask for ${found}`);
   // Behind /.well-known/ stand names of documents, never a base URL

@@ -1,4 +1,5 @@
 import type { Hooks } from "crossws";
+import type { Driver } from "unstorage";
 import { resolve } from "node:path";
 import { type Clock, TEST_CLOCK } from "../lib/base/clock.ts";
 import { ConfigError } from "../lib/base/errors.ts";
@@ -7,11 +8,13 @@ import { withoutEnd } from "../lib/base/text.ts";
 import { nextTick } from "../lib/base/tick.ts";
 import { VERSION } from "../lib/base/version.ts";
 import { requireFolder } from "../lib/config/folders.ts";
+import type { GatewayConfig } from "../lib/config/gateway_config.ts";
 import { toKeyText } from "../lib/config/toml.ts";
 import { nearest } from "../lib/config/nearest.ts";
 import { validateConfig } from "../lib/config/validate_config.ts";
 import { createServices } from "../lib/gateway.ts";
 import { BUILTIN_TOOLS } from "../lib/tools/builtin.ts";
+import { readCacheDriver } from "../lib/storage/sealed_cache.ts";
 import { warnOfIdleSettings } from "../lib/tools/idle_settings.ts";
 import { toTools } from "../lib/tools/made_tool.ts";
 import { type ProgramPrompt, type ProgramResource, toOffers } from "../lib/tools/program_offers.ts";
@@ -21,13 +24,12 @@ import type { ProgramProvider } from "../lib/providers/program_provider.ts";
 import type {
   GatewayRuns,
   GatewayTools,
-  ProgramApproval,
-  ProgramElicitationAnswer,
   ProgramMessageInput,
   ProgramRunEvent,
   ProgramRunOptions,
   ProgramStartedRun,
 } from "../lib/runs/program_run.ts";
+import type { ProgramApprovalHook } from "./define_approval.ts";
 import { ProgramRuns } from "./program_runs.ts";
 import { createNodeBodyReader, watchNodeClient } from "./node/node_body.ts";
 import { isCleanPath } from "./request_context.ts";
@@ -35,6 +37,7 @@ import { createRouter } from "./router.ts";
 import { ROUTES } from "./routes.ts";
 
 export { ConfigError, HttpError, ProviderError, ToolError } from "../lib/base/errors.ts";
+export type { GatewayConfig } from "../lib/config/gateway_config.ts";
 export type {
   ProgramContent,
   ProgramEmbedRequest,
@@ -103,6 +106,14 @@ export {
   type ProgramToolResult,
   type ProgramToolResultOptions,
 } from "../lib/tools/program_result.ts";
+export { definePrompt, type ProgramPromptDefinition } from "../lib/tools/program_prompt.ts";
+export {
+  defineApproval,
+  type ProgramAnswer,
+  type ProgramApprovalDefinition,
+  type ProgramApprovalHook,
+} from "./define_approval.ts";
+export { type AiSdkModel, fromAiSdk } from "../lib/providers/from_ai_sdk.ts";
 export {
   type MountableGateway,
   type NodeHandler,
@@ -129,9 +140,6 @@ export interface GatewayLogger {
   readonly error: (message: string, fields: GatewayLogLine["fields"]) => void;
 }
 
-/** Answer of the program to an approval; undefined leaves it to the people. */
-export type ProgramAnswer = "approve" | "deny" | ProgramElicitationAnswer | undefined;
-
 /** Functions of the program that the gateway calls. What they throw goes to the log and breaks nothing. */
 export interface GatewayHooks {
   /**
@@ -144,12 +152,7 @@ export interface GatewayHooks {
    * Asked about each approval, beside the people: the first answer counts, for this call alone. undefined leaves it to the people. An
    * approval of kind `elicitation` with a form is answered by an object with `content`. An error denies, with the reason in the record. While the promise waits, the approval does. `signal` aborts when it is settled
    */
-  readonly onApproval?:
-    | ((
-      approval: ProgramApproval,
-      options: { readonly signal: AbortSignal },
-    ) => ProgramAnswer | Promise<ProgramAnswer>)
-    | undefined;
+  readonly onApproval?: ProgramApprovalHook | undefined;
 }
 
 /** Mark of a database that createMemoryDatabase made. It exists in the types alone, so that no other object passes for one. */
@@ -183,7 +186,7 @@ export interface GatewayOptions {
   /** The folder the agent works in */
   readonly workspace: string;
   /** The tables and keys of `postern.toml` as an object. Default: every default */
-  readonly config?: Readonly<Record<string, unknown>>;
+  readonly config?: GatewayConfig;
   /** Path the gateway is mounted under, as `/gateway`, the whole of it where mounts are nested. Default: the root */
   readonly basePath?: string;
   /** Environment variables, for the API keys the configuration names and for `POSTERN_TOKEN`. Default: none */
@@ -213,6 +216,11 @@ export interface GatewayOptions {
   readonly providers?: Readonly<Record<string, ProgramProvider>>;
   /** Database that this gateway shares with others of the program, in place of `[storage]`. Default: as `[storage]` says */
   readonly database?: MemoryDatabase;
+  /**
+   * Driver of unstorage that keeps what may be lost: fetched pages, rules of robots, lists of models and the index of skills. Values are
+   * sealed, so that others may have it too; the program disposes it. Default: where the records are
+   */
+  readonly cache?: Driver;
   /** How the gateway reaches the others of its cluster. Default: over the network */
   readonly cluster?: GatewayClusterOptions;
   /** Functions that the gateway calls, once createGateway has resolved. Default: none */
@@ -298,6 +306,7 @@ const OPTION_NAMES: Readonly<Record<keyof GatewayOptions, true>> = {
   resources: true,
   providers: true,
   database: true,
+  cache: true,
   cluster: true,
   hooks: true,
   onLog: true,
@@ -328,6 +337,7 @@ export async function createGateway(options: GatewayOptions): Promise<Gateway> {
   const { config } = validation;
   const hooks = toHooks(options.hooks ?? {});
   const linkFetch = readLinkFetch(options.cluster ?? {});
+  const cache = options.cache === undefined ? undefined : readCacheDriver(options.cache);
   const { promise: ready, resolve: begin } = Promise.withResolvers<void>();
   const ownProviders = toOwnProviders(options.providers ?? {}, Object.keys(config.providers));
   const services = await createServices({
@@ -342,7 +352,7 @@ export async function createGateway(options: GatewayOptions): Promise<Gateway> {
       database: options.database === undefined ? undefined : await readDatabase(options.database, config),
     },
     models: { agent: options.agent ?? true, localServers: options.localServers === true ? undefined : false },
-    additions: { tools, offers, ownProviders, hooks: { ...hooks, ready } },
+    additions: { tools, offers, ownProviders, hooks: { ...hooks, ready }, cache },
   });
   warnOfIdleSettings(config, { ...services, isShared: services.cluster.shown !== undefined });
   const router = createRouter({

@@ -88,7 +88,9 @@ async function startStorage(base: GatewayBase, opened: OpenedList): Promise<Gate
   const { store } = found;
   const shared = sharedOf(database, found);
   const keys = await openKeys(base, { store, isShared: shared !== undefined });
-  return { store, documents: createDocuments({ store }), keys, shared };
+  const driver = program.additions?.cache;
+  const documents = createDocuments({ store, cache: driver && { driver, clock, random, log } });
+  return { store, documents, keys, shared };
 }
 
 function sharedOf(given: ProgramCluster["database"], { database }: OpenedStore): StorageSharing | undefined {

@@ -35,6 +35,7 @@ import type { StoredRuns } from "./runs/journal/stored_runs.ts";
 import type { RunSupervisor } from "./runs/run_request.ts";
 import type { RekeyProgress } from "./storage/rekey_records.ts";
 import type { OpenedStore } from "./storage/open_store.ts";
+import type { CacheDriver } from "./storage/sealed_cache.ts";
 import type { Store } from "./storage/store.ts";
 import type { BrowserView } from "./system/browser/browser_views.ts";
 import type { SystemServices } from "./system/system_services.ts";
@@ -221,6 +222,8 @@ export interface ProgramAdditions {
   readonly ownProviders?: OwnProviders | undefined;
   /** Functions that the gateway calls. Default: none */
   readonly hooks?: ProgramHooks | undefined;
+  /** Keeps cached values in place of the store. Default: the store */
+  readonly cache?: CacheDriver | undefined;
 }
 
 /** Options of `createServices`. */

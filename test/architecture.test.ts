@@ -380,7 +380,7 @@ test("a wing needs at most twelve others", () => {
  * options of `createGateway` are public, and each is a word of docs/embedding.md.
  */
 const WIDE: Readonly<Record<string, number>> = {
-  GatewayOptions: 18,
+  GatewayOptions: 19,
 };
 
 test("no options object has more than twelve fields, but for those that are left", () => {

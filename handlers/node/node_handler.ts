@@ -54,7 +54,7 @@ export interface NodeHandler {
   (request: NodeRequestMessage, reply: NodeReplyMessage, next?: (error?: unknown) => void): void;
   /**
    * Takes WebSockets: `server.on("upgrade", handler.upgrade)`. Handshakes outside the base path are left to the server's other listeners;
-   * where there are none, they get 404
+   * where there are none but those of other gateways, they get 404
    */
   readonly upgrade: (request: NodeRequestMessage, socket: UpgradedConnection, head: Uint8Array) => void;
 }
@@ -96,19 +96,41 @@ export function toNodeHandler(gateway: MountableGateway): NodeHandler {
   };
 
   const upgrade = (incoming: NodeRequestMessage, socket: UpgradedConnection, head: Uint8Array) => {
-    const isOurs = isWithin(pathOf(incoming.url ?? "/"), basePath);
-    if (!isOurs && !isOnlyListener(socket)) return;
+    const refuse = (refusal: EarlyRefusal) => void socket.end(toHttpText(refusal), () => socket.destroy());
+    if (!isWithin(pathOf(incoming.url ?? "/"), basePath)) {
+      return leave(
+        socket,
+        () => refuse(refuseWith("not_found", "Cannot open a WebSocket here: no part of this server takes this path")),
+      );
+    }
+    marked(socket)[HANDSHAKE] = "taken";
     // Without a listener, a client that leaves during the handshake would end the process
     socket.on("error", () => socket.destroy());
-    const refuse = (refusal: EarlyRefusal) => void socket.end(toHttpText(refusal), () => socket.destroy());
-    if (!isOurs) {
-      refuse(refuseWith("not_found", "Cannot open a WebSocket here: no part of this server takes this path"));
-    } else if (!isSound(incoming)) refuse(refuseWith("invalid_request", UNSOUND));
+    if (!isSound(incoming)) refuse(refuseWith("invalid_request", UNSOUND));
     else if (incoming.headers.upgrade?.toLowerCase() !== "websocket") {
       refuse(refuseWith("invalid_request", OTHER_UPGRADE));
     } else sockets.upgrade(incoming, socket, head);
   };
-  return Object.assign(handler, { upgrade });
+  return Object.assign(handler, { upgrade: Object.assign(upgrade, { [LISTENER]: true }) });
+}
+
+/** Mark of a listener of a gateway, of any copy of this module. */
+const LISTENER = Symbol.for("postern listener of upgrades");
+/** Mark of a connection whose handshake a gateway has seen: taken by one, or left by all so far. */
+const HANDSHAKE: unique symbol = Symbol.for("postern handshake");
+
+/** Any connection may have the mark. */
+function marked(socket: UpgradedConnection): { [HANDSHAKE]?: "taken" | "left" } {
+  return socket as { [HANDSHAKE]?: "taken" | "left" };
+}
+
+/** Leaves a handshake to the server's other listeners, and refuses it once the gateways among them have left it too, where there are no others. */
+function leave(socket: UpgradedConnection, refuse: () => void): void {
+  if (marked(socket)[HANDSHAKE] !== undefined || !isForGateways(socket)) return;
+  marked(socket)[HANDSHAKE] = "left";
+  socket.on("error", () => socket.destroy());
+  // All listeners are called before
+  queueMicrotask(() => marked(socket)[HANDSHAKE] === "left" && refuse());
 }
 
 /** A request with what Express and body parsers may add. */
@@ -166,10 +188,11 @@ function mountError({ baseUrl = "" }: ExpressRequest, basePath: string): TypeErr
   );
 }
 
-/** Tells whether nobody else takes the server's upgrades. A connection that nobody takes would stay open for ever. */
-function isOnlyListener(socket: UpgradedConnection): boolean {
-  const { server } = socket as { server?: { listenerCount?: (event: string) => number } };
-  return server?.listenerCount?.("upgrade") === 1;
+/** Tells whether nobody but gateways takes the server's upgrades. A connection that nobody takes would stay open for ever. */
+function isForGateways(socket: UpgradedConnection): boolean {
+  const { server } = socket as { server?: { listeners?: (event: string) => readonly object[] } };
+  const listeners = server?.listeners?.("upgrade") ?? [];
+  return listeners.length === 1 || (listeners.length > 0 && listeners.every((one) => LISTENER in one));
 }
 
 function send({ httpVersion }: NodeRequestMessage, reply: NodeReplyMessage, { status, headers, body }: EarlyRefusal) {

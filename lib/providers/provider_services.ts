@@ -1,7 +1,7 @@
 import type { Kit } from "../base/kit.ts";
 import { defineWing, type OpenedList } from "../base/opened_list.ts";
 import type { Config } from "../config/config.ts";
-import { createDocuments } from "../storage/documents.ts";
+import type { Documents } from "../storage/documents.ts";
 import type { Store } from "../storage/store.ts";
 import { createExchangeQueues } from "../system/net/http_exchange.ts";
 import { createProviderClients } from "../system/net/provider_client.ts";
@@ -23,7 +23,7 @@ import { createProviderMetrics } from "./retry.ts";
 export interface ModelsNeeds {
   readonly kit: Kit;
   readonly config: () => Config;
-  readonly storage: { readonly store: Store };
+  readonly storage: { readonly store: Store; readonly documents: Documents };
   /** Learns each secret that is read. */
   readonly telemetry: { readonly redactor: { readonly add: (secret: string, name?: string) => void } };
   readonly program: ModelsProgram;
@@ -112,7 +112,7 @@ async function openProviders(
   needs: ModelsNeeds,
   { memory, opened }: { readonly memory: ProviderMemory; readonly opened: OpenedList },
 ): Promise<OpenProviders> {
-  const { kit, config, program, storage: { store }, system, work } = needs;
+  const { kit, config, program, storage: { documents }, system, work } = needs;
   const { clock, random, log } = kit;
   const env = program.environment;
   const onSecret = needs.telemetry.redactor.add;
@@ -138,7 +138,7 @@ async function openProviders(
     netOf: (proxy) => createProviderClients({ clock, proxy: { ...proxy, environment: (name) => env[name] }, queues }),
     search: { isOwn: system.ownAddress.isOwn, origins: program.models?.localServers },
     observer,
-    documents: createDocuments({ store }),
+    documents,
     memory,
     onSecret,
   });

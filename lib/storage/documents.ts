@@ -3,6 +3,7 @@ import type { Driver } from "unstorage";
 import * as v from "valibot";
 import { lazily } from "../base/lazily.ts";
 import { Collection } from "./read_records.ts";
+import type { CacheDriver, SealedCacheParts } from "./sealed_cache.ts";
 import type { Store } from "./store.ts";
 
 /** Cached values: the last writer wins, and losing one costs time only. */
@@ -16,6 +17,9 @@ export interface Documents {
 /** Families of documents. Each is a mount of unstorage. */
 const FAMILIES = ["models", "pages", "robots", "skills", "zones"] as const;
 
+/** Family that stays in the store: the zone of the last look is a note of what was told, and no copy of anything. */
+const OWN_FAMILY = "zones" satisfies typeof FAMILIES[number];
+
 /** Key of a document: its family, then its name in there. At most 1,536 bytes. */
 export type DocumentKey = `${typeof FAMILIES[number]}/${string}`;
 
@@ -24,12 +28,19 @@ export const DOCUMENTS = new Collection("documents", v.object({ v: v.literal(1),
   replaced: "values of a cache",
 });
 
-/** Creates the documents over a store. unstorage is loaded with the first one: a gateway that keeps none starts without it. */
-export function createDocuments({ store }: { readonly store: Store }): Documents {
+/**
+ * Creates the documents over a store. unstorage is loaded with the first one: a gateway that keeps none starts without it.
+ * @param options.cache driver of the program that keeps the values in place of the store. Default: the store
+ */
+export function createDocuments(
+  { store, cache }: { readonly store: Store; readonly cache?: Omit<SealedCacheParts, "marks"> | undefined },
+): Documents {
   const opened = lazily(async () => {
     const { createStorage } = await import("unstorage");
     const storage = createStorage();
-    for (const family of FAMILIES) storage.mount(family, storeDriver(store));
+    const own = storeDriver(store);
+    const values = cache === undefined ? own : await sealedDriver(own, cache);
+    for (const family of FAMILIES) storage.mount(family, family === OWN_FAMILY ? own : values);
     return storage;
   });
   return {
@@ -48,8 +59,8 @@ function toItemKey(key: DocumentKey): string {
 }
 
 /** Keeps documents in a store: atomic, and as durable as it. */
-function storeDriver(store: Store): Driver {
-  const driver: Pick<Driver, "name" | "getItem" | "setItem"> = {
+function storeDriver(store: Store): Driver & CacheDriver {
+  const driver: CacheDriver & Pick<Driver, "name"> = {
     name: "postern",
     async getItem(key) {
       const found = await store.get(DOCUMENTS.name, key);
@@ -61,5 +72,11 @@ function storeDriver(store: Store): Driver {
     },
   };
   // `Documents` calls getItem and setItem alone, and unstorage passes these two on
-  return driver as Driver;
+  return driver as Driver & CacheDriver;
+}
+
+async function sealedDriver(marks: CacheDriver, cache: Omit<SealedCacheParts, "marks">): Promise<Driver> {
+  const { SealedCache } = await import("./sealed_cache.ts");
+  const { getItem, setItem } = new SealedCache({ ...cache, marks });
+  return { name: "postern sealed", getItem, setItem } as Driver; // as above
 }

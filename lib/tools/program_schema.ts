@@ -104,7 +104,7 @@ async function parseBy({ validate }: Standard, value: unknown): ReturnType<ReadS
 export function createOutputCheck(name: string, given: unknown): (value: unknown) => Promise<unknown> {
   const { json, parse } = readSchema(given, `Cannot define the tool "${name}": its output`);
   const { $defs = {}, definitions = {}, ...value } = json as ProgramJsonSchema; // readSchema gives objects alone
-  const { check } = compileSchema({ type: "object", properties: { value }, $defs, definitions });
+  const { check } = compileSchema({ type: "object", properties: { value }, $defs, definitions }, value);
   const wrong = (reason: string) => new ToolError("tool_failed", `Cannot use the result of "${name}": ${reason}`);
   return async (result) => {
     const parsed = await parse(result);

@@ -8,7 +8,7 @@ import { ConfigError } from "../../lib/base/errors.ts";
 import { withTemporaryFolder } from "../support/temporary_folder.ts";
 import { errorOf } from "../support/test_router.ts";
 
-const OFFLINE = { provider: { kind: "offline" } };
+const OFFLINE = { provider: { kind: "offline" as const } };
 
 async function withGateway(
   options: Partial<GatewayOptions>,

@@ -222,7 +222,7 @@ test("wrong providers are refused before anything is made, and a kind that is gi
     const stream = async function* () {
       yield FINISH;
     };
-    const config = { providers: { work: { kind: "offline" } } };
+    const config = { providers: { work: { kind: "offline" as const } } };
     for (
       const [providers, code] of [
         [{ openai: { models: ["m"], stream } }, "provider_name_taken"],

@@ -9,8 +9,12 @@ import { createServer as createHttp2Server } from "node:http2";
 import {
   ConfigError,
   createGateway,
+  defineApproval,
+  definePrompt,
   defineTool,
+  fromAiSdk,
   type Gateway,
+  type GatewayConfig,
   type GatewayOptions,
   HttpError,
   type ProgramProvider,
@@ -50,6 +54,22 @@ defineTool({
 defineTool({ name: "x", description: "x", access: "read", input: plant, execute: ({ nme }) => nme });
 // @ts-expect-error The function gives one of four
 defineTool({ name: "x", description: "x", access: () => "all", input: plant, execute: () => "" });
+
+export const advise = definePrompt({
+  input: plant,
+  complete: { name: () => ["bean"] },
+  // @ts-expect-error The argument has no such field
+  get: ({ nme }) => nme,
+});
+// @ts-expect-error There is no such argument to complete
+definePrompt({ input: plant, complete: { other: () => [] }, get: ({ name }) => name });
+export const onApproval = defineApproval({
+  ...{ tool: "x", input: plant },
+  answer: ({ name }, { approval, signal }) =>
+    name.length > 3 && !signal.aborted && approval.access === "write" ? "approve" : undefined,
+});
+// @ts-expect-error A model has a stream
+fromAiSdk({ specificationVersion: "v3", provider: "x", modelId: "x" });
 
 export const asking = defineTool({
   name: "asking",
@@ -108,7 +128,20 @@ const options: GatewayOptions = {
     "shop://{plant}": { name: "plant", read: (_variables, { uri, signal }) => signal.aborted ? undefined : uri },
   },
   providers: { echo },
+  config: {
+    gateway: { allowed_hosts: ["a.example"] },
+    provider: { kind: "openai", model: "gpt-5" },
+    providers: { local: { base_url: "http://127.0.0.1:1/v1" } },
+    autonomy: { rules: [{ name: "a", tool: "*", then: "ask" }] },
+    http_request: { credentials: {} },
+  },
 };
+// @ts-expect-error A misspelt key is no key
+export const noKey: GatewayConfig = { provider: { modle: "x" } };
+// @ts-expect-error A key takes its own words alone
+export const noWord: GatewayConfig = { autonomy: { level: "all" } };
+// @ts-expect-error A rule says what becomes of the call
+export const noRule: GatewayConfig = { autonomy: { rules: [{ name: "a", tool: "*" }] } };
 // @ts-expect-error The data directory must be given
 export const withoutData: GatewayOptions = { workspace: "." };
 // @ts-expect-error A misspelt option is no option

@@ -203,7 +203,10 @@ test("under a base path only paths below it are routes, and the query reaches th
   const { send } = createTestRouter({ basePath: "/gw", routes: [echo] });
   assert.equal(await (await send("GET", "/gw/echo?a=1#x")).text(), "1");
   for (const path of ["/echo", "/gwecho", "/gw/gw/echo", "/other/echo", "/GW/echo"]) {
-    assert.equal((await send("GET", path)).status, 404, path);
+    const reply = await send("GET", path);
+    assert.equal(reply.status, 404, path);
+    const { error } = await reply.json() as { error: { message: string } };
+    if (path !== "/gw/gw/echo") assert.match(error.message, /outside the basePath.*app\.mount\(\) of Hono/, path);
   }
 });
 

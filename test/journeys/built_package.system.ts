@@ -34,7 +34,11 @@ test("the package finds its dashboard and the modules of its threads", () =>
     const entry: typeof import("../../handlers/mod.ts") = await import(
       pathToFileURL(join(built, "handlers/mod.js")).href
     );
-    const config = { web_fetch: { enabled: true }, url_access: { allow_loopback: true }, autonomy: { level: "full" } };
+    const config = {
+      web_fetch: { enabled: true },
+      url_access: { allow_loopback: true },
+      autonomy: { level: "full" as const },
+    };
     const environment = { POSTERN_TOKEN: TOKEN };
     const gateway = await entry.createGateway({ dataDir, workspace: root, environment, config });
     world.onEnd(() => gateway.close());

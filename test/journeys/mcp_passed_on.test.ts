@@ -11,7 +11,7 @@ const CONFIG = {
     modern: fixtureServer({ era: "modern" }),
     sampling: { ...fixtureServer({ era: "legacy" }), sampling: true },
   }),
-  autonomy: { auto_approve: ["mcp__*"], level: "full" },
+  autonomy: { auto_approve: ["mcp__*"], level: "full" as const },
 };
 
 const textOf = ({ content }: { content?: unknown }) =>

@@ -11,7 +11,7 @@ import { MCP_ERAS, type McpEra, withMcpGateway } from "../support/mcp_gateway.ts
 import { PROJECT_ROOT } from "../support/source_files.ts";
 import { until } from "../support/until.ts";
 
-const CONFIG = { autonomy: { level: "supervised" }, security: { write_file: { enabled: true } } };
+const CONFIG = { autonomy: { level: "supervised" as const }, security: { write_file: { enabled: true } } };
 
 test("two clients of both eras work at once over HTTP: one waits for a person, the other goes on", async () => {
   await withMcpGateway({ config: CONFIG }, async ({ gateway, token, ask }) => {

@@ -24,7 +24,7 @@ import { withWorld, type World } from "../support/world.ts";
 
 const ON_DENO = "Deno" in globalThis;
 const TOKEN = "test-token-of-the-environment-0123456789";
-const CONFIG = { gateway: { rate_limit_max: 0 }, provider: { kind: "offline" } };
+const CONFIG = { gateway: { rate_limit_max: 0 }, provider: { kind: "offline" as const } };
 
 /** A server that has the gateway under a path. */
 interface Mount {

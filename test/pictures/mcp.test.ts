@@ -30,7 +30,7 @@ const echo = defineTool<{ readonly text: string }>({
 const OPTIONS = {
   tools: [echo, greet],
   config: {
-    autonomy: { level: "supervised" },
+    autonomy: { level: "supervised" as const },
     security: { write_file: { enabled: true } },
     mcp: { server: { tools: ["echo", "greet", "read_file", "write_file"] } },
   },

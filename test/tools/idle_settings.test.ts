@@ -108,7 +108,7 @@ test("a start logs one warning for each", async () => {
   await withTemporaryFolder(async (folder) => {
     const lines: GatewayLogLine[] = [];
     const config = {
-      provider: { kind: "offline" },
+      provider: { kind: "offline" as const },
       mcp: { servers: { files: { command: "server" } } },
     };
     const options = { dataDir: `${folder}/data`, workspace: folder, config };

@@ -116,6 +116,40 @@ test("what a tool returns is checked by its output", async () => {
   });
 });
 
+interface Bed {
+  readonly plant: string;
+  readonly beds?: readonly Bed[] | undefined;
+}
+
+test("a tool takes and gives trees: a schema that refers to itself", async () => {
+  const bed: v.GenericSchema<Bed> = v.object({
+    plant: v.string(),
+    beds: v.optional(v.array(v.lazy(() => bed))),
+  });
+  const count = ({ beds = [] }: Bed): number => beds.reduce((sum, inner) => sum + count(inner), 1);
+  const tree = defineTool({
+    ...BASE,
+    name: "tree",
+    input: v.object({ bed }),
+    output: v.object({ count: v.number(), bed }),
+    execute: ({ bed }) => ({ count: count(bed), bed }),
+  });
+  // zod names the whole of a schema by "#"
+  const whole = { type: "object", properties: { plant: { type: "string" }, bed: { $ref: "#" } } };
+  const self = defineTool({ ...BASE, name: "self", input: whole, output: whole, execute: ({ bed }) => bed });
+  const grown = { plant: "bean", beds: [{ plant: "pea", beds: [{ plant: "leek" }] }, { plant: "kale" }] };
+  await withTools([tree, self], async (call) => {
+    assert.deepEqual((await call("tree", { bed: grown })).data, { count: 4, bed: grown });
+    const wrong = { bed: { plant: "bean", beds: [{ plant: "pea", beds: [{ plant: 1 }] }] } };
+    assert.match((await call("tree", wrong)).output, /"bed\.beds\[0\]\.beds\[0\]/);
+    assert.deepEqual((await call("self", { bed: { plant: "a", bed: { plant: "b" } } })).data, {
+      plant: "a",
+      bed: { plant: "b" },
+    });
+    assert.match((await call("self", { bed: { plant: "a", bed: { plant: 1 } } })).output, /"bed\.bed\.plant"/);
+  });
+});
+
 test("a schema that gives no JSON Schema is refused with the way out", () => {
   const define = (input: unknown) => () =>
     defineTool({ ...BASE, name: "x", input: input as typeof json, execute: () => "" });

@@ -27,6 +27,11 @@ type Schema = Readonly<Record<string, unknown>>;
 /** Schemas within one schema, itself included. */
 const MAX_SCHEMAS = 500;
 const MAX_DEPTH = 16;
+/** References within references at one value. */
+const MAX_NESTED = 64;
+/** Parts of values that the references of one check may look at together. */
+const MAX_LOOKS = 250_000;
+const MAX_VALUE_DEPTH = 1_000;
 /** Instructions of one compiled pattern. */
 const MAX_PROGRAM = 1_000;
 /** Instructions of a pattern times UTF-16 units of a text: bounds the time of one match to about a second */
@@ -42,12 +47,13 @@ const TYPES = ["string", "number", "integer", "boolean", "object", "array", "nul
 
 /**
  * Makes a JSON Schema ready to check inputs. Knows the keywords of draft 2020-12 but those of conditions and dynamic properties. A
- * reference names a definition of the same schema, in whose place it is read, so that one to itself is refused. A pattern is of RE2, whose time grows with the text alone: no schema can hang the gateway.
+ * reference names a definition of the same schema, or `#` the whole of it, and may refer to itself for the parts of a value. A pattern is of RE2, whose time grows with the text alone: no schema can hang the gateway.
  *
  * A schema that names `properties` and says nothing of `additionalProperties` is closed: who lists the fields means no other.
+ * @param whole schema that `#` names. Default: the given one
  * @throws {SchemaError} a keyword that is not known or is used wrongly, and a schema whose top is no object
  */
-export function compileSchema(given: unknown): CheckedSchema {
+export function compileSchema(given: unknown, whole?: unknown): CheckedSchema {
   if (!isRecord(given)) throw new SchemaError("it must be an object");
   if (given["type"] !== "object") throw new SchemaError('its "type" must be "object"');
   const { properties = {}, additionalProperties = given["properties"] === undefined ? undefined : false } = given;
@@ -57,22 +63,119 @@ export function compileSchema(given: unknown): CheckedSchema {
     if (Object.hasOwn(schema, keyword)) throw new SchemaError(`"${keyword}" is not allowed at its top`);
   }
   let left = MAX_SCHEMAS;
-  const compile = (part: unknown, path: string, depth: number, refs: readonly string[] = []): Check => {
+  let bounds = new ReferenceBounds();
+  /** Each definition once: one that refers to itself has no end, and many that refer to each other would be many times as many. */
+  const definitions = new Map<string, { check: Check; readonly sameValue: Map<string, string> }>();
+  const compile = (part: unknown, path: string, place: Place): Check => {
+    const { depth, sameValue } = place;
     if (--left < 0) throw new SchemaError(`it holds over ${MAX_SCHEMAS} schemas`);
     if (depth > MAX_DEPTH) throw new SchemaError(`it is nested deeper than ${MAX_DEPTH} schemas`);
     if (part === true) return () => undefined;
     if (part === false) return (_, at) => ({ path: at, reason: "is not allowed" });
     if (!isRecord(part)) throw new SchemaError(`"${path}" must be a schema`);
     const { $ref: ref, ...rest } = part;
-    const check = compileTable(rest, path, (inner, at) => compile(inner, at, depth + 1, refs));
+    const check = compileTable(
+      rest,
+      path,
+      (inner, at, isPart) => compile(inner, at, { depth: depth + 1, sameValue: isPart ? undefined : sameValue }),
+    );
     if (ref === undefined) return check;
+    const name = String(ref);
     const at = path === "" ? "$ref" : `${path}.$ref`;
-    if (refs.includes(String(ref))) throw new SchemaError(`"${at.slice(0, 200)}" refers to itself`);
-    return firstFault([compile(definitionOf(schema, ref, at), at, depth + 1, [...refs, String(ref)]), check]);
+    sameValue?.set(name, at);
+    let definition = definitions.get(name);
+    if (definition === undefined) {
+      definition = { check, sameValue: new Map() };
+      definitions.set(name, definition);
+      const { sameValue } = definition;
+      definition.check = compile(name === "#" ? whole ?? schema : definitionOf(schema, ref, at), at, {
+        depth: 1,
+        sameValue,
+      });
+    }
+    const found = definition;
+    return firstFault([(value, at) => bounds.within(value, at, found.check), check]);
   };
-  const check = compile(schema, "", 0);
-  // The top was just checked to be an object with fields
-  return { schema: schema as unknown as ObjectJsonSchema, check: (value) => check(value, "") };
+  const check = compile(schema, "", { depth: 0, sameValue: undefined });
+  refuseCycles(definitions);
+  return {
+    // The top was just checked to be an object with fields
+    schema: schema as unknown as ObjectJsonSchema,
+    check(value) {
+      bounds = new ReferenceBounds();
+      try {
+        return check(value, "");
+      } catch (error) {
+        // Thrown, not given: "not" would take a fault for a fit
+        if (error instanceof ReferenceFault) return error.fault;
+        throw error;
+      }
+    },
+  };
+}
+
+/** Place of a schema in the whole. */
+interface Place {
+  /** Schemas above it, up to the definition that it stands in */
+  readonly depth: number;
+  /** References of its definition that see the very value that the definition sees, with the place of each. Undefined: this one sees a part of it */
+  readonly sameValue: Map<string, string> | undefined;
+}
+
+/** Refuses definitions that come back to themselves at the same value: such a check would have no end. @throws {SchemaError} */
+function refuseCycles(definitions: ReadonlyMap<string, { readonly sameValue: ReadonlyMap<string, string> }>): void {
+  const ended = new Set<string>();
+  const visit = (name: string, at: string, above: readonly string[]) => {
+    if (above.includes(name)) throw new SchemaError(`"${at.slice(0, 200)}" refers to itself for the same value`);
+    if (ended.has(name)) return;
+    for (const [next, place] of definitions.get(name)?.sameValue ?? []) visit(next, place, [...above, name]);
+    ended.add(name);
+  };
+  for (const name of definitions.keys()) visit(name, name, []);
+}
+
+/** Fault of a value that references would look at too deep or too often. */
+class ReferenceFault extends Error {
+  readonly fault: SchemaFault;
+  constructor(fault: SchemaFault) {
+    super(fault.reason);
+    this.fault = fault;
+  }
+}
+
+/** Bounds of all references of one check: a definition that refers to itself twice doubles its looks at each level of the value. */
+class ReferenceBounds {
+  #nested = 0;
+  #looks = 0;
+  readonly #sizes = new Map<unknown, number>();
+
+  /** Checks a value by a definition. @throws {ReferenceFault} */
+  within(value: unknown, path: string, check: Check): SchemaFault | undefined {
+    this.#nested++;
+    this.#looks += this.#sizeOf(value, path, 0);
+    const reason = this.#nested > MAX_NESTED
+      ? `is nested deeper than ${MAX_NESTED} references`
+      : this.#looks > MAX_LOOKS
+      ? "takes too long to check by a schema that refers to itself"
+      : undefined;
+    if (reason !== undefined) throw new ReferenceFault({ path, reason });
+    const fault = check(value, path);
+    this.#nested--;
+    return fault;
+  }
+
+  /** Counts the parts of a value, and a part for each 16 characters. */
+  #sizeOf(value: unknown, path: string, depth: number): number {
+    if (typeof value === "string") return 1 + value.length / 16;
+    if (typeof value !== "object" || value === null) return 1;
+    if (depth > MAX_VALUE_DEPTH) throw new ReferenceFault({ path, reason: `is nested deeper than ${MAX_VALUE_DEPTH}` });
+    let size = this.#sizes.get(value);
+    if (size === undefined) {
+      size = Object.values(value).reduce<number>((sum, part) => sum + this.#sizeOf(part, path, depth + 1), 1);
+      this.#sizes.set(value, size);
+    }
+    return size;
+  }
 }
 
 /** Returns the definition that a reference names. @throws {SchemaError} none of the same schema has this name */
@@ -84,7 +187,11 @@ function definitionOf(root: Schema, ref: unknown, at: string): unknown {
   throw new SchemaError(`"${at.slice(0, 200)}" must name a definition of "$defs", such as "#/$defs/name"`);
 }
 
-type CompileInner = (part: unknown, path: string) => Check;
+/** Compiles a schema within another one. `isPart`: it sees a part of the value */
+type CompileInner = (part: unknown, path: string, isPart?: boolean) => Check;
+
+/** Keywords whose schemas see a part of the value, or the name of one. */
+const OF_PARTS = new Set(["properties", "additionalProperties", "propertyNames", "prefixItems", "items"]);
 
 function compileTable(schema: Schema, path: string, inner: CompileInner): Check {
   const checks: Check[] = [];
@@ -93,7 +200,7 @@ function compileTable(schema: Schema, path: string, inner: CompileInner): Check 
     const make = KEYWORDS.get(keyword);
     const at = path === "" ? keyword : `${path}.${keyword}`;
     if (make === undefined) throw new SchemaError(`"${at.slice(0, 200)}" is not a keyword that is known here`);
-    checks.push(make(schema, at, inner));
+    checks.push(make(schema, at, (part, where) => inner(part, where, OF_PARTS.has(keyword))));
   }
   return firstFault(checks);
 }

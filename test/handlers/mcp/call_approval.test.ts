@@ -4,7 +4,7 @@ import { test } from "node:test";
 import { MCP_ERAS, type McpEra, type McpGateway, withMcpGateway } from "../../support/mcp_gateway.ts";
 
 const CALL = { name: "write_file", arguments: { path: "note.txt", content: "Hi" } };
-const CONFIG = { autonomy: { level: "supervised" }, security: { write_file: { enabled: true } } };
+const CONFIG = { autonomy: { level: "supervised" as const }, security: { write_file: { enabled: true } } };
 const TRUSTING = { ...CONFIG, mcp: { server: { trust_elicitation: true } } };
 
 interface ShownApproval {

@@ -181,7 +181,7 @@ test("bodies that are too large, too deep, of a wrong type or no message are ref
 });
 
 test("the state of a waiting call counts for its token and its call, once, and not when it was altered", async () => {
-  const config = { autonomy: { level: "supervised" }, security: { write_file: { enabled: true } } };
+  const config = { autonomy: { level: "supervised" as const }, security: { write_file: { enabled: true } } };
   await withMcpGateway({ config }, async ({ send, token, ask }) => {
     const [owner, other] = [await token("tools"), await token("tools")];
     const input = { path: "note.txt", content: "Hi" };

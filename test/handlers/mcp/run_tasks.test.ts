@@ -32,7 +32,7 @@ const model: ProgramProvider = {
 
 const OPTIONS = {
   providers: { model },
-  config: { autonomy: { level: "supervised" }, security: { write_file: { enabled: true } } },
+  config: { autonomy: { level: "supervised" as const }, security: { write_file: { enabled: true } } },
 };
 
 /** Fields of tasks and of what else the methods answer. */

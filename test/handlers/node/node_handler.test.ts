@@ -8,7 +8,13 @@ import { mkdtempSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
-import { createGateway, type Gateway, type MountableGateway, toNodeHandler } from "../../../handlers/mod.ts";
+import {
+  createGateway,
+  type Gateway,
+  type MountableGateway,
+  type NodeHandler,
+  toNodeHandler,
+} from "../../../handlers/mod.ts";
 import { exchange, lastAnswer, openRawSocket } from "../../support/raw_socket.ts";
 import { removeFolder } from "../../support/remove_folder.ts";
 import { until } from "../../support/until.ts";
@@ -363,6 +369,46 @@ describe("a gateway behind node:http and Express", () => {
       assert.match(await handshake("/other"), /418 Mine/);
     });
   });
+});
+
+test("two gateways on one server: a handshake outside both is answered, and each takes its own", async () => {
+  const seen: string[] = [];
+  const mount = (basePath: string) => {
+    const resolve = () => {
+      seen.push(basePath);
+      return { upgrade: () => new Response(basePath, { status: 403 }) };
+    };
+    return toNodeHandler({ basePath, fetch: () => assert.fail(), websocket: { resolve, maxMessageBytes: 1_024 } });
+  };
+  const [one, two] = [mount("/one"), mount("/two")];
+  const both: NodeHandler["upgrade"] = (...given) => {
+    one.upgrade(...given);
+    two.upgrade(...given);
+  };
+  for (const listeners of [[one.upgrade, two.upgrade], [both]]) {
+    const server = createServer();
+    for (const listener of listeners) server.on("upgrade", listener);
+    server.listen(0, "127.0.0.1");
+    await once(server, "listening");
+    const { port } = server.address() as AddressInfo;
+    const handshake = (path: string) =>
+      exchange(
+        port,
+        `GET ${path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n` +
+          "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n",
+      );
+    try {
+      assert.equal(lastAnswer(await handshake("/three")).status, 404);
+      assert.match(await handshake("/one/ws/chat"), /^HTTP\/1.1 403 /);
+      assert.match(await handshake("/two/ws/chat"), /^HTTP\/1.1 403 /);
+      assert.deepEqual(seen.splice(0), ["/one", "/two"]);
+      server.on("upgrade", ({ url }, connection) => url === "/three" && connection.end("HTTP/1.1 418 Mine\r\n\r\n"));
+      assert.match(await handshake("/three"), /418 Mine/);
+    } finally {
+      server.closeAllConnections();
+      server.close();
+    }
+  }
 });
 
 test("a basePath that no request could match is refused by name", async () => {

@@ -1,0 +1,68 @@
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import type { JsonSchema } from "../lib/base/json.ts";
+import { configJsonSchema } from "../lib/config/schema_keys.ts";
+
+/** The parts of the JSON Schema that the types are made of. */
+interface Key {
+  readonly type?: string;
+  readonly description?: string;
+  readonly properties?: Readonly<Record<string, Key>>;
+  readonly required?: readonly string[];
+  readonly additionalProperties?: Key | false;
+  readonly items?: Key;
+  readonly enum?: readonly unknown[];
+  readonly const?: unknown;
+  readonly anyOf?: readonly Key[];
+}
+
+/** Returns the declaration of the type of the configuration, with the meaning of each key. */
+export function configTypes(schema: JsonSchema = configJsonSchema()): string {
+  // The schema is one of tables and values alone
+  return `/** The tables and keys of \`postern.toml\` as an object. */
+export interface GatewayConfig ${typeOf(schema as Key, "")}
+`;
+}
+
+/** Writes the declaration over the one that the compiler made in a folder of the package. */
+export function writeConfigTypes(folder: string): void {
+  writeFileSync(join(folder, "lib/config/gateway_config.d.ts"), configTypes());
+}
+
+/** @throws {Error} a schema of a kind that no key had so far */
+function typeOf(key: Key, indent: string): string {
+  if (key.enum !== undefined) return key.enum.map((value) => JSON.stringify(value)).join(" | ");
+  if (key.anyOf !== undefined) return key.anyOf.map((one) => typeOf(one, indent)).join(" | ");
+  switch (key.type) {
+    case "string":
+    case "boolean":
+      return key.type;
+    case "integer":
+    case "number":
+      return "number";
+    case "array":
+      return `readonly ${within(typeOf(key.items ?? {}, indent))}[]`;
+    case "object":
+      return key.properties === undefined
+        ? `{ readonly [name: string]: ${typeOf(key.additionalProperties || {}, indent)} }`
+        : tableOf(key, indent);
+    default:
+      throw new Error(`Cannot write the type of ${JSON.stringify(key).slice(0, 200)}`);
+  }
+}
+
+function tableOf({ properties = {}, required = [] }: Key, indent: string): string {
+  const inner = `${indent}  `;
+  const lines = Object.entries(properties).map(([name, key]) => {
+    const about = key.description === undefined ? "" : `${inner}/** ${key.description.replaceAll("*/", "* /")} */\n`;
+    const isRequired = required.includes(name);
+    return `${about}${inner}readonly ${name}${isRequired ? "" : "?"}: ${typeOf(key, inner)}${
+      isRequired ? "" : " | undefined"
+    };\n`;
+  });
+  return `{\n${lines.join("")}${indent}}`;
+}
+
+function within(type: string): string {
+  return type.includes(" | ") ? `(${type})` : type;
+}
