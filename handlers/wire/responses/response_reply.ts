@@ -1,4 +1,5 @@
 import type { HttpError } from "../../../lib/base/errors.ts";
+import { type Fields, joinFields } from "../../../lib/base/join_fields.ts";
 import { isRecord, isWholeJson } from "../../../lib/base/json.ts";
 import type { AgentEvent } from "../../../lib/base/records/agent_event.ts";
 import type { Usage } from "../../../lib/base/records/usage.ts";
@@ -8,7 +9,6 @@ import { type EventEncoder, restarted } from "../event_stream.ts";
 import { CUSTOM_INPUT } from "./response_tools.ts";
 import { type ResponseForm, sealThought } from "./to_response_input.ts";
 
-type Fields = Readonly<Record<string, unknown>>;
 type Event<T extends AgentEvent["type"]> = Extract<AgentEvent, { type: T }>;
 
 /** An item of the output that is not whole yet. */
@@ -102,7 +102,7 @@ export class ResponseEvents implements EventEncoder {
   #usage: Usage | undefined = undefined;
   #completedAt: number | null = null;
   /** The vendor's own fields of the reasoning */
-  #thought: Fields = {};
+  #thought: Fields | undefined = undefined;
   /** JSON of the members that repeat what was asked for, which no event changes, behind the opening brace */
   #askedJson: string | undefined = undefined;
 
@@ -219,7 +219,7 @@ export class ResponseEvents implements EventEncoder {
         this.#lastDelta = event.seq;
         return this.#callDelta(event);
       case "reply_fields":
-        this.#thought = { ...this.#thought, ...thoughtOf(event.message) };
+        this.#addThought(event.message?.["reasoning_details"]);
         return "";
       case "tool_start":
         return this.#form.showsOwnCalls ? this.#ownCall(event) : "";
@@ -436,6 +436,11 @@ export class ResponseEvents implements EventEncoder {
     return this.#whole(item, { status: is_error ? "failed" : "completed", output });
   }
 
+  /** A stream tells of the vendor's details in pieces. */
+  #addThought(details: unknown): void {
+    if (details !== undefined) this.#thought = joinFields(this.#thought, { reasoning_details: details });
+  }
+
   #closeSaid(status: ItemStatus): string {
     const item = this.#said;
     if (item === undefined) return "";
@@ -448,6 +453,8 @@ export class ResponseEvents implements EventEncoder {
     const sealed = this.#form.sealsReasoning
       ? { encrypted_content: sealThought({ reasoning_content: text, ...this.#thought }) }
       : {};
+    // Details belong to one item
+    this.#thought = undefined;
     return this.#tell("response.reasoning_summary_text.done", { ...summaryOf(item), text }) +
       this.#tell("response.reasoning_summary_part.done", { ...summaryOf(item), part }) +
       this.#whole(item, { summary: [part], content: [{ type: "reasoning_text", text }], ...sealed });
@@ -510,11 +517,6 @@ function customInput(given: string): string {
   } catch {
     return given;
   }
-}
-
-function thoughtOf(message: Fields | undefined): Fields {
-  const details = message?.["reasoning_details"];
-  return details === undefined ? {} : { reasoning_details: details };
 }
 
 function toShownTool(tool: Fields): Fields {
