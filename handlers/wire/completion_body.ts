@@ -239,11 +239,13 @@ function isListOf(value: unknown, isItem: (item: unknown) => boolean): boolean {
   return value === undefined || value === null || (Array.isArray(value) && value.every(isItem));
 }
 
-function isText(value: unknown): boolean {
+/** Tells whether an optional field is absent or a text. */
+export function isText(value: unknown): boolean {
   return value === undefined || value === null || typeof value === "string";
 }
 
-function isFlag(value: unknown): boolean {
+/** Tells whether an optional field is absent or a flag. */
+export function isFlag(value: unknown): boolean {
   return value === undefined || value === null || typeof value === "boolean";
 }
 

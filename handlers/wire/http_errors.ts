@@ -73,15 +73,20 @@ export function isMessagesPath(path: string): boolean {
   return path === "/v1/messages" || path.startsWith("/v1/messages/");
 }
 
-/** Returns the status that clients of the Messages API know an error by: 529 in place of 503, unless there is no agent at all. */
-export function messageStatus({ status, code }: Pick<HttpError, "status" | "code">): number {
-  return status === 503 && code !== "agent_unavailable" ? OVERLOADED : status;
+/**
+ * Returns the status that clients of the Messages API know an error by: 529 in place of 503, unless there is no agent at all, and where the
+ * model's server has too much to do.
+ */
+export function messageStatus({ status, code, cause }: Pick<HttpError, "status" | "code" | "cause">): number {
+  if (status === 503) return code === "agent_unavailable" ? status : OVERLOADED;
+  const isBusy = cause instanceof ProviderError && (cause.status === 503 || cause.status === OVERLOADED);
+  return code === "provider_error" && isBusy ? OVERLOADED : status;
 }
 
 /** Returns the status under which the clients of a path get an error of the catalogue. */
 export function statusOnPath(path: string, code: ErrorCode): number {
   const { status } = ERROR_CODES[code];
-  return isMessagesPath(path) ? messageStatus({ status, code }) : status;
+  return isMessagesPath(path) ? messageStatus({ status, code, cause: undefined }) : status;
 }
 
 /**

@@ -1,5 +1,7 @@
 import * as v from "valibot";
-import { IMAGE_URL, MAX_WHOLE } from "../completion_body.ts";
+import { isRecord } from "../../../lib/base/json.ts";
+import { checkBody, withoutUsual } from "../check_body.ts";
+import { IMAGE_URL, isFlag, isText, MAX_WHOLE } from "../completion_body.ts";
 
 /**
  * The body of POST /v1/messages: the contract and the source of its OpenAPI schema. Optional fields may be `null`, which equals absent, and
@@ -60,6 +62,8 @@ const blockSchema = v.variant("type", [
   otherBlock,
 ]);
 
+const ROLES = ["user", "assistant", "system"] as const;
+
 /** Names of the client's tools, as the vendor accepts them. */
 const TOOL_NAME = /^[a-zA-Z0-9_-]{1,128}$/;
 
@@ -84,7 +88,7 @@ const counted = {
   model: v.nullish(v.string()),
   messages: v.pipe(
     v.array(v.looseObject({
-      role: v.picklist(["user", "assistant", "system"]),
+      role: v.picklist(ROLES),
       content: v.union([v.string(), v.array(blockSchema)]),
     })),
     v.minLength(1, "Expected at least one message"),
@@ -123,3 +127,60 @@ export type MessagesBody = v.InferOutput<typeof messagesSchema>;
 export type MessageBlock = v.InferOutput<typeof blockSchema>;
 /** A tool that a request declares. */
 export type MessageTool = v.InferOutput<typeof toolSchema>;
+
+/**
+ * Checks a parsed body of a message, or of the count of its tokens, and returns it as it came.
+ * @throws {HttpError} 400 `invalid_request` naming the field at fault
+ */
+export function readMessagesBody(json: unknown): MessagesBody {
+  if (!isRecord(json)) return checkBody(messagesSchema, json, []);
+  // No schema looks at an unknown field, of which a body may have many
+  const asked: { messages?: unknown; tools?: unknown; [name: string]: unknown } = {};
+  for (const name in messagesSchema.entries) if (Object.hasOwn(json, name)) asked[name] = json[name];
+  const { messages, tools } = asked;
+  if (Array.isArray(messages)) asked.messages = withoutUsual(messages, isUsualMessage, { role: "user", content: "" });
+  if (Array.isArray(tools)) asked.tools = withoutUsual(tools, isUsualMessageTool, { name: "usual" });
+  checkBody(messagesSchema, asked, []);
+  // Each entry has passed, by the schema, which changes nothing, or by the same check by hand
+  return json as MessagesBody;
+}
+
+/** Tells whether a message is one of those that a client sends by the hundred; the schema takes each of these. */
+export function isUsualMessage(message: unknown): boolean {
+  if (!isRecord(message) || !(ROLES as readonly unknown[]).includes(message.role)) return false;
+  return typeof message.content === "string" ||
+    (Array.isArray(message.content) && message.content.every(isUsualBlock));
+}
+
+function isUsualBlock(block: unknown): boolean {
+  if (!isRecord(block)) return false;
+  switch (block.type) {
+    case "tool_use":
+      return typeof block.id === "string" && typeof block.name === "string" && isRecord(block.input);
+    case "tool_result":
+      return typeof block.tool_use_id === "string" && isFlag(block.is_error) &&
+        (isText(block.content) || (Array.isArray(block.content) && block.content.every(isSeen)));
+    case "thinking":
+      return typeof block.thinking === "string" && isText(block.signature);
+    case "redacted_thinking":
+      return typeof block.data === "string";
+    default:
+      return isSeen(block);
+  }
+}
+
+/** Tells whether a block is a text, or a picture with its bytes. */
+function isSeen(block: unknown): boolean {
+  if (!isRecord(block)) return false;
+  if (block.type === "text") return typeof block.text === "string";
+  const { source } = block;
+  return block.type === "image" && isRecord(source) && source.type === "base64" &&
+    typeof source.media_type === "string" && typeof source.data === "string";
+}
+
+/** Tells whether a tool is one that the schema takes. */
+export function isUsualMessageTool(tool: unknown): boolean {
+  return isRecord(tool) && typeof tool.name === "string" && TOOL_NAME.test(tool.name) && isText(tool.type) &&
+    isText(tool.description) && isFlag(tool.strict) &&
+    ((tool.input_schema ?? null) === null || isRecord(tool.input_schema));
+}

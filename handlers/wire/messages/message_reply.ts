@@ -93,7 +93,9 @@ export class MessageStream implements EventEncoder {
     const out: BlockEvent[] = [];
     this.#blocks.add(event, out);
     if (out.length > 0) this.#lastDelta = event.seq;
-    return out.map(eventText).join("");
+    let text = "";
+    for (const block of out) text += blockText(block);
+    return text;
   }
 
   #done({ finish_reason, usage }: Extract<AgentEvent, { type: "done" }>): string {
@@ -102,13 +104,21 @@ export class MessageStream implements EventEncoder {
     this.#blocks.end(out);
     const delta = endingOf(this.#blocks, finish_reason);
     const last = { type: "message_delta", delta, usage: toMessageUsage(usage, this.#blocks.isNative) };
-    return out.map(eventText).join("") + eventText(last) + eventText({ type: "message_stop" });
+    return out.map(blockText).join("") + eventText(last) + eventText({ type: "message_stop" });
   }
 }
 
 function eventText(event: Fields & { readonly type: string }): string {
   return `event: ${event.type}\ndata: ${JSON.stringify(event)}\n\n`;
 }
+
+/** Writes a delta of a text, the event that comes by the hundred, by hand around the text. */
+function blockText(event: BlockEvent): string {
+  if (event.type !== "content_block_delta" || event.delta["type"] !== "text_delta") return eventText(event);
+  return `${DELTA}${event.index},"delta":{"type":"text_delta","text":${JSON.stringify(event.delta["text"])}}}\n\n`;
+}
+
+const DELTA = 'event: content_block_delta\ndata: {"type":"content_block_delta","index":';
 
 /** Sign of life of the format, in place of comment lines. */
 export const MESSAGE_PING = eventText({ type: "ping" });

@@ -7,10 +7,9 @@ import {
   type ToolChoice,
   type ToolDeclaration,
 } from "../../../lib/providers/provider.ts";
-import { checkBody } from "../check_body.ts";
 import { checkAddresses } from "../completion_body.ts";
 import type { WireInput } from "../to_completion_input.ts";
-import { type MessageBlock, type MessagesBody, messagesSchema, type MessageTool } from "./message_body.ts";
+import { type MessageBlock, type MessagesBody, type MessageTool, readMessagesBody } from "./message_body.ts";
 
 /** Options of `toMessageInput`. */
 export interface MessageInputOptions {
@@ -33,8 +32,11 @@ class LeftOut {
 
   /** Adds the fields of an object that are not among the known ones. */
   sort(fields: object, known: ReadonlySet<string>, place: string): void {
-    for (const [name, value] of Object.entries(fields)) {
-      if (!known.has(name) && value !== null && value !== undefined) this.add(place === "" ? name : `${place}.${name}`);
+    for (const name in fields) {
+      if (known.has(name)) continue;
+      // The name was just listed on this object
+      const value = (fields as Readonly<Record<string, unknown>>)[name];
+      if (value !== null && value !== undefined) this.add(place === "" ? name : `${place}.${name}`);
     }
   }
 }
@@ -47,7 +49,7 @@ const MAX_NAMES = 100;
  * @throws {HttpError} 400 `invalid_request` naming the field at fault
  */
 export function toMessageInput(json: unknown, { plain, headers }: MessageInputOptions): WireInput {
-  const body = checkBody(messagesSchema, json, []);
+  const body = readMessagesBody(json);
   const left = new LeftOut();
   left.sort(body, BODY_FIELDS, "");
   const messages = toMessages(body, left, plain);

@@ -1,7 +1,7 @@
 import * as v from "valibot";
 import { isRecord } from "../../../lib/base/json.ts";
-import { checkBody } from "../check_body.ts";
-import { CLIENT_TOOL_NAME, MAX_WHOLE } from "../completion_body.ts";
+import { checkBody, withoutUsual } from "../check_body.ts";
+import { CLIENT_TOOL_NAME, isFlag, isText, MAX_WHOLE } from "../completion_body.ts";
 import { MAX_IGNORED } from "../to_completion_input.ts";
 
 /**
@@ -10,7 +10,8 @@ import { MAX_IGNORED } from "../to_completion_input.ts";
  * Source: the Open Responses specification of 2026-04-24, and the types of OpenAI's client
  */
 
-const ADDRESS = v.pipe(v.string(), v.regex(/^(?:https?|data):/i, "Expected an http, https or data URL"));
+const ADDRESS_FORM = /^(?:https?|data):/i;
+const ADDRESS = v.pipe(v.string(), v.regex(ADDRESS_FORM, "Expected an http, https or data URL"));
 const text = v.nullish(v.string());
 const flag = v.nullish(v.boolean());
 const whole = (min: number) => v.nullish(v.pipe(v.number(), v.integer(), v.minValue(min), v.maxValue(MAX_WHOLE)));
@@ -136,9 +137,6 @@ export type ResponseBody = v.InferOutput<typeof responseSchema>;
 
 /**
  * Checks a parsed body. An item without a type is a message where it has a role, else a reference.
- *
- * Histories and tools of the usual forms are checked by hand, which is many times faster than the schema: a client sends all of them
- * with each request. Anything else goes to the schema, which names the field at fault.
  * @throws {HttpError} 400 invalid_request naming the field at fault
  */
 export function readResponseBody(json: unknown): ResponseBody {
@@ -146,18 +144,16 @@ export function readResponseBody(json: unknown): ResponseBody {
   const few = withFewUnknown(json);
   const { input, tools } = few;
   if (Array.isArray(input)) { for (const item of input as readonly unknown[]) typeItem(item); }
-  const isUsualInput = Array.isArray(input) && input.every(isUsualItem);
-  const areUsualTools = Array.isArray(tools) && tools.every(isUsualTool);
-  const rest = checkBody(responseSchema, {
+  const checked = checkBody(responseSchema, {
     ...few,
-    ...(isUsualInput ? { input: "" } : {}),
-    ...(areUsualTools ? { tools: null } : {}),
+    ...(Array.isArray(input) ? { input: withoutUsual(input, isUsualItem, { type: "item_reference", id: "" }) } : {}),
+    ...(Array.isArray(tools) ? { tools: withoutUsual(tools, isUsualTool, { type: "function", name: "usual" }) } : {}),
   }, []);
   return {
-    ...rest,
-    // Both have passed the same checks by hand
-    ...(isUsualInput ? { input: input as ResponseBody["input"] } : {}),
-    ...(areUsualTools ? { tools: tools as ResponseBody["tools"] } : {}),
+    ...checked,
+    // Each entry has passed, by the schema or by the same check by hand
+    ...(Array.isArray(input) ? { input: input as ResponseBody["input"] } : {}),
+    ...(Array.isArray(tools) ? { tools: tools as ResponseBody["tools"] } : {}),
   };
 }
 
@@ -179,36 +175,58 @@ function typeItem(item: unknown): void {
   Object.assign(item, { type: "role" in item ? "message" : "item_reference" });
 }
 
-/** Tells whether an item is a message of texts, a call of a function or its output; the schema takes each of these. */
+/** Tells whether an item is one of those that a client sends by the hundred; the schema takes each of these. */
 export function isUsualItem(item: unknown): boolean {
   if (!isRecord(item)) return false;
   switch (item.type) {
     case "message":
-      return (ROLES as readonly unknown[]).includes(item.role) &&
-        (typeof item.content === "string" || (Array.isArray(item.content) && item.content.every(isTextPart)));
+      return (ROLES as readonly unknown[]).includes(item.role) && isContent(item.content);
     case "function_call":
-      return typeof item.call_id === "string" && typeof item.name === "string" && typeof item.arguments === "string" &&
-        isText(item.namespace);
+      return isCalled(item) && typeof item.arguments === "string";
+    case "custom_tool_call":
+      return isCalled(item) && typeof item.input === "string";
     case "function_call_output":
-      return typeof item.call_id === "string" && typeof item.output === "string";
+    case "custom_tool_call_output":
+      return typeof item.call_id === "string" && isContent(item.output);
+    case "reasoning":
+      return isListOfParts(item.summary) && isListOfParts(item.content) && isText(item.encrypted_content);
     default:
       return false;
   }
 }
 
-function isTextPart(part: unknown): boolean {
-  return isRecord(part) && (part.type === "input_text" || part.type === "output_text") && typeof part.text === "string";
+function isCalled({ call_id, name, namespace }: Readonly<Record<string, unknown>>): boolean {
+  return typeof call_id === "string" && typeof name === "string" && isText(namespace);
+}
+
+function isContent(content: unknown): boolean {
+  return typeof content === "string" || (Array.isArray(content) && content.every(isUsualPart));
+}
+
+function isListOfParts(parts: unknown): boolean {
+  return (parts ?? null) === null || (Array.isArray(parts) && parts.every(isUsualPart));
+}
+
+const TEXT_PARTS: ReadonlySet<unknown> = new Set([
+  "input_text",
+  "output_text",
+  "text",
+  "summary_text",
+  "reasoning_text",
+]);
+
+function isUsualPart(part: unknown): boolean {
+  if (!isRecord(part)) return false;
+  if (part.type !== "input_image") return TEXT_PARTS.has(part.type) && typeof part.text === "string";
+  return typeof part.image_url === "string" && ADDRESS_FORM.test(part.image_url) && isText(part.detail) &&
+    isText(part.file_id);
 }
 
 /** Tells whether a tool is a function that the schema takes. */
 export function isUsualTool(tool: unknown): boolean {
   return isRecord(tool) && tool.type === "function" && typeof tool.name === "string" &&
-    CLIENT_TOOL_NAME.test(tool.name) && isText(tool.description) && isText(tool.strict, "boolean") &&
+    CLIENT_TOOL_NAME.test(tool.name) && isText(tool.description) && isFlag(tool.strict) &&
     ((tool.parameters ?? null) === null || isRecord(tool.parameters));
-}
-
-function isText(value: unknown, type = "string"): boolean {
-  return value === undefined || value === null || typeof value === type;
 }
 
 /** Tells whether a declared tool is the client's own, and not one that runs at the vendor. */

@@ -1,4 +1,5 @@
 import type { HttpError } from "../../../lib/base/errors.ts";
+import { type Fields, joinFields } from "../../../lib/base/join_fields.ts";
 import { isRecord, isWholeJson } from "../../../lib/base/json.ts";
 import type { AgentEvent } from "../../../lib/base/records/agent_event.ts";
 import type { Usage } from "../../../lib/base/records/usage.ts";
@@ -8,7 +9,6 @@ import { type EventEncoder, restarted } from "../event_stream.ts";
 import { CUSTOM_INPUT } from "./response_tools.ts";
 import { type ResponseForm, sealThought } from "./to_response_input.ts";
 
-type Fields = Readonly<Record<string, unknown>>;
 type Event<T extends AgentEvent["type"]> = Extract<AgentEvent, { type: T }>;
 
 /** An item of the output that is not whole yet. */
@@ -53,14 +53,14 @@ export function seqOf(number: number): number {
 
 /** Returns the JSON reply to work in the background, which has begun. */
 export function acceptedJson(head: AnswerHead, form: ResponseForm): string {
-  return JSON.stringify({ ...silent(head, form).response(), status: "queued" });
+  return silent(head, form).json("queued");
 }
 
 /** Returns the JSON reply: the same items that a stream of these events ends with. */
 export function responseJson(head: AnswerHead, said: readonly AgentEvent[], form: ResponseForm): string {
   const items = silent(head, form);
   items.encode(said);
-  return JSON.stringify(items.response());
+  return items.json();
 }
 
 function silent(head: AnswerHead, form: ResponseForm): ResponseEvents {
@@ -102,7 +102,9 @@ export class ResponseEvents implements EventEncoder {
   #usage: Usage | undefined = undefined;
   #completedAt: number | null = null;
   /** The vendor's own fields of the reasoning */
-  #thought: Fields = {};
+  #thought: Fields | undefined = undefined;
+  /** JSON of the members that repeat what was asked for, which no event changes, behind the opening brace */
+  #askedJson: string | undefined = undefined;
 
   constructor(head: ResponseHead, form: ResponseForm) {
     this.#head = head;
@@ -115,23 +117,40 @@ export class ResponseEvents implements EventEncoder {
 
   /** Returns the reply as far as it has come. */
   response(): Fields {
-    const { body, isStored } = this.#form;
-    const { created, runId, conversationId = null } = this.#head;
+    return { ...this.#progress(), ...this.#asked() };
+  }
+
+  /** Returns the JSON of the reply as far as it has come. */
+  json(status = this.#status): string {
+    this.#askedJson ??= JSON.stringify(this.#asked()).slice(1);
+    return `${JSON.stringify({ ...this.#progress(), status }).slice(0, -1)},${this.#askedJson}`;
+  }
+
+  #progress(): Fields {
     return {
-      id: toResponseId(runId),
+      id: toResponseId(this.#head.runId),
       object: "response",
-      created_at: created,
+      created_at: this.#head.created,
       completed_at: this.#completedAt,
       status: this.#status,
-      background: body.background === true,
-      ...(isStored && conversationId !== null ? { conversation: { id: conversationId } } : {}),
       error: this.#error,
       incomplete_details: this.#reason === null ? null : { reason: this.#reason },
+      model: this.#model,
+      output: this.#output.filter(Boolean),
+      usage: this.#usage === undefined ? null : toUsage(this.#usage),
+    };
+  }
+
+  /** Returns the members that repeat what was asked for. */
+  #asked(): Fields {
+    const { body, isStored } = this.#form;
+    const { conversationId = null } = this.#head;
+    return {
+      background: body.background === true,
+      ...(isStored && conversationId !== null ? { conversation: { id: conversationId } } : {}),
       instructions: body.instructions ?? null,
       max_output_tokens: body.max_output_tokens ?? null,
       max_tool_calls: body.max_tool_calls ?? null,
-      model: this.#model,
-      output: this.#output.filter(Boolean),
       parallel_tool_calls: body.parallel_tool_calls ?? true,
       previous_response_id: body.previous_response_id ?? null,
       prompt_cache_key: body.prompt_cache_key ?? null,
@@ -148,15 +167,14 @@ export class ResponseEvents implements EventEncoder {
       presence_penalty: body.presence_penalty ?? 0,
       frequency_penalty: body.frequency_penalty ?? 0,
       truncation: "disabled",
-      usage: this.#usage === undefined ? null : toUsage(this.#usage),
       user: body.user ?? null,
       metadata: body.metadata ?? {},
     };
   }
 
   start(): string {
-    return this.#tell("response.created", { response: this.response() }) +
-      this.#tell("response.in_progress", { response: this.response() });
+    const reply = this.json();
+    return this.#tellReply("created", reply) + this.#tellReply("in_progress", reply);
   }
 
   encode(events: readonly AgentEvent[]): string {
@@ -201,7 +219,7 @@ export class ResponseEvents implements EventEncoder {
         this.#lastDelta = event.seq;
         return this.#callDelta(event);
       case "reply_fields":
-        this.#thought = { ...this.#thought, ...thoughtOf(event.message) };
+        this.#addThought(event.message?.["reasoning_details"]);
         return "";
       case "tool_start":
         return this.#form.showsOwnCalls ? this.#ownCall(event) : "";
@@ -248,7 +266,7 @@ export class ResponseEvents implements EventEncoder {
     this.ended = true;
     this.#status = error?.["code"] === "cancelled" ? "cancelled" : status;
     this.#error = error;
-    return `${closing}${this.#tell(`response.${status}`, { response: this.response() })}data: [DONE]\n\n`;
+    return this.#head.toError === undefined ? "" : `${closing}${this.#tellReply(status, this.json())}data: [DONE]\n\n`;
   }
 
   /** Tells whether the reader has text that a restart takes back: it is at a place before the restart. */
@@ -265,16 +283,26 @@ export class ResponseEvents implements EventEncoder {
   /** Returns one event of the stream; nothing where only the reply is made. */
   #tell(type: string, fields: Fields): string {
     if (this.#head.toError === undefined) return "";
-    const number = this.#number++;
-    if (number <= this.#after) return "";
-    const line = `event: ${type}\ndata: ${JSON.stringify({ type, sequence_number: number, ...fields })}\n\n`;
-    return this.#form.isStored ? `id: ${number}\n${line}` : line;
+    return this.#line(`event: ${type}\ndata: {"type":"${type}","sequence_number":`, JSON.stringify(fields).slice(1));
+  }
+
+  #tellReply(status: string, reply: string): string {
+    const type = `response.${status}`;
+    return this.#line(`event: ${type}\ndata: {"type":"${type}","sequence_number":`, `"response":${reply}}`);
   }
 
   #textDelta(item: OpenItem, delta: string): string {
     const number = this.#number++;
     if (number <= this.#after) return "";
-    const line = `${TEXT_DELTA}${number},${item.placeJson},"delta":${JSON.stringify(delta)},"logprobs":[]}\n\n`;
+    const line = TEXT_DELTA + number + item.placeJson + JSON.stringify(delta) + DELTA_END;
+    return this.#form.isStored ? `id: ${number}\n${line}` : line;
+  }
+
+  /** Returns an event whose number stands between two texts; nothing where the reader has it. */
+  #line(before: string, behind: string): string {
+    const number = this.#number++;
+    if (number <= this.#after) return "";
+    const line = `${before}${number},${behind}\n\n`;
     return this.#form.isStored ? `id: ${number}\n${line}` : line;
   }
 
@@ -313,7 +341,8 @@ export class ResponseEvents implements EventEncoder {
     if (item.part !== part) {
       told += this.#closePart(item);
       item.part = part;
-      item.placeJson = JSON.stringify(placeOf(item)).slice(1, -1);
+      // One flat text: one that is put together with + would be made flat again for every delta
+      item.placeJson = [",", JSON.stringify(placeOf(item)).slice(1, -1), ',"delta":'].join("");
       told += this.#tell("response.content_part.added", { ...placeOf(item), part: toPart(part, "") });
     }
     item.text += delta;
@@ -407,6 +436,11 @@ export class ResponseEvents implements EventEncoder {
     return this.#whole(item, { status: is_error ? "failed" : "completed", output });
   }
 
+  /** A stream tells of the vendor's details in pieces. */
+  #addThought(details: unknown): void {
+    if (details !== undefined) this.#thought = joinFields(this.#thought, { reasoning_details: details });
+  }
+
   #closeSaid(status: ItemStatus): string {
     const item = this.#said;
     if (item === undefined) return "";
@@ -419,6 +453,8 @@ export class ResponseEvents implements EventEncoder {
     const sealed = this.#form.sealsReasoning
       ? { encrypted_content: sealThought({ reasoning_content: text, ...this.#thought }) }
       : {};
+    // Details belong to one item
+    this.#thought = undefined;
     return this.#tell("response.reasoning_summary_text.done", { ...summaryOf(item), text }) +
       this.#tell("response.reasoning_summary_part.done", { ...summaryOf(item), part }) +
       this.#whole(item, { summary: [part], content: [{ type: "reasoning_text", text }], ...sealed });
@@ -448,6 +484,7 @@ export class ResponseEvents implements EventEncoder {
 
 /** Text before the number of a delta, the event that comes by the hundred. */
 const TEXT_DELTA = 'event: response.output_text.delta\ndata: {"type":"response.output_text.delta","sequence_number":';
+const DELTA_END = ',"logprobs":[]}\n\n';
 
 type ItemStatus = "completed" | "incomplete";
 
@@ -480,11 +517,6 @@ function customInput(given: string): string {
   } catch {
     return given;
   }
-}
-
-function thoughtOf(message: Fields | undefined): Fields {
-  const details = message?.["reasoning_details"];
-  return details === undefined ? {} : { reasoning_details: details };
 }
 
 function toShownTool(tool: Fields): Fields {

@@ -8,6 +8,7 @@ import {
   type SentRequest,
   thinkingTokens,
 } from "../provider.ts";
+import { THOUGHT_DETAILS, toThoughtBlocks } from "./thought_details.ts";
 import { readDataUrl, splitPictures } from "../picture_parts.ts";
 import { readModelList, sendUpstream, TurnStream, type UpstreamSettings } from "../upstream/upstream_http.ts";
 import { ProviderError } from "../../base/errors.ts";
@@ -67,7 +68,11 @@ export function createAnthropic(settings: UpstreamSettings, forms: VendorForms):
         upstream,
         // The request is built when it is asked for, so that a refused content part is an error of the stream
         open: () => sendInForm({ forms, provider: upstream.name, request, build, post }),
-        decoder: new AnthropicDecoder(upstream, { notices, givesBlocks: givesFields === true && sent !== undefined }),
+        decoder: new AnthropicDecoder(upstream, {
+          notices,
+          givesBlocks: givesFields === true && sent !== undefined,
+          givesDetails: givesFields === true && sent === undefined,
+        }),
       });
     },
     listModels: (signal) => readModelList(settings, { path: "/models?limit=1000", headers, signal }),
@@ -143,7 +148,7 @@ function toAnthropicRequest(
       ...UNKNOWN.filter((name) => parameters[name] !== undefined),
       ...(stop.length < asked.length ? ["stop"] : []),
       ...SAMPLING.filter((name) => parameters[name] !== undefined && !(name in sampling)),
-      ...(parameters.passed?.names ?? []),
+      ...(parameters.passed?.names.filter((name) => !TAKEN.has(name) || !messages.some(hasDetails)) ?? []),
     ],
   };
 }
@@ -297,9 +302,17 @@ function inOrder(
   return [...placed, ...take(rest.length), ...calls];
 }
 
+/** Returns what the provider gave with a turn; where nobody kept it, what the client sends back of it. */
 function opaqueOf(message: AssistantMessage, provider: string): Block[] {
   const opaque = message.opaque?.[provider];
-  return Array.isArray(opaque) ? opaque.filter(isRecord) : [];
+  return Array.isArray(opaque) ? opaque.filter(isRecord) : toThoughtBlocks(message.extra?.[THOUGHT_DETAILS]);
+}
+
+/** Names of the details, and of the same thinking without its signature, as a request that leaves them out says them */
+const TAKEN: ReadonlySet<string> = new Set([`messages[].${THOUGHT_DETAILS}`, "messages[].reasoning_content"]);
+
+function hasDetails({ extra }: Message): boolean {
+  return toThoughtBlocks(extra?.[THOUGHT_DETAILS]).length > 0;
 }
 
 function toBlocks(content: Content, provider: string): Block[] {

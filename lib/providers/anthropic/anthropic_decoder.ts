@@ -4,6 +4,7 @@ import type { ProviderEvent } from "../../base/records/provider_event.ts";
 import type { Usage } from "../../base/records/usage.ts";
 import { ARGUMENTS_REPEATED, CallArguments } from "../upstream/call_arguments.ts";
 import { countOf, fieldsBeside, type JsonRecord, stringOf } from "../upstream/json_reading.ts";
+import { toThoughtDetail } from "./thought_details.ts";
 import type { TurnDecoder } from "../upstream/upstream_http.ts";
 import { brokenReply, toUpstreamError, type Upstream } from "../upstream/upstream_error.ts";
 
@@ -69,6 +70,8 @@ interface AnthropicDecoderOptions {
    * other kinds, and what ends the message. Default false
    */
   readonly givesBlocks?: boolean;
+  /** Gives thinking at the beginning of a turn with its signature, as `reply_fields` of a chat completion. Default false */
+  readonly givesDetails?: boolean;
 }
 
 /**
@@ -99,11 +102,16 @@ export class AnthropicDecoder implements TurnDecoder {
   #empty = true;
 
   readonly #givesBlocks: boolean;
+  readonly #givesDetails: boolean;
 
-  constructor(upstream: Upstream, { notices = [], givesBlocks = false }: AnthropicDecoderOptions = {}) {
+  constructor(
+    upstream: Upstream,
+    { notices = [], givesBlocks = false, givesDetails = false }: AnthropicDecoderOptions = {},
+  ) {
     this.#upstream = upstream;
     this.#waiting = notices;
     this.#givesBlocks = givesBlocks;
+    this.#givesDetails = givesDetails;
   }
 
   push(data: string, out: ProviderEvent[]): boolean {
@@ -276,6 +284,10 @@ export class AnthropicDecoder implements TurnDecoder {
   #stopBlock(index: unknown, out: ProviderEvent[]): void {
     const block = this.#blocks.get(index);
     this.#blocks.delete(index);
+    if (block?.opaque !== undefined && this.#givesDetails && this.#empty) {
+      const reasoning_details = [toThoughtDetail(block.opaque, this.#opaque.length - 1)];
+      out.push({ type: "reply_fields", message: { reasoning_details } });
+    }
     if (block === undefined || block.call < 0) return;
     const held = block.given.text === "" ? block.input : block.given.finish();
     if (held !== "") out.push({ type: "tool_call_delta", index: block.call, arguments_delta: held });

@@ -474,6 +474,11 @@ test("what cannot be honoured without harm is refused, with the field and the wa
     [{ input: [{ type: "item_reference", id: "msg_1" }] }, "unsupported_parameter", "input[0]"],
     [{ input: [{ role: "user", content: 5 }] }, "invalid_request", "input[0].content"],
     [{ input: [{ role: "robot", content: "x" }] }, "invalid_request", "input[0].role"],
+    [
+      { input: [{ role: "user", content: "x" }, { type: "function_call" }, { role: "user", content: "x" }] },
+      "invalid_request",
+      "input[1].call_id",
+    ],
     [{ input: [{ type: "nonsense" }] }, "invalid_request", "input[0].type"],
     [{ input: [{ type: "function_call", name: "a", arguments: "{}" }] }, "invalid_request", "input[0].call_id"],
     [
@@ -512,9 +517,23 @@ test("items and tools that are checked by hand are those that the schema takes",
     { type: "message", role: "user", content: [{ type: "input_image", image_url: "file:///x" }] },
     { type: "function_call", call_id: "c", name: "n", arguments: "{}", namespace: "ns" },
     { type: "function_call_output", call_id: "c", output: "x" },
+    { type: "custom_tool_call", call_id: "c", name: "n", input: "x", namespace: null },
+    { type: "custom_tool_call_output", call_id: "c", output: [{ type: "input_text", text: "x" }] },
+    {
+      type: "function_call_output",
+      call_id: "c",
+      output: [{ type: "input_image", image_url: "data:image/png;base64,AA" }],
+    },
+    { type: "message", role: "user", content: [{ type: "input_image", image_url: "https://x.test/a.png", detail: 5 }] },
+    {
+      type: "reasoning",
+      summary: [{ type: "summary_text", text: "x" }],
+      content: [{ type: "reasoning_text", text: "x" }],
+      encrypted_content: "x",
+    },
   ].flatMap((item) => [item, ...spoiled(item)]);
   const usual = items.filter(isUsualItem);
-  assert.ok(usual.length > 10 && usual.length < items.length);
+  assert.ok(usual.length > 30 && usual.length < items.length);
   for (const item of usual) assert.ok(v.is(responseSchema, { input: [item] }), JSON.stringify(item));
   const tools = spoiled({ type: "function", name: "look", description: "d", parameters: {}, strict: true });
   const usualTools = tools.filter(isUsualTool);

@@ -1,5 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { checkBody } from "../../../../handlers/wire/check_body.ts";
+import { isUsualMessage, isUsualMessageTool, messagesSchema } from "../../../../handlers/wire/messages/message_body.ts";
 import { toMessageInput } from "../../../../handlers/wire/messages/to_message_input.ts";
 import { HttpError } from "../../../../lib/base/errors.ts";
 
@@ -250,4 +252,46 @@ test("as many blocks as a body has room for are read", () => {
   assert.equal(messages[1]?.content?.length, 300_001);
   const results = read({ messages: [{ role: "user", content: many({ type: "tool_result", tool_use_id: "t" }) }] });
   assert.equal(results.messages.length, 150_000);
+});
+
+test("messages and tools that are checked by hand are those that the schema takes", () => {
+  const some = [undefined, null, "", "text", 5, true, {}, [], [{}], "user", "a b"];
+  const spoiled = (whole: Json) =>
+    Object.keys(whole).flatMap((key) => some.map((value) => ({ ...whole, [key]: value })));
+  const blocks: readonly Json[] = [
+    { type: "text", text: "Hi", cache_control: {} },
+    { type: "image", source: PNG },
+    { type: "image", source: { type: "url", url: "https://x.test/a.png" } },
+    { type: "document", source: { type: "text", data: "x" } },
+    { type: "tool_use", id: "t", name: "look", input: {} },
+    { type: "tool_result", tool_use_id: "t", content: "x", is_error: true },
+    { type: "tool_result", tool_use_id: "t", content: [{ type: "text", text: "x" }, { type: "image", source: PNG }] },
+    { type: "thinking", thinking: "x", signature: "s" },
+    { type: "redacted_thinking", data: "x" },
+    { type: "later" },
+  ];
+  const sources = spoiled(PNG).map((source) => ({ type: "image", source }));
+  const messages = [
+    ...spoiled({ role: "assistant", content: "Hi" }),
+    ...[...blocks, ...blocks.flatMap(spoiled), ...sources].map((block) => ({ role: "user", content: [block] })),
+  ];
+  const usual = messages.filter(isUsualMessage);
+  assert.ok(usual.length > 30 && usual.length < messages.length);
+  const check = (body: Json) => checkBody(messagesSchema, { messages: [{ role: "user", content: "" }], ...body }, []);
+  for (const message of usual) assert.doesNotThrow(() => check({ messages: [message] }), JSON.stringify(message));
+  const tools = spoiled({ name: "look", type: "custom", description: "d", input_schema: {}, strict: true });
+  const usualTools = tools.filter(isUsualMessageTool);
+  assert.ok(usualTools.length > 10 && usualTools.length < tools.length);
+  for (const tool of usualTools) assert.doesNotThrow(() => check({ tools: [tool] }), JSON.stringify(tool));
+});
+
+test("a refusal names the place of a block and of a tool that stand among others", () => {
+  const hi = { role: "user", content: "Hi" };
+  const wrong = { role: "user", content: [{ type: "text", text: "x" }, { type: "tool_result", content: "x" }] };
+  assert.equal(refusalOf({ messages: [hi, hi, wrong, hi] })?.param, "messages[2].content[1].tool_use_id");
+  assert.equal(
+    refusalOf({ ...ofUser(), tools: [{ name: "a" }, { name: "a b" }, { name: "c" }] })?.param,
+    "tools[1].name",
+  );
+  assert.equal(refusalOf({ messages: [] })?.param, "messages");
 });
