@@ -5,7 +5,6 @@ process.env["TRIES"] = "2";
 const paths = [
   "./cli/serve/watch_config.test.ts",
   "./journeys/bad_input.test.ts",
-  "./journeys/ffi_plugin.test.ts",
   "./providers/offline/offline_answers.test.ts",
   "./tools/git/layouts.test.ts",
   "./tools/web/web_fetch.test.ts",

@@ -8,7 +8,6 @@ import { writeControlFile } from "../../lib/host/control_file.ts";
 import { createCommandLookup } from "../../lib/system/process/command_lookup.ts";
 import { type Machine, onMachine } from "../cli/support/run_in.ts";
 import { lastOutput, scriptedTasks, toolTurn } from "../support/scripted_tasks.ts";
-import { someOf } from "../support/seeded_random.ts";
 import { jsonOf, type RunningGateway, withWorld } from "../support/world.ts";
 
 const lookup = createCommandLookup();
@@ -35,7 +34,7 @@ async function say({ run }: Machine, gateway: RunningGateway, argv: readonly str
   return `${stdout}${stderr}`;
 }
 
-for (const ffi of someOf(["process", "in_process"], 0)) {
+for (const ffi of ["process", "in_process"]) {
   test(`a new library is built, tested, packaged, installed, enabled and used by the model, with ffi = "${ffi}"`, {
     skip,
   }, () =>
