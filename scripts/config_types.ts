@@ -1,3 +1,8 @@
+/**
+ * Writes lib/config/gateway_config.ts from the schema of postern.toml: `node scripts/config_types.ts`.
+ *
+ * A type that TypeScript infers from the schema would bring the declarations of all schemas into the package, and JSR refuses it.
+ */
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { JsonSchema } from "../lib/base/json.ts";
@@ -16,17 +21,15 @@ interface Key {
   readonly anyOf?: readonly Key[];
 }
 
-/** Returns the declaration of the type of the configuration, with the meaning of each key. */
+const FILE = join(import.meta.dirname, "../lib/config/gateway_config.ts");
+
+/** Returns the module with the type of the configuration, and the meaning of each key. */
 export function configTypes(schema: JsonSchema = configJsonSchema()): string {
   // The schema is one of tables and values alone
-  return `/** The tables and keys of \`postern.toml\` as an object. */
+  return `// deno-fmt-ignore-file: written from the schema by scripts/config_types.ts
+/** The tables and keys of \`postern.toml\` as an object. */
 export interface GatewayConfig ${typeOf(schema as Key, "")}
 `;
-}
-
-/** Writes the declaration over the one that the compiler made in a folder of the package. */
-export function writeConfigTypes(folder: string): void {
-  writeFileSync(join(folder, "lib/config/gateway_config.d.ts"), configTypes());
 }
 
 /** @throws {Error} a schema of a kind that no key had so far */
@@ -66,3 +69,5 @@ function tableOf({ properties = {}, required = [] }: Key, indent: string): strin
 function within(type: string): string {
   return type.includes(" | ") ? `(${type})` : type;
 }
+
+if (import.meta.main) writeFileSync(FILE, configTypes());
