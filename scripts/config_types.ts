@@ -11,7 +11,6 @@ import { configJsonSchema } from "../lib/config/schema_keys.ts";
 /** The parts of the JSON Schema that the types are made of. */
 interface Key {
   readonly type?: string;
-  readonly description?: string;
   readonly properties?: Readonly<Record<string, Key>>;
   readonly required?: readonly string[];
   readonly additionalProperties?: Key | false;
@@ -23,11 +22,11 @@ interface Key {
 
 const FILE = join(import.meta.dirname, "../lib/config/gateway_config.ts");
 
-/** Returns the module with the type of the configuration, and the meaning of each key. */
+/** Returns the module with the type of the configuration. */
 export function configTypes(schema: JsonSchema = configJsonSchema()): string {
   // The schema is one of tables and values alone
   return `// deno-fmt-ignore-file: written from the schema by scripts/config_types.ts
-/** The tables and keys of \`postern.toml\` as an object. */
+/** Tables and keys of \`postern.toml\` as an object; docs/configuration.md has their meanings. */
 export interface GatewayConfig ${typeOf(schema as Key, "")}
 `;
 }
@@ -56,13 +55,11 @@ function typeOf(key: Key, indent: string): string {
 
 function tableOf({ properties = {}, required = [] }: Key, indent: string): string {
   const inner = `${indent}  `;
-  const lines = Object.entries(properties).map(([name, key]) => {
-    const about = key.description === undefined ? "" : `${inner}/** ${key.description.replaceAll("*/", "* /")} */\n`;
-    const isRequired = required.includes(name);
-    return `${about}${inner}readonly ${name}${isRequired ? "" : "?"}: ${typeOf(key, inner)}${
-      isRequired ? "" : " | undefined"
-    };\n`;
-  });
+  const lines = Object.entries(properties).map(([name, key]) =>
+    required.includes(name)
+      ? `${inner}readonly ${name}: ${typeOf(key, inner)};\n`
+      : `${inner}readonly ${name}?: ${typeOf(key, inner)} | undefined;\n`
+  );
   return `{\n${lines.join("")}${indent}}`;
 }
 
