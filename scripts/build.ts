@@ -12,7 +12,6 @@ import { join, resolve } from "node:path";
 import process from "node:process";
 import { fileURLToPath } from "node:url";
 import { manPage } from "../cli/man_page.ts";
-import { writeConfigTypes } from "./config_types.ts";
 
 const FOLDER = process.argv[2] ?? "dist";
 /** JavaScript as it comes from TypeScript, module by module */
@@ -219,7 +218,6 @@ await compile("--outDir", MODULES, "--declaration", "false", "--removeComments")
 await bundle({ input: INPUT, together: TOGETHER });
 await bundle({ input: THREADS, together: {} });
 await declarations;
-writeConfigTypes(FOLDER);
 rmSync(MODULES, { recursive: true });
 cpSync("lib/dashboard/page", join(FOLDER, CHUNKS, "page"), {
   recursive: true,

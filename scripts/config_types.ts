@@ -1,3 +1,8 @@
+/**
+ * Writes lib/config/gateway_config.ts from the schema of postern.toml: `node scripts/config_types.ts`.
+ *
+ * A type that TypeScript infers from the schema would bring the declarations of all schemas into the package, and JSR refuses it.
+ */
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { JsonSchema } from "../lib/base/json.ts";
@@ -6,7 +11,6 @@ import { configJsonSchema } from "../lib/config/schema_keys.ts";
 /** The parts of the JSON Schema that the types are made of. */
 interface Key {
   readonly type?: string;
-  readonly description?: string;
   readonly properties?: Readonly<Record<string, Key>>;
   readonly required?: readonly string[];
   readonly additionalProperties?: Key | false;
@@ -16,17 +20,15 @@ interface Key {
   readonly anyOf?: readonly Key[];
 }
 
-/** Returns the declaration of the type of the configuration, with the meaning of each key. */
+const FILE = join(import.meta.dirname, "../lib/config/gateway_config.ts");
+
+/** Returns the module with the type of the configuration. */
 export function configTypes(schema: JsonSchema = configJsonSchema()): string {
   // The schema is one of tables and values alone
-  return `/** The tables and keys of \`postern.toml\` as an object. */
+  return `// deno-fmt-ignore-file: written from the schema by scripts/config_types.ts
+/** Tables and keys of \`postern.toml\` as an object; docs/configuration.md has their meanings. */
 export interface GatewayConfig ${typeOf(schema as Key, "")}
 `;
-}
-
-/** Writes the declaration over the one that the compiler made in a folder of the package. */
-export function writeConfigTypes(folder: string): void {
-  writeFileSync(join(folder, "lib/config/gateway_config.d.ts"), configTypes());
 }
 
 /** @throws {Error} a schema of a kind that no key had so far */
@@ -53,16 +55,16 @@ function typeOf(key: Key, indent: string): string {
 
 function tableOf({ properties = {}, required = [] }: Key, indent: string): string {
   const inner = `${indent}  `;
-  const lines = Object.entries(properties).map(([name, key]) => {
-    const about = key.description === undefined ? "" : `${inner}/** ${key.description.replaceAll("*/", "* /")} */\n`;
-    const isRequired = required.includes(name);
-    return `${about}${inner}readonly ${name}${isRequired ? "" : "?"}: ${typeOf(key, inner)}${
-      isRequired ? "" : " | undefined"
-    };\n`;
-  });
+  const lines = Object.entries(properties).map(([name, key]) =>
+    required.includes(name)
+      ? `${inner}readonly ${name}: ${typeOf(key, inner)};\n`
+      : `${inner}readonly ${name}?: ${typeOf(key, inner)} | undefined;\n`
+  );
   return `{\n${lines.join("")}${indent}}`;
 }
 
 function within(type: string): string {
   return type.includes(" | ") ? `(${type})` : type;
 }
+
+if (import.meta.main) writeFileSync(FILE, configTypes());

@@ -1,6 +1,6 @@
 import { ProviderError } from "../base/errors.ts";
 import { isRecord } from "../base/json.ts";
-import { keptTurnSchema, toAiSdkCall } from "./ai_sdk_call.ts";
+import { type keptTurnSchema, toAiSdkCall } from "./ai_sdk_call.ts";
 import type { ProgramProvider, ProgramProviderEvent, ProgramProviderRequest } from "./program_provider.ts";
 import type * as v from "valibot";
 
