@@ -156,22 +156,23 @@ function toParameters(
   if (typeof body.text?.verbosity === "string") passed["verbosity"] = body.text.verbosity;
   const names = Object.keys(passed);
   if (!plain) { for (const name of names) addOnce(ignored, name === "verbosity" ? "text.verbosity" : name); }
-  const format = toFormat(body.text?.format);
+  const parameters: Record<string, unknown> = {};
   // Only fields with a value, since a present one goes on to the model
-  return Object.fromEntries(
-    Object.entries({
-      temperature: body.temperature,
-      top_p: body.top_p,
-      presence_penalty: body.presence_penalty,
-      frequency_penalty: body.frequency_penalty,
-      max_completion_tokens: body.max_output_tokens,
-      reasoning_effort: body.reasoning?.effort,
-      response_format: format,
-      user: body.user,
-      metadata: body.metadata,
-      passed: plain && names.length > 0 ? { body: passed, names } : undefined,
-    }).filter(([, value]) => value !== undefined && value !== null),
-  );
+  const add = (name: keyof ModelParameters, value: unknown) => {
+    if (value !== undefined && value !== null) parameters[name] = value;
+  };
+  add("temperature", body.temperature);
+  add("top_p", body.top_p);
+  add("presence_penalty", body.presence_penalty);
+  add("frequency_penalty", body.frequency_penalty);
+  add("max_completion_tokens", body.max_output_tokens);
+  add("reasoning_effort", body.reasoning?.effort);
+  add("response_format", toFormat(body.text?.format));
+  add("user", body.user);
+  add("metadata", body.metadata);
+  if (plain && names.length > 0) add("passed", { body: passed, names });
+  // Holds only fields that the schema has checked, under names of ModelParameters
+  return parameters as ModelParameters;
 }
 
 function toFormat(format: NonNullable<ResponseBody["text"]>["format"]): ModelParameters["response_format"] {
