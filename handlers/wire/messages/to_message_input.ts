@@ -214,14 +214,15 @@ function toMessages({ system, messages }: MessagesBody, left: LeftOut, plain: bo
     left.add("system[x-anthropic-billing-header]");
     return [];
   }).join("\n\n");
-  const said = messages.flatMap((message, index): readonly Message[] => {
+  const said: Message[] = instructions === "" ? [] : [{ role: "system", content: instructions }];
+  messages.forEach((message, index) => {
     left.sort(message, MESSAGE_FIELDS, "messages[]");
     const { role, content } = message;
-    if (typeof content === "string") return [{ role, content }];
-    if (role === "assistant") return toAssistant(content, left);
-    return toUser(content, { role, left, plain, place: `messages[${index}].content` });
+    if (typeof content === "string") said.push({ role, content });
+    else if (role === "assistant") toAssistant(content, { left, said });
+    else toUser(content, { role, left, plain, place: () => `messages[${index}].content`, said });
   });
-  return instructions === "" ? said : [{ role: "system", content: instructions }, ...said];
+  return said;
 }
 
 const MESSAGE_FIELDS: ReadonlySet<string> = new Set(["role", "content"]);
@@ -233,7 +234,7 @@ const DOCUMENT_FIELDS: ReadonlySet<string> = new Set(["type", "source", "title",
 const BLOCK_PLACE = "messages[].content[]";
 
 /** Text of a turn is one text: its blocks are pieces of it. Thinking goes back to a vendor that takes it, beside the calls that it led to. */
-function toAssistant(blocks: readonly MessageBlock[], left: LeftOut): readonly Message[] {
+function toAssistant(blocks: readonly MessageBlock[], { left, said }: Pick<UserPlace, "left" | "said">): void {
   let text = "";
   let thinking = "";
   const calls: ToolCall[] = [];
@@ -250,52 +251,50 @@ function toAssistant(blocks: readonly MessageBlock[], left: LeftOut): readonly M
       calls.push({ id, type: "function", function: { name, arguments: JSON.stringify(input) } });
     } else left.add(`messages[].content[${block.type}]`);
   }
-  if (text === "" && calls.length === 0) return [];
-  return [{
+  if (text === "" && calls.length === 0) return;
+  said.push({
     role: "assistant",
     content: text === "" ? null : text,
     ...(calls.length === 0 ? {} : { tool_calls: calls }),
     ...(calls.length === 0 || thinking === "" ? {} : { extra: { reasoning_content: thinking } }),
-  }];
+  });
 }
 
 interface UserPlace {
   readonly role: "user" | "system";
   readonly left: LeftOut;
   readonly plain: boolean;
-  /** As `messages[2].content` */
-  readonly place: string;
+  /** Returns the place of the content, as `messages[2].content` */
+  readonly place: () => string;
+  /** Receives the messages */
+  readonly said: Message[];
 }
 
 /** Results of calls come first, and what they hold beside text stands in the user's own message, where every vendor takes it. */
-function toUser(blocks: readonly MessageBlock[], { role, left, plain, place }: UserPlace): readonly Message[] {
-  const results: Message[] = [];
-  const parts = blocks.flatMap((block, index): readonly ContentPart[] => {
-    const at = { left, plain, place: `${place}[${index}]` };
-    if (!is(block, "tool_result")) return toParts(block, at);
+function toUser(blocks: readonly MessageBlock[], { role, left, plain, place, said }: UserPlace): void {
+  const parts: ContentPart[] = [];
+  blocks.forEach((block, index) => {
+    const at = { left, plain, place: () => `${place()}[${index}]` };
+    if (!is(block, "tool_result")) {
+      for (const part of toParts(block, at)) parts.push(part);
+      return;
+    }
     left.sort(block, RESULT_FIELDS, BLOCK_PLACE);
     const { tool_use_id, content, is_error } = block;
-    const given = typeof content === "string" || !content
-      ? []
-      : content.flatMap((part, i) => toParts(part, { ...at, place: `${at.place}.content[${i}]` }));
-    const texts = typeof content === "string"
-      ? [content]
-      : given.flatMap((part) => part.type === "text" ? [String(part["text"])] : []);
-    const others = given.filter((part) => part.type !== "text");
-    results.push({
-      role: "tool",
-      tool_call_id: tool_use_id,
-      content: texts.join("\n"),
-      ...(is_error === true ? { is_error } : {}),
-    });
-    if (others.length === 0) return [];
-    return [
-      { type: "text", text: `[Postern] Of the result of the tool call ${JSON.stringify(tool_use_id)}:` },
-      ...others,
-    ];
+    const failed = is_error === true ? { is_error } : {};
+    if (typeof content === "string" || !content) {
+      said.push({ role: "tool", tool_call_id: tool_use_id, content: content ?? "", ...failed });
+      return;
+    }
+    const given = content.flatMap((part, i) => toParts(part, { ...at, place: () => `${at.place()}.content[${i}]` }));
+    const text = given.filter(isText).map(({ text }) => text).join("\n");
+    said.push({ role: "tool", tool_call_id: tool_use_id, content: text, ...failed });
+    if (given.every(isText)) return;
+    parts.push({ type: "text", text: `[Postern] Of the result of the tool call ${JSON.stringify(tool_use_id)}:` });
+    for (const part of given) if (!isText(part)) parts.push(part);
   });
-  if (parts.length === 0) return results;
-  return [...results, { role, content: parts.every(isText) ? parts.map(({ text }) => text).join("\n\n") : parts }];
+  if (parts.length === 0) return;
+  said.push({ role, content: parts.every(isText) ? parts.map(({ text }) => text).join("\n\n") : parts });
 }
 
 function isText(part: ContentPart): part is Extract<ContentPart, { readonly type: "text" }> {
@@ -309,7 +308,7 @@ function is<Type extends string>(block: MessageBlock, type: Type): block is Bloc
   return block.type === type;
 }
 
-interface PartPlace extends Omit<UserPlace, "role"> {}
+interface PartPlace extends Omit<UserPlace, "role" | "said"> {}
 
 function toParts(block: MessageBlock, { left, plain, place }: PartPlace): readonly ContentPart[] {
   if (is(block, "text")) {
@@ -326,12 +325,13 @@ function toParts(block: MessageBlock, { left, plain, place }: PartPlace): readon
     if (parts !== undefined) return parts;
   } else if (block.type === "search_result") {
     return [{ type: "text", text: searchText(block) }];
-  } else checkAddresses(block, place);
+  } else checkAddresses(block, place());
   // A server of the format gets the body as it came, and any other says by itself what it does not take
   if (plain) return [{ ...block, type: block.type === "image" ? "image_file" : block.type }];
+  const param = place();
   throw invalid(
-    place,
-    `Cannot accept "${place}": with the agent's tools on, send texts, and images and PDF documents as base64, or images by their URL`,
+    param,
+    `Cannot accept "${param}": with the agent's tools on, send texts, and images and PDF documents as base64, or images by their URL`,
   );
 }
 
@@ -358,7 +358,9 @@ function documentParts(block: BlockOf<"document">, at: PartPlace): readonly Cont
     case "content": {
       const { content } = source as Extract<Source, { readonly type: "content" }>; // by its type
       if (typeof content === "string") return [named(content)];
-      const parts = content.flatMap((inner, i) => toParts(inner, { ...at, place: `${at.place}.source.content[${i}]` }));
+      const parts = content.flatMap((inner, i) =>
+        toParts(inner, { ...at, place: () => `${at.place()}.source.content[${i}]` })
+      );
       return head === "" ? parts : [{ type: "text", text: head }, ...parts];
     }
     case "base64": {

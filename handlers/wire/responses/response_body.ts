@@ -141,32 +141,33 @@ export type ResponseBody = v.InferOutput<typeof responseSchema>;
  */
 export function readResponseBody(json: unknown): ResponseBody {
   if (!isRecord(json)) return checkBody(responseSchema, json, []);
-  const few = withFewUnknown(json);
-  const { input, tools } = few;
-  if (Array.isArray(input)) { for (const item of input as readonly unknown[]) typeItem(item); }
-  const checked = checkBody(responseSchema, {
-    ...few,
-    ...(Array.isArray(input) ? { input: withoutUsual(input, isUsualItem, { type: "item_reference", id: "" }) } : {}),
-    ...(Array.isArray(tools) ? { tools: withoutUsual(tools, isUsualTool, { type: "function", name: "usual" }) } : {}),
-  }, []);
-  return {
-    ...checked,
-    // Each entry has passed, by the schema or by the same check by hand
-    ...(Array.isArray(input) ? { input: input as ResponseBody["input"] } : {}),
-    ...(Array.isArray(tools) ? { tools: tools as ResponseBody["tools"] } : {}),
-  };
+  const { known, unknown } = sortFields(json);
+  const { input, tools } = known;
+  if (Array.isArray(input)) {
+    for (const item of input as readonly unknown[]) typeItem(item);
+    known["input"] = withoutUsual(input, isUsualItem, { type: "item_reference", id: "" });
+  }
+  if (Array.isArray(tools)) known["tools"] = withoutUsual(tools, isUsualTool, { type: "function", name: "usual" });
+  const body = Object.assign(checkBody(responseSchema, known, []), unknown);
+  // Each entry has passed, by the schema or by the same check by hand
+  if (Array.isArray(input)) body.input = input as ResponseBody["input"];
+  if (Array.isArray(tools)) body.tools = tools as ResponseBody["tools"];
+  return body;
 }
 
-/** Returns a body with as many unknown fields as are named: each copy of an object with some 100,000 of them takes a long time. */
-function withFewUnknown(json: Readonly<Record<string, unknown>>): Readonly<Record<string, unknown>> {
-  const kept: [string, unknown][] = [];
-  let unknown = 0;
+/** Returns the fields of a body, as many unknown ones as are named: each copy of an object with some 100,000 of them takes a long time. */
+function sortFields(json: Readonly<Record<string, unknown>>) {
+  const known: Record<string, unknown> = {};
+  const unknown: [string, unknown][] = [];
   for (const name in json) {
     const value = json[name];
-    const isKnown = name === "prompt" || Object.hasOwn(responseSchema.entries, name);
-    if (isKnown || ((value ?? null) !== null && unknown++ < MAX_IGNORED)) kept.push([name, value]);
+    if (Object.hasOwn(responseSchema.entries, name)) known[name] = value;
+    // Prompts are refused, however many fields come before
+    else if (name === "prompt" || ((value ?? null) !== null && unknown.length < MAX_IGNORED)) {
+      unknown.push([name, value]);
+    }
   }
-  return Object.fromEntries(kept);
+  return { known, unknown: Object.fromEntries(unknown) };
 }
 
 function typeItem(item: unknown): void {

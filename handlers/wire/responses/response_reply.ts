@@ -117,22 +117,22 @@ export class ResponseEvents implements EventEncoder {
 
   /** Returns the reply as far as it has come. */
   response(): Fields {
-    return { ...this.#progress(), ...this.#asked() };
+    return { ...this.#progress(this.#status), ...this.#asked() };
   }
 
   /** Returns the JSON of the reply as far as it has come. */
   json(status = this.#status): string {
     this.#askedJson ??= JSON.stringify(this.#asked()).slice(1);
-    return `${JSON.stringify({ ...this.#progress(), status }).slice(0, -1)},${this.#askedJson}`;
+    return `${JSON.stringify(this.#progress(status)).slice(0, -1)},${this.#askedJson}`;
   }
 
-  #progress(): Fields {
+  #progress(status: string): Fields {
     return {
       id: toResponseId(this.#head.runId),
       object: "response",
       created_at: this.#head.created,
       completed_at: this.#completedAt,
-      status: this.#status,
+      status,
       error: this.#error,
       incomplete_details: this.#reason === null ? null : { reason: this.#reason },
       model: this.#model,
@@ -341,9 +341,11 @@ export class ResponseEvents implements EventEncoder {
     if (item.part !== part) {
       told += this.#closePart(item);
       item.part = part;
-      // One flat text: one that is put together with + would be made flat again for every delta
-      item.placeJson = [",", JSON.stringify(placeOf(item)).slice(1, -1), ',"delta":'].join("");
-      told += this.#tell("response.content_part.added", { ...placeOf(item), part: toPart(part, "") });
+      if (this.#head.toError !== undefined) {
+        // One flat text: one that is put together with + would be made flat again for every delta
+        item.placeJson = [",", JSON.stringify(placeOf(item)).slice(1, -1), ',"delta":'].join("");
+        told += this.#tell("response.content_part.added", { ...placeOf(item), part: toPart(part, "") });
+      }
     }
     item.text += delta;
     if (this.#head.toError === undefined) return "";

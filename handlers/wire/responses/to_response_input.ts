@@ -1,6 +1,12 @@
 import { refuse } from "../../../lib/base/errors.ts";
 import { isRecord } from "../../../lib/base/json.ts";
-import type { AssistantMessage, ContentPart, Message, ToolCall } from "../../../lib/base/records/message.ts";
+import {
+  type AssistantMessage,
+  type ContentPart,
+  isTextPart,
+  type Message,
+  type ToolCall,
+} from "../../../lib/base/records/message.ts";
 import type { ModelParameters } from "../../../lib/providers/provider.ts";
 import { addOnce, type ReplyStoring, type WireInput } from "../to_completion_input.ts";
 import { parseJsonBytes } from "../read_json.ts";
@@ -156,22 +162,23 @@ function toParameters(
   if (typeof body.text?.verbosity === "string") passed["verbosity"] = body.text.verbosity;
   const names = Object.keys(passed);
   if (!plain) { for (const name of names) addOnce(ignored, name === "verbosity" ? "text.verbosity" : name); }
-  const format = toFormat(body.text?.format);
+  const parameters: Record<string, unknown> = {};
   // Only fields with a value, since a present one goes on to the model
-  return Object.fromEntries(
-    Object.entries({
-      temperature: body.temperature,
-      top_p: body.top_p,
-      presence_penalty: body.presence_penalty,
-      frequency_penalty: body.frequency_penalty,
-      max_completion_tokens: body.max_output_tokens,
-      reasoning_effort: body.reasoning?.effort,
-      response_format: format,
-      user: body.user,
-      metadata: body.metadata,
-      passed: plain && names.length > 0 ? { body: passed, names } : undefined,
-    }).filter(([, value]) => value !== undefined && value !== null),
-  );
+  const add = (name: keyof ModelParameters, value: unknown) => {
+    if (value !== undefined && value !== null) parameters[name] = value;
+  };
+  add("temperature", body.temperature);
+  add("top_p", body.top_p);
+  add("presence_penalty", body.presence_penalty);
+  add("frequency_penalty", body.frequency_penalty);
+  add("max_completion_tokens", body.max_output_tokens);
+  add("reasoning_effort", body.reasoning?.effort);
+  add("response_format", toFormat(body.text?.format));
+  add("user", body.user);
+  add("metadata", body.metadata);
+  if (plain && names.length > 0) add("passed", { body: passed, names });
+  // Holds only fields that the schema has checked, under names of ModelParameters
+  return parameters as ModelParameters;
 }
 
 function toFormat(format: NonNullable<ResponseBody["text"]>["format"]): ModelParameters["response_format"] {
@@ -211,8 +218,9 @@ function toMessages(input: ResponseBody["input"], ignored: string[]): readonly M
     } else if (isOf(item, "message") && item.role === "assistant") {
       if (turn !== undefined && turn.texts.length > 0) flush();
       const { texts, refusal } = toSaid(item.content);
-      own().texts.push(...texts);
-      own().refusal += refusal;
+      const said = own();
+      said.texts.push(...texts);
+      said.refusal += refusal;
     } else {
       flush();
       const message = toMessage(item, at, ignored);
@@ -240,16 +248,16 @@ type KnownType =
   | "item_reference";
 
 function toMessage(item: ResponseItem, at: number, ignored: string[]): Message | undefined {
-  const param = `input[${at}]`;
   if (isOf(item, "message")) {
     const { role, content } = item;
     // An assistant's message is put together with what it stands beside
-    return role === "assistant" ? undefined : { role, content: toContent(content, `${param}.content`) };
+    return role === "assistant" ? undefined : { role, content: toContent(content, () => `input[${at}].content`) };
   }
   if (isOf(item, "function_call_output") || isOf(item, "custom_tool_call_output")) {
-    return { role: "tool", tool_call_id: item.call_id, content: toContent(item.output, `${param}.output`) };
+    return { role: "tool", tool_call_id: item.call_id, content: toContent(item.output, () => `input[${at}].output`) };
   }
   if (isOf(item, "item_reference")) {
+    const param = `input[${at}]`;
     throw refuse(
       "unsupported_parameter",
       `Cannot find the item of "${param}": plain mode keeps nothing of a reply; send the item itself`,
@@ -321,34 +329,39 @@ function isText(value: unknown): boolean {
 
 function toSaid(content: string | readonly ResponsePart[]): { readonly texts: string[]; readonly refusal: string } {
   if (typeof content === "string") return { texts: content === "" ? [] : [content], refusal: "" };
-  const texts = content.flatMap((part) => "text" in part ? [part.text] : []);
-  const refusal = content.flatMap((part) => part.type === "refusal" ? [part.refusal] : []).join("");
-  return { texts: texts.length === 0 ? [] : [texts.join("")], refusal };
+  let text: string | undefined;
+  let refusal = "";
+  for (const part of content) {
+    if ("text" in part) text = (text ?? "") + part.text;
+    else if (part.type === "refusal") refusal += part.refusal;
+  }
+  return { texts: text === undefined ? [] : [text], refusal };
 }
 
-function toContent(content: string | readonly ResponsePart[], param: string): string | ContentPart[] {
+/** @param place of the content, as `input[3].output` */
+function toContent(content: string | readonly ResponsePart[], place: () => string): string | ContentPart[] {
   if (typeof content === "string") return content;
-  const parts = content.map((part, at) => toPart(part, `${param}[${at}]`));
-  const only = parts[0];
-  return parts.length === 1 && only?.type === "text" && "text" in only && typeof only.text === "string"
-    ? only.text
-    : parts;
+  const [only] = content;
+  if (content.length === 1 && only !== undefined && "text" in only) return only.text;
+  const parts = content.map((part, at) => toPart(part, () => `${place()}[${at}]`));
+  const [first] = parts;
+  return parts.length === 1 && first !== undefined && isTextPart(first) ? first.text : parts;
 }
 
-function toPart(part: ResponsePart, param: string): ContentPart {
+function toPart(part: ResponsePart, place: () => string): ContentPart {
   switch (part.type) {
     case "input_image": {
-      if (typeof part.file_id === "string") throw noFile(`${param}.file_id`);
+      if (typeof part.file_id === "string") throw noFile(`${place()}.file_id`);
       const { image_url: url, detail } = part;
-      if (typeof url !== "string") throw missing(`${param}.image_url`);
+      if (typeof url !== "string") throw missing(`${place()}.image_url`);
       return { type: "image_url", image_url: { url, ...(typeof detail === "string" ? { detail } : {}) } };
     }
     case "input_file": {
-      if (typeof part.file_id === "string") throw noFile(`${param}.file_id`);
+      if (typeof part.file_id === "string") throw noFile(`${place()}.file_id`);
       if (typeof part.file_url === "string") {
-        throw unsupported(`${param}.file_url`, 'send the file itself as "file_data"');
+        throw unsupported(`${place()}.file_url`, 'send the file itself as "file_data"');
       }
-      if (typeof part.file_data !== "string") throw missing(`${param}.file_data`);
+      if (typeof part.file_data !== "string") throw missing(`${place()}.file_data`);
       const { filename, file_data } = part;
       return { type: "file", file: { ...(typeof filename === "string" ? { filename } : {}), file_data } };
     }

@@ -60,7 +60,8 @@ export function createOpenAiCompatible(settings: UpstreamSettings, forms: Vendor
         whole: call.whole,
       });
       const names = () => leftOut(request, forms.of(request.model));
-      return passed?.sent === undefined && reasoning_effort === undefined ? stream : withNotices(stream, names);
+      const isSilent = (passed?.sent === undefined || passed.names.length === 0) && reasoning_effort === undefined;
+      return isSilent ? stream : withNotices(stream, names);
     },
     listModels: (signal) => readModelList(settings, { path: "/models", headers: listHeaders, signal }),
     embed: (request, signal) => readEmbeddings(settings, { headers: jsonHeaders, request, signal }),
