@@ -6,7 +6,7 @@ import { checkEvents, checkResponse } from "../support/response_events.ts";
 import { readSse, type RunningGateway, withWorld } from "../support/world.ts";
 
 /**
- * The table of three wires by two upstreams: what a client of each wire is told by a model behind each of them, in both modes, as JSON and as a
+ * Table of three wires by two upstreams: what a client of each wire is told by a model behind each of them, in both modes, as JSON and as a
  * stream. A row says once what the client asks, what the model answers, and what a client of each wire is told.
  */
 
@@ -27,7 +27,7 @@ interface Question {
   readonly wantsThought?: boolean;
 }
 
-/** What a model says in one turn; its upstream tells it in its own form. */
+/** Words and calls of a model in one turn; its upstream tells them in its own form. */
 interface Turn {
   readonly thought?: string;
   readonly refusal?: string;
@@ -183,7 +183,7 @@ interface Wire {
   goOn(body: Json, reply: Json, results: readonly string[]): Json;
   /** The JSON reply of a stream, as a client puts it together */
   assemble(text: string): Json;
-  /** What the client is told, without ids, and without what is the same in each reply */
+  /** Returns the reply as a row has it: without ids, and without what is the same in each reply */
   told(reply: Json): Json;
   usage(reply: Json): Json;
   /** The error in the stream, by its type and its code */
@@ -388,7 +388,7 @@ interface Row {
   readonly answers: readonly Turn[];
   /** Results of the calls, which the client sends back. Default: it sends none */
   readonly results?: readonly string[];
-  /** What the client of each wire is told. A wire that is not here lacks what the row is about */
+  /** Reply to the client of each wire. A wire that is not here lacks what the row is about */
   readonly tells: Partial<Readonly<Record<WireName, Json>>>;
   /** The same, where Claude's own format comes through to a client of it, in plain mode */
   readonly tellsOwn?: Json;

@@ -341,11 +341,9 @@ function toSaid(content: string | readonly ResponsePart[]): { readonly texts: st
 /** @param place of the content, as `input[3].output` */
 function toContent(content: string | readonly ResponsePart[], place: () => string): string | ContentPart[] {
   if (typeof content === "string") return content;
-  const [only] = content;
-  if (content.length === 1 && only !== undefined && "text" in only) return only.text;
   const parts = content.map((part, at) => toPart(part, () => `${place()}[${at}]`));
-  const [first] = parts;
-  return parts.length === 1 && first !== undefined && isTextPart(first) ? first.text : parts;
+  const [only] = parts;
+  return parts.length === 1 && only !== undefined && isTextPart(only) ? only.text : parts;
 }
 
 function toPart(part: ResponsePart, place: () => string): ContentPart {
