@@ -1,5 +1,4 @@
 import type { Hooks } from "crossws";
-import type { Driver } from "unstorage";
 import { resolve } from "node:path";
 import { type Clock, TEST_CLOCK } from "../lib/base/clock.ts";
 import { ConfigError } from "../lib/base/errors.ts";
@@ -170,6 +169,12 @@ export async function createMemoryDatabase(): Promise<MemoryDatabase> {
   return new ProcessDatabase() as unknown as MemoryDatabase;
 }
 
+/** Functions of a driver of unstorage that a cache needs. The type stands alone: unstorage's own brings those of the packages of all drivers. */
+export interface GatewayCache {
+  readonly getItem: (key: string) => unknown;
+  readonly setItem?: ((key: string, value: string, options: Readonly<Record<string, never>>) => unknown) | undefined;
+}
+
 /** Way of a gateway to the others of its cluster. */
 export interface GatewayClusterOptions {
   /**
@@ -220,7 +225,7 @@ export interface GatewayOptions {
    * Driver of unstorage that keeps what may be lost: fetched pages, rules of robots, lists of models and the index of skills. Values are
    * sealed, so that others may have it too; the program disposes it. Default: where the records are
    */
-  readonly cache?: Driver;
+  readonly cache?: GatewayCache;
   /** How the gateway reaches the others of its cluster. Default: over the network */
   readonly cluster?: GatewayClusterOptions;
   /** Functions that the gateway calls, once createGateway has resolved. Default: none */
