@@ -295,12 +295,12 @@ async function toInput(
   if (plain) return toDecodedBody(toResponseInput(asked, { plain, condenses }), agentTools, ignored);
   const { conversationFor, resolveReferences, toStoring } = await stored();
   const body = await resolveReferences(asked, parts, asking);
-  if (condenses) return toDecodedBody(toResponseInput(body, { plain, condenses }), "none", ignored);
-  let storing: ReplyStoring | undefined;
-  if (body.store !== false) {
-    storing = stores ? toStoring(body, await conversationFor(body, parts, asking.caller)) : NOT_MADE;
-  }
-  return toDecodedBody(toResponseInput(body, { plain, storing }), agentTools, ignored);
+  const isStored = body.store !== false && !condenses;
+  const input = toResponseInput(body, { plain, condenses, storing: isStored ? NOT_MADE : undefined });
+  if (!stores && !condenses) return toDecodedBody(input, agentTools, ignored);
+  const { conversationId, after } = await conversationFor(body, parts, asking.caller);
+  const storing = isStored ? toStoring(body, conversationId) : undefined;
+  return toDecodedBody({ ...input, storing, after }, condenses ? "none" : agentTools, ignored);
 }
 
 function respond(parts: AnswerParts, asked: DecodedRequest<ResponseInput>, runId?: string | null): Promise<Reply> {

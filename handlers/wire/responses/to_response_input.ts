@@ -81,8 +81,10 @@ export function toResponseInput(
   if (body.stream_options?.include_obfuscation) addOnce(ignored, "stream_options.include_obfuscation");
   if (plain && typeof body.max_tool_calls === "number") addOnce(ignored, "max_tool_calls");
   for (const name of include) if (name !== OWN_CALLS && name !== SEALED_REASONING) addOnce(ignored, `include.${name}`);
-  const messages = toMessages(body.input, ignored);
-  if (condenses && messages.every(({ role }) => role === "system" || role === "developer")) throw emptyInput();
+  const goesOn = condenses && typeof body.previous_response_id === "string";
+  const messages = toMessages(goesOn ? body.input || [TRIGGER] : body.input, ignored);
+  const isSaid = goesOn || messages.some(({ role }) => !condenses || (role !== "system" && role !== "developer"));
+  if (!isSaid) throw emptyInput();
   const { instructions } = body;
   const ruled = typeof instructions === "string" && instructions !== "" ? instructions : undefined;
   return {
@@ -107,9 +109,11 @@ export function toResponseInput(
   };
 }
 
+const TRIGGER = { type: "compaction_trigger" } as const;
+
 /** Tells whether a request asks for a compaction in place of an answer. */
 export function isTriggered({ input }: ResponseBody): boolean {
-  return Array.isArray(input) && input.some(({ type }) => type === "compaction_trigger");
+  return Array.isArray(input) && input.some(({ type }) => type === TRIGGER.type);
 }
 
 const KNOWN: ReadonlySet<string> = new Set([
@@ -157,7 +161,9 @@ function refuseUnsupported(
   if (isRecord(body["prompt"])) {
     throw unsupported("prompt", 'it is kept at the vendor; send its text as "instructions" or "input"');
   }
-  const field = STATEFUL.find((name) => (body[name] ?? false) !== false);
+  const field = STATEFUL.find((name) =>
+    (body[name] ?? false) !== false && (!condenses || plain || name !== "previous_response_id")
+  );
   if (isStored || field === undefined) return;
   const where = plain
     ? "plain mode keeps nothing of a reply"
@@ -254,8 +260,7 @@ function toMessages(input: ResponseBody["input"], ignored: string[]): readonly M
     }
   });
   flush();
-  if (messages.length > 0) return messages;
-  throw emptyInput();
+  return messages;
 }
 
 function emptyInput() {
