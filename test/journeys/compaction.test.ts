@@ -69,6 +69,9 @@ for (const model of ["plain/up/upstream-model", "up/upstream-model"]) {
         { role: "assistant", content: "I have read it." },
         { role: "user", content: "And now?" },
       ]);
+      // In the middle of a turn the model goes on right behind it, as Codex asks
+      await client.responses.create({ model, input: input.slice(0, 1), store: false });
+      assert.deepEqual(sent().messages.filter(({ role }) => role !== "system"), [{ role: "user", content: CONDENSED }]);
     }));
 
   test(`POST /v1/responses/compact gives the user's messages and the item: ${model}`, () =>

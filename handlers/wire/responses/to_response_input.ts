@@ -241,7 +241,8 @@ function toMessages(input: ResponseBody["input"], ignored: string[]): readonly M
       if (at < input.length - 1) throw misplaced(`input[${at}]`);
     } else if (isOf(item, "compaction")) {
       flush();
-      messages.push(...toSummary(item, ignored));
+      // Behind a last message of the assistant models go on with its text, or refuse
+      messages.push(...toSummary(item, ignored).slice(0, at === input.length - 1 ? 1 : 2));
     } else if (isOf(item, "reasoning")) {
       if (turn !== undefined && (turn.texts.length > 0 || turn.calls.length > 0)) flush();
       own().thought = { ...turn?.thought, ...toThought(item, ignored) };
