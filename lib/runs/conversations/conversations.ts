@@ -156,7 +156,8 @@ export function createConversations(options: ConversationsOptions): Conversation
         const stored = await enter(conversationId, caller);
         if (stored === undefined || stored.value.continued === runId) break;
         const { messages } = stored.value;
-        if (await endOf(place, { from: messages - 1, to: messages }, store) !== messages) break;
+        const end = await endOf(place, { from: messages - 1, to: messages }, store);
+        if (end === 0 || end !== messages) break;
         const body = { ...stored.value, continued: runId };
         // A record of another version was changed meanwhile, and is read again
         if (await store.putIfVersion(CONVERSATIONS.name, conversationId, stored.version, body)) return conversationId;
