@@ -18,6 +18,7 @@ export const webhook: HandlerOf<"agent" | "tools" | "webhooks"> = makeHandler(RO
 export const chat: HandlerOf<"agent" | "tools"> = makeHandler(ROUTE_TABLE.chat);
 export const chatCompletions: HandlerOf<"agent" | "kit" | "tools"> = makeHandler(ROUTE_TABLE.chatCompletions);
 export const responses: HandlerOf<"agent" | "kit" | "store" | "tools"> = makeHandler(ROUTE_TABLE.responses);
+export const compactResponse: HandlerOf<"agent" | "kit" | "store" | "tools"> = makeHandler(ROUTE_TABLE.compactResponse);
 export const countResponseTokens: HandlerOf<"agent" | "kit" | "store"> = makeHandler(ROUTE_TABLE.countResponseTokens);
 export const response: HandlerOf<"agent" | "storedRuns" | "store" | "kit"> = makeHandler(ROUTE_TABLE.response);
 export const responseInputItems: HandlerOf<"agent" | "storedRuns" | "store"> = makeHandler(

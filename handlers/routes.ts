@@ -98,6 +98,7 @@ import type { Route } from "./route.ts";
 import { clusterRunEventsRoute, runEventsRoute } from "./routes/run_events.ts";
 import {
   cancelResponseRoute,
+  compactRoute,
   deleteResponseRoute,
   inputItemsRoute,
   inputTokensRoute,
@@ -122,6 +123,7 @@ export const ROUTE_TABLE = {
   chat: chatRoute,
   chatCompletions: completionsRoute,
   responses: responsesRoute,
+  compactResponse: compactRoute,
   countResponseTokens: inputTokensRoute,
   response: storedResponseRoute,
   responseInputItems: inputItemsRoute,

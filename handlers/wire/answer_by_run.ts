@@ -81,7 +81,7 @@ export async function answerByRun<Input extends WireInput>(
       kind: "chat",
       messages: input.messages,
       model: input.model,
-      by: { caller: asked.caller, requestId: asked.requestId },
+      by: { caller: asked.caller, requestId: asked.requestId, after: input.after },
       wishes: input.wishes,
       durable,
       claim: storing === undefined

@@ -8,7 +8,7 @@ import {
   type ToolCall,
 } from "../../lib/base/records/message.ts";
 import type { ModelParameters, ModelWishes, ToolChoice, ToolDeclaration } from "../../lib/providers/provider.ts";
-import type { AskedAgent, RunRequest } from "../../lib/runs/run_request.ts";
+import type { AskedAgent, RunAuthor, RunRequest } from "../../lib/runs/run_request.ts";
 import type { Write } from "../../lib/storage/store.ts";
 import { checkParts, type CompletionBody, type CompletionMessage, type CompletionTool } from "./completion_body.ts";
 import type { Fields } from "../../lib/base/join_fields.ts";
@@ -25,6 +25,8 @@ export interface WireInput {
   readonly agent?: AskedAgent | undefined;
   /** How the reply is stored. Default: it is not */
   readonly storing?: ReplyStoring | undefined;
+  /** See RunAuthor. Default: the run goes on behind no other */
+  readonly after?: RunAuthor["after"];
 }
 
 /** Way in which a reply is stored: as a run of a conversation. */

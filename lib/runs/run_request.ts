@@ -7,6 +7,7 @@ import type { Message } from "../base/records/message.ts";
 import type { Run, RunKind, RunStatus } from "../base/records/run.ts";
 import type { Taint } from "../base/taint.ts";
 import type { Write } from "../storage/store.ts";
+import type { ConversationPlace } from "./conversations/conversation_records.ts";
 import type { Approver } from "../tools/runtime/tool_call.ts";
 import type { ModelWishes } from "../providers/provider.ts";
 
@@ -26,6 +27,11 @@ export interface RunAuthor {
   readonly taint?: Taint | undefined;
   /** Addresses that the writer of the messages had read, as `ReadLinks.sharedIn` gives them. Default: none. */
   readonly links?: readonly string[] | undefined;
+  /**
+   * Place that the run goes on behind: in the conversation of the place, or in a branch where something follows there. The history of a
+   * condensing run is not continued, and goes before its messages. Default: `conversationId` alone says
+   */
+  readonly after?: ConversationPlace | undefined;
 }
 
 /** Reader of attached work, who follows its events as they come. */
@@ -167,7 +173,7 @@ export interface RunReview {
 export interface RunSupervisor {
   /**
    * Accepts a run; a durable one is on disk when this resolves.
-   * @throws {HttpError} 409 `conflict` when the claim was made before; 503 `overloaded`, `shutting_down` or `agent_unavailable`; 403 `insufficient_scope` for a
+   * @throws {HttpError} 409 `conflict` when the claim was made before, and for a place without a history; 503 `overloaded`, `shutting_down` or `agent_unavailable`; 403 `insufficient_scope` for a
    * conversation of another token; 400 `invalid_request` for an unknown agent
    */
   start(request: RunRequest): Promise<RunHandle>;

@@ -172,11 +172,6 @@ test("previous_response_id goes on in the conversation, also with outputs of cal
     assert.equal(last.output_text, "Sunny");
     assert.deepEqual(asked(upstream).map(({ role }) => role), ["user", "assistant", "user", "assistant", "tool"]);
     assert.doesNotMatch(JSON.stringify(upstream.turns.at(-1)?.json), /Be brief/);
-    // A response that is not the last one has no history of its own
-    await assert.rejects(
-      client.responses.create({ model, previous_response_id: first.id, input: "Hi" }),
-      isStatus(409),
-    );
     const named = await client.responses.create({ model, conversation: first.conversation?.id ?? "", input: "Hi" });
     assert.deepEqual(named.conversation, first.conversation);
     assert.equal(asked(upstream).length, 7);

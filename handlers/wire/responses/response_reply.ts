@@ -7,13 +7,13 @@ import { RUN_ID } from "../../../lib/base/records/run.ts";
 import type { AnswerHead, StreamHead } from "../answer_by_run.ts";
 import { type EventEncoder, restarted } from "../event_stream.ts";
 import { CUSTOM_INPUT } from "./response_tools.ts";
-import { type ResponseForm, sealThought } from "./to_response_input.ts";
+import { type ResponseForm, seal } from "./to_response_input.ts";
 
 type Event<T extends AgentEvent["type"]> = Extract<AgentEvent, { type: T }>;
 
 /** An item of the output that is not whole yet. */
 interface OpenItem {
-  readonly kind: "message" | "reasoning" | "call" | "own_call";
+  readonly kind: "message" | "reasoning" | "call" | "own_call" | "compaction";
   readonly id: string;
   readonly place: number;
   /** Members of the item that do not change */
@@ -56,15 +56,20 @@ export function acceptedJson(head: AnswerHead, form: ResponseForm): string {
   return silent(head, form).json("queued");
 }
 
-/** Returns the JSON reply: the same items that a stream of these events ends with. */
-export function responseJson(head: AnswerHead, said: readonly AgentEvent[], form: ResponseForm): string {
-  const items = silent(head, form);
-  items.encode(said);
-  return items.json();
+/** Returns the whole reply: the same items that a stream of these events ends with. */
+export function toResponse(head: AnswerHead, said: readonly AgentEvent[], form: ResponseForm): Fields {
+  return silent(head, form, said).response();
 }
 
-function silent(head: AnswerHead, form: ResponseForm): ResponseEvents {
-  return new ResponseEvents({ ...head, firstModel: head.model, interrupts: undefined, toError: undefined }, form);
+/** Returns the JSON of the whole reply. */
+export function responseJson(head: AnswerHead, said: readonly AgentEvent[], form: ResponseForm): string {
+  return silent(head, form, said).json();
+}
+
+function silent(head: AnswerHead, form: ResponseForm, said: readonly AgentEvent[] = []): ResponseEvents {
+  const items = new ResponseEvents({ ...head, firstModel: head.model, interrupts: undefined, toError: undefined }, form);
+  items.encode(said);
+  return items;
 }
 
 /** Options of `ResponseEvents`: without `toError` only the reply is made, and no text of a stream. */
@@ -105,6 +110,8 @@ export class ResponseEvents implements EventEncoder {
   #thought: Fields | undefined = undefined;
   /** JSON of the members that repeat what was asked for, which no event changes, behind the opening brace */
   #askedJson: string | undefined = undefined;
+  /** Summary that the reply is, where it is a compaction */
+  #summary = "";
 
   constructor(head: ResponseHead, form: ResponseForm) {
     this.#head = head;
@@ -207,6 +214,7 @@ export class ResponseEvents implements EventEncoder {
   #encode(event: AgentEvent): string {
     switch (event.type) {
       case "text_delta":
+        if (this.#form.condenses) return this.#condense(event.delta);
         this.#lastDelta = event.seq;
         return this.#say("output_text", event.delta);
       case "refusal_delta":
@@ -234,6 +242,7 @@ export class ResponseEvents implements EventEncoder {
         if (event.from_seq <= this.#lastDelta || this.#hasPassed(event) || this.#head.interrupts?.(event.turn)) {
           return this.#failRestarted();
         }
+        this.#summary = "";
         this.#model = this.#head.model;
         return "";
       case "notice":
@@ -255,7 +264,7 @@ export class ResponseEvents implements EventEncoder {
       return this.#end("incomplete", { status: "incomplete", error: null });
     }
     this.#completedAt = Math.floor(Date.parse(time) / 1000);
-    return this.#end("completed", { status: "completed", error: null });
+    return this.#compaction() + this.#end("completed", { status: "completed", error: null });
   }
 
   #end(
@@ -353,6 +362,19 @@ export class ResponseEvents implements EventEncoder {
       (part === "refusal"
         ? this.#tell("response.refusal.delta", { ...placeOf(item), delta })
         : this.#textDelta(item, delta));
+  }
+
+  #condense(delta: string): string {
+    this.#summary += delta;
+    return "";
+  }
+
+  /** Tells the one item of a compaction, whose text is no text for people. */
+  #compaction(): string {
+    if (!this.#form.condenses) return "";
+    const item = this.#open("compaction", "cmp", { type: "compaction" });
+    return this.#added(item, { encrypted_content: "" }) +
+      this.#whole(item, { encrypted_content: seal({ summary: this.#summary }) });
   }
 
   #closePart(item: OpenItem): string {
@@ -453,7 +475,7 @@ export class ResponseEvents implements EventEncoder {
     const { text } = item;
     const part = toSummary(text);
     const sealed = this.#form.sealsReasoning
-      ? { encrypted_content: sealThought({ reasoning_content: text, ...this.#thought }) }
+      ? { encrypted_content: seal({ reasoning_content: text, ...this.#thought }) }
       : {};
     // Details belong to one item
     this.#thought = undefined;

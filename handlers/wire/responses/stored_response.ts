@@ -1,10 +1,11 @@
 import { HttpError, refuse } from "../../../lib/base/errors.ts";
 import type { Caller } from "../../../lib/base/records/caller.ts";
-import type { Run } from "../../../lib/base/records/run.ts";
+import { isAtWork, type Run } from "../../../lib/base/records/run.ts";
 import type { Logger } from "../../../lib/base/telemetry/log.ts";
 import {
   checkConversation,
   CONVERSATION_ID,
+  type ConversationPlace,
   readConversationEnds,
 } from "../../../lib/runs/conversations/conversation_records.ts";
 import { MAX_RESPONSE_BYTES, RUN_RESPONSES } from "../../../lib/runs/journal/run_records.ts";
@@ -38,22 +39,27 @@ export interface StoredResponse {
 
 /** Returns how a reply is stored, with what it repeats of its request. @throws {HttpError} 413 payload_too_large */
 export function toStoring(body: ResponseBody, conversationId: string): ReplyStoring {
-  const { input = [], stream: _stream, stream_options: _options, ...request } = body;
+  const { input: _input, stream: _stream, stream_options: _options, ...request } = body;
   if (bytesOf(request) > MAX_RESPONSE_BYTES) {
     throw refuse(
       "payload_too_large",
       'Cannot store this response: its tools and settings have more than 4 MiB; send "store": false',
     );
   }
-  const items = typeof input === "string" ? [{ type: "message", role: "user", content: input }] : input;
+  const items = inputItems(body);
   const isKept = bytesOf(items) <= MAX_RESPONSE_BYTES;
   return {
     conversationId,
     isBackground: body.background === true,
     writes: (runId) => [
-      RUN_RESPONSES.insert(runId, { v: 1, request, ...(isKept ? { input: items } : {}) }),
+      RUN_RESPONSES.insert(runId, { v: 1, request, ...(isKept ? { input: [...items] } : {}) }),
     ],
   };
+}
+
+/** Returns the items of an input, which may be one text. */
+export function inputItems({ input = [] }: ResponseBody): readonly ResponseItem[] {
+  return typeof input === "string" ? [{ type: "message", role: "user", content: input }] : input;
 }
 
 /** Returns how many bytes a value has as JSON. */
@@ -113,7 +119,7 @@ const PREFIXES: Readonly<Record<string, string>> = {
 };
 
 /** Returns an item of the input as lists show it. */
-function toShown(item: Fields, tail: string): Fields {
+export function toShown(item: Fields, tail: string): Fields {
   const type = String(item["type"]);
   const id = `${PREFIXES[type] ?? "item"}_${tail}`;
   if (type !== "message") return { ...item, id };
@@ -162,41 +168,31 @@ export async function showResponse(
 }
 
 /**
- * Returns the conversation that a request goes on with: that of `previous_response_id`, the one that it names, or a new one.
- * @throws {HttpError} 404 not_found for an unknown one and for that of another token; 409 conflict for a response that is not the last one of its
- *   conversation; 400 invalid_request for both fields
+ * Returns the conversation that a request goes on with: behind `previous_response_id`, the one that it names, or a new one.
+ * @throws {HttpError} 404 not_found for an unknown one and for that of another token; 409 conflict for a response that has not ended; 400
+ *   invalid_request for both fields
  */
 export async function conversationFor(
   { previous_response_id: previous, conversation }: ResponseBody,
-  parts: StoredParts & Pick<Services, "agent">,
+  parts: StoredParts,
   caller: Caller,
-): Promise<string> {
+): Promise<{ readonly conversationId: string; readonly after?: ConversationPlace }> {
   if (typeof previous !== "string") {
-    if (!conversation) return "new";
+    if (!conversation) return { conversationId: "new" };
     const id = typeof conversation === "string" ? conversation : conversation.id;
     await requireConversation(id, parts, caller);
-    return id;
+    return { conversationId: id };
   }
   const param = "previous_response_id";
   if (conversation) {
     throw refuse("invalid_request", `Cannot take both "${param}" and "conversation": send one of them`, { param });
   }
-  const { run } = await findResponse(previous, parts, { caller, param });
-  const { conversation_id: id } = run;
+  const { run: { id: runId, conversation_id: id, status } } = await findResponse(previous, parts, { caller, param });
   if (id === null) throw unknownResponse(param);
-  if (parts.agent?.runs.worksIn(id)) {
-    throw refuse("conflict", "Cannot go on after this response: its conversation is at work; wait for its end", {
-      param,
-    });
+  if (isAtWork(status) || status === "needs_review") {
+    throw refuse("conflict", "Cannot go on after this response: it is at work; wait for its end", { param });
   }
-  const ends = await readConversationEnds(id, parts.store);
-  if (ends?.lastRun === run.id) return id;
-  throw refuse(
-    "conflict",
-    "Cannot go on after this response: it is not the last one of its conversation, or has said nothing; name the last " +
-      'response, or send the whole history as "input"',
-    { param, headers: { "x-should-retry": "false" } },
-  );
+  return { conversationId: "new", after: { conversationId: id, runId } };
 }
 
 async function requireConversation(id: string, { store }: StoredParts, caller: Caller): Promise<void> {

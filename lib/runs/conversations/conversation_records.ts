@@ -33,9 +33,11 @@ const conversationRecordSchema = storedObject({
   owner: v.optional(conversationOwnerSchema),
   /** Name that a person gave the conversation, else the beginning of its first question. Absent from records of older versions */
   title: v.optional(v.string()),
-  /** Summary of the first `covers` messages for the model. The messages stay in the stream. */
   /** Origins of outside content that its runs have read; absent: none */
   taint: v.optional(v.array(v.string())),
+  /** Run after which another one has begun to go on here, and has said nothing yet; absent: none */
+  continued: v.optional(v.string()),
+  /** Summary of the first `covers` messages for the model. The messages stay in the stream. */
   summary: v.optional(storedObject({ text: v.string(), covers: v.number(), made_at: v.string() })),
 });
 
@@ -53,6 +55,12 @@ export const CONVERSATIONS = new Collection("conversations", conversationRecordS
 /** Parses one message of a conversation. @throws {v.ValiError} for a body that no version wrote */
 export function parseConversationEntry(body: unknown): v.InferOutput<typeof conversationEntrySchema> {
   return v.parse(conversationEntrySchema, body);
+}
+
+/** Place in a conversation: behind all that a run has said in it. */
+export interface ConversationPlace {
+  readonly conversationId: string;
+  readonly runId: string;
 }
 
 /** A conversation with the run that said its first message, and the one that said its last. */

@@ -2,7 +2,7 @@ import { unknownFieldsOf } from "../../base/records/stored_object.ts";
 import type { Random } from "../../base/random.ts";
 import { refuse } from "../../base/errors.ts";
 import type { Caller } from "../../base/records/caller.ts";
-import type { Message } from "../../base/records/message.ts";
+import { type Message, summaryMessages } from "../../base/records/message.ts";
 import { joinTaints, type Taint, taintField, UNTAINTED } from "../../base/taint.ts";
 import { type Patience, patiently, tryEntry } from "../../storage/read_records.ts";
 import type { Store, Write } from "../../storage/store.ts";
@@ -10,6 +10,7 @@ import {
   beginsConversation,
   checkConversation,
   CONVERSATION_ID,
+  type ConversationPlace,
   type ConversationRecord,
   CONVERSATIONS,
   conversationStream,
@@ -21,6 +22,8 @@ import {
 const MAX_MESSAGES = 1000;
 const MAX_BYTES = 16 * 1024 * 1024;
 const PAGE = 100;
+/** Newest messages of a conversation among which those of a run are looked for. */
+const MAX_SEARCHED = 10_000;
 const NO_HISTORY: History = { summary: undefined, messages: [], taint: UNTAINTED, firstSeq: 1 };
 
 /** Text that stands for the first messages of a conversation. */
@@ -61,6 +64,23 @@ export interface Conversations {
    * @throws {HttpError} 403 insufficient_scope for a caller who may not go on with it
    */
   history(id: string, caller: ConversationCaller): Promise<History>;
+  /**
+   * Returns the conversation that a run goes on in behind another one. It is that of the other for the first run that asks, as long as nothing
+   * follows there: then `givenBack` ends what was taken. Any further run gets a branch, a new conversation that begins with the same history.
+   * @param options.isBusy true: a run is at work in the conversation, or waits for it
+   * @throws as `upTo`
+   */
+  goOnAfter(
+    place: ConversationPlace,
+    options: { readonly caller: ConversationCaller; readonly time: string; readonly isBusy: boolean },
+  ): Promise<string>;
+  /**
+   * Returns the history up to a place, a summary in it as messages.
+   * @throws {HttpError} 409 conflict where the run said nothing there that is kept, or too much was said; 403 as `history`
+   */
+  upTo(place: ConversationPlace, caller: ConversationCaller): Promise<Pick<History, "messages" | "taint">>;
+  /** Returns the writes for a run that has said nothing in what `goOnAfter` gave it: the branch goes, or the next run may go on in its place. */
+  givenBack(id: string, place: ConversationPlace): Promise<readonly Write[]>;
   /** Keeps a summary, so that it is made once. The messages stay stored. Does nothing when the conversation changed meanwhile. */
   summarized(id: string, summary: HistorySummary, time: string): Promise<void>;
   /** Returns the writes that add these messages, for one batch with the run's end. Valid while no other run of the conversation works. */
@@ -75,6 +95,8 @@ export interface Conversations {
       /** Outside content that the run has read. */
       readonly taint: Taint;
       readonly time: string;
+      /** Name of a new conversation. Default: the beginning of its first question */
+      readonly title?: string | undefined;
     },
   ): Promise<readonly Write[]>;
   /** Returns the same conversations for a run that waits while the database of the gateways is down. */
@@ -82,7 +104,7 @@ export interface Conversations {
 }
 
 /** The conversation of a run, as its beginning reads it and its end writes it. */
-export type RunConversations = Pick<Conversations, "history" | "summarized" | "writes">;
+export type RunConversations = Pick<Conversations, "history" | "summarized" | "writes" | "givenBack">;
 
 type ConversationCaller = Pick<Caller, "via" | "tokenId" | "scopes">;
 
@@ -101,16 +123,17 @@ export function createConversations(options: ConversationsOptions): Conversation
     return (await CONVERSATIONS.read(store, id))?.value;
   };
   const enter = async (id: string, caller: ConversationCaller) => {
-    const conversation = await load(id);
-    const owner = conversation === undefined ? null : conversation.owner;
+    const stored = await CONVERSATIONS.read(store, id);
+    const owner = stored === undefined ? null : stored.value.owner;
     checkConversation(caller, { owner, isChannel: isChannel(id) });
-    return conversation;
+    return stored;
   };
   const conversations: Conversations = {
     patient: (patience) => ({
       history: patiently(patience, conversations.history),
       summarized: patiently(patience, conversations.summarized),
       writes: patiently(patience, conversations.writes),
+      givenBack: patiently(patience, conversations.givenBack),
     }),
     open(id) {
       if (beginsConversation({ conversationId: id })) return random.id("conv_");
@@ -123,9 +146,51 @@ export function createConversations(options: ConversationsOptions): Conversation
     },
     check: async (id, caller) => void await enter(id, caller),
     async history(id, caller) {
-      const conversation = await enter(id, caller);
+      const conversation = (await enter(id, caller))?.value;
       if (conversation === undefined) return NO_HISTORY;
       return await readHistory(id, conversation, store);
+    },
+    async goOnAfter(place, { caller, time, isBusy }) {
+      const { conversationId, runId } = place;
+      while (!isBusy) {
+        const stored = await enter(conversationId, caller);
+        if (stored === undefined || stored.value.continued === runId) break;
+        const { messages } = stored.value;
+        const end = await endOf(place, { from: messages - 1, to: messages }, store);
+        if (end === 0 || end !== messages) break;
+        const body = { ...stored.value, continued: runId };
+        // A record of another version was changed meanwhile, and is read again
+        if (await store.putIfVersion(CONVERSATIONS.name, conversationId, stored.version, body)) return conversationId;
+      }
+      const branch = await conversations.upTo(place, caller);
+      const id = random.id("conv_");
+      const title = (await load(conversationId))?.title;
+      await store.batch(await conversations.writes(id, { ...branch, runId, isNew: true, caller, time, title }));
+      return id;
+    },
+    async upTo(place, caller) {
+      const { conversationId: id } = place;
+      const record = (await enter(id, caller))?.value;
+      const length = record?.messages ?? 0;
+      const messages = await endOf(place, { from: length - MAX_SEARCHED, to: length }, store);
+      if (record === undefined || messages === 0) throw noHistory("it has said nothing that its conversation keeps");
+      const summary = (record.summary?.covers ?? Infinity) <= messages ? record.summary : undefined;
+      const history = await readHistory(id, { ...record, messages, summary }, store);
+      if (history.firstSeq !== (summary?.covers ?? 0) + 1) {
+        throw noHistory("the conversation before it has more than 1,000 messages or 16 MiB, or a damaged one");
+      }
+      const said = summary === undefined ? [] : summaryMessages(`${summary.covers} messages`, summary.text);
+      return { messages: [...said, ...history.messages], taint: history.taint };
+    },
+    async givenBack(id, place) {
+      const stored = await CONVERSATIONS.read(store, id);
+      if (id === place.conversationId) {
+        const { continued, ...body } = stored?.value ?? {};
+        return continued === place.runId ? [{ op: "put", collection: CONVERSATIONS.name, key: id, body }] : [];
+      }
+      // Others may have gone on in it
+      if (stored?.version !== 1) return [];
+      return [CONVERSATIONS.remove(id), { op: "drop", stream: conversationStream(id) }];
     },
     async summarized(id, { text, covers }, time) {
       const stored = await CONVERSATIONS.read(store, id);
@@ -133,12 +198,12 @@ export function createConversations(options: ConversationsOptions): Conversation
       const body = { ...stored.value, summary: { text, covers, made_at: time } };
       await store.putIfVersion(CONVERSATIONS.name, id, stored.version, body);
     },
-    async writes(id, { runId, isNew = false, caller, messages, taint, time }) {
+    async writes(id, { runId, isNew = false, caller, messages, taint, time, ...named }) {
       const conversation = isNew ? undefined : await load(id);
       // A message of a channel makes the channel the owner: the caller that began the conversation reads it no longer
       const owner = conversation === undefined || caller.via === "channel" ? ownerFor(caller) : conversation.owner;
       const length = conversation?.messages ?? 0;
-      const title = conversation === undefined ? firstWords(messages) : conversation.title;
+      const title = conversation === undefined ? named.title ?? firstWords(messages) : conversation.title;
       const body = {
         ...unknownFieldsOf(conversation),
         v: 1,
@@ -164,6 +229,34 @@ export function createConversations(options: ConversationsOptions): Conversation
   return conversations;
 }
 
+/** Returns the number of messages up to the last one of a run, looked for between two numbers; 0: there is none. */
+async function endOf(
+  { conversationId, runId }: ConversationPlace,
+  { from, to }: { readonly from: number; readonly to: number },
+  store: Store,
+): Promise<number> {
+  const stream = conversationStream(conversationId);
+  let end = 0;
+  for (let afterSeq = Math.max(0, from); afterSeq < to;) {
+    const page = await store.read(stream, { afterSeq, limit: PAGE });
+    if (page.length === 0) break;
+    for (const stored of page) {
+      afterSeq = stored.seq;
+      if (tryEntry(store, stream, stored, parseConversationEntry)?.run_id === runId) end = stored.seq;
+      else if (end > 0) return end;
+    }
+  }
+  return end;
+}
+
+function noHistory(reason: string) {
+  return refuse(
+    "conflict",
+    `Cannot go on after this response: ${reason}; name another response, or send the whole history as "input"`,
+    { param: "previous_response_id", headers: { "x-should-retry": "false" } },
+  );
+}
+
 /** Reads the newest messages that are not in the summary, up to the bounds. */
 async function readHistory(
   id: string,
@@ -175,8 +268,9 @@ async function readHistory(
   const covered = summary?.covers ?? 0;
   let afterSeq = Math.max(covered, count - MAX_MESSAGES);
   let cut = afterSeq > covered;
-  for (;;) {
-    const page = await store.read(conversationStream(id), { afterSeq, limit: PAGE });
+  while (afterSeq < count) {
+    const page = await store.read(conversationStream(id), { afterSeq, limit: Math.min(PAGE, count - afterSeq) });
+    if (page.length === 0) break;
     for (const stored of page) {
       afterSeq = stored.seq;
       const found = tryEntry(store, conversationStream(id), stored, parseConversationEntry);
@@ -196,7 +290,6 @@ async function readHistory(
       bytes -= kept.shift()?.bytes ?? 0;
       cut = true;
     }
-    if (page.length < PAGE) break;
   }
   const messages = kept.map((entry) => entry.message);
   // A history that starts inside a turn could hold results of calls that are not there

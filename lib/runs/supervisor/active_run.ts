@@ -95,7 +95,7 @@ export interface RunJournalOptions {
   readonly recorder: RunRecorder | undefined;
   /** Right to effects, which a gateway of a cluster has while it owns the run. Default: effects need none */
   readonly right?: EffectRight | undefined;
-  readonly conversations: Pick<RunConversations, "writes">;
+  readonly conversations: Pick<RunConversations, "writes" | "givenBack">;
   readonly parkedRecords: Pick<ParkedRecords, "writes" | "note">;
   readonly log: Logger;
   /** Receives the events of a run that ended without a record. Default: nobody does */
@@ -182,7 +182,11 @@ export class RunJournal implements AgentJournal {
   /** @param said what the conversation gets; undefined: nothing */
   async #write(recorder: RunRecorder, said: AgentOutcome | undefined): Promise<void> {
     const { entry: { id, conversationId, taint }, request, conversations, parkedRecords } = this.#options;
-    if (said === undefined) return await recorder.finish([]);
+    if (said === undefined) {
+      const { after } = request.by;
+      const isKept = conversationId === null || after === undefined;
+      return await recorder.finish(isKept ? [] : await conversations.givenBack(conversationId, after));
+    }
     const { added, terminal } = said;
     const { durable } = request;
     const kept = mayAwaitClient(request, said)

@@ -66,6 +66,25 @@ export class RunStarter {
   async start(asked: RunRequest): Promise<RunHandle> {
     this.#requireOpen();
     const request = asPlain(asked);
+    const { by: { after, caller }, messages } = request;
+    if (after === undefined) return await this.#start(request);
+    const conversations = this.#conversations;
+    if (request.wishes?.condenses) {
+      const history = await conversations.upTo(after, caller);
+      return await this.#start({ ...request, messages: [...history.messages, ...messages] });
+    }
+    const { store, kit, supervised: { active } } = this.#options;
+    const isBusy = active.all().some(({ conversationId }) => conversationId === after.conversationId);
+    const conversationId = await conversations.goOnAfter(after, { caller, time: kit.time(), isBusy });
+    try {
+      return await this.#start({ ...request, conversationId });
+    } catch (error) {
+      await store.batch(await conversations.givenBack(conversationId, after));
+      throw error;
+    }
+  }
+
+  async #start(request: RunRequest): Promise<RunHandle> {
     const { agent, conversationId, messages } = request;
     if (conversationId !== undefined && !beginsConversation(request)) {
       await this.#checkOwner(conversationId, request.by.caller);

@@ -82,6 +82,67 @@ describe("conversations", () => {
     assert.deepEqual((await conversations.history("unknown", caller)).messages, []);
   });
 
+  test("go on behind a run, in a branch where another one does, with a summary where it covers no more", async () => {
+    const { store, conversations } = setUp();
+    const say = async (runId: string, text: string, id = "talk") =>
+      store.batch(
+        await conversations.writes(id, {
+          runId,
+          caller,
+          messages: [{ role: "user", content: text }, { role: "assistant", content: `to ${text}` }],
+          taint: [`web_fetch ${text}`],
+          time,
+        }),
+      );
+    const behind = (runId: string, isBusy = false) =>
+      conversations.goOnAfter({ conversationId: "talk", runId }, { caller, time, isBusy });
+    const textsOf = async (id: string) =>
+      (await conversations.history(id, caller)).messages.map(({ content }) => content);
+    for (const text of ["1", "2", "3"]) await say(`run_${text}`, text);
+
+    const first = await behind("run_1");
+    assert.deepEqual(await textsOf(first), ["1", "to 1"]);
+    const { taint } = await conversations.history(first, caller);
+    assert.deepEqual(taint, ["web_fetch 1", "web_fetch 2", "web_fetch 3"]);
+    // A summary of more than this is left aside: the messages are all there
+    await conversations.summarized("talk", { text: "S", covers: 2 }, time);
+    assert.deepEqual(await textsOf(await behind("run_1", true)), [
+      "[Postern] The first 2 messages of this conversation, condensed:\n\nS",
+      "I have read it.",
+    ]);
+    await conversations.summarized("talk", { text: "S", covers: 4 }, time);
+    assert.deepEqual(await textsOf(await behind("run_1")), ["1", "to 1"]);
+
+    const [one, other] = await Promise.all([behind("run_3"), behind("run_3")]);
+    assert.deepEqual([one, other].filter((id) => id === "talk"), ["talk"]);
+    assert.notEqual(await behind("run_3"), "talk");
+    // Given back, it goes to the next one; a branch goes, unless somebody else has said something in it
+    const place = { conversationId: "talk", runId: "run_3" };
+    await store.batch(await conversations.givenBack("talk", place));
+    assert.notEqual(await behind("run_3", true), "talk");
+    assert.equal(await behind("run_3"), "talk");
+    const [branch, used] = [await behind("run_3"), await behind("run_3")];
+    await say("run_4", "4", used);
+    for (const id of [branch, used]) await store.batch(await conversations.givenBack(id, place));
+    assert.deepEqual([(await textsOf(branch)).length, (await textsOf(used)).length], [0, 6]);
+    // What is said ends what was taken
+    await say("run_5", "5");
+    assert.equal(await behind("run_5"), "talk");
+  });
+
+  test("refuse to go on behind what they do not keep, what is too long, and what is another token's", async () => {
+    const { conversations, add } = setUp();
+    const behind = (conversationId: string, as: typeof caller = caller) =>
+      conversations.goOnAfter({ conversationId, runId: "run_1" }, { caller: as, time, isBusy: true });
+    const isRefusal = (code: string) => (error: unknown) => error instanceof HttpError && error.code === code;
+    await assert.rejects(behind("unknown"), isRefusal("conflict"));
+    const turn: readonly Message[] = [{ role: "user", content: "1" }, { role: "assistant", content: "2" }];
+    await add("long", Array.from({ length: 501 }, () => turn).flat());
+    await assert.rejects(behind("long"), isRefusal("conflict"));
+    await add("talk", turn);
+    await assert.rejects(behind("talk", { ...caller, tokenId: "tok_2" as "tok_1" }), isRefusal("insufficient_scope"));
+  });
+
   test("make up an id for new and refuse one that is no id", () => {
     const { conversations } = setUp();
     assert.match(conversations.open("new"), /^conv_\w{24}$/);
