@@ -98,6 +98,7 @@ import type { Route } from "./route.ts";
 import { clusterRunEventsRoute, runEventsRoute } from "./routes/run_events.ts";
 import {
   cancelResponseRoute,
+  compactRoute,
   deleteResponseRoute,
   inputItemsRoute,
   inputTokensRoute,
@@ -118,6 +119,7 @@ const TABLE = [
   chatRoute,
   completionsRoute,
   responsesRoute,
+  compactRoute,
   inputTokensRoute,
   storedResponseRoute,
   inputItemsRoute,

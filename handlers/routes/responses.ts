@@ -9,6 +9,7 @@ import {
   type DecodedBody,
   estimateInput,
   openRunEvents,
+  REPLY_ERRORS,
   requireAgent,
   RUN_ERRORS,
   toDecodedBody,
@@ -21,12 +22,15 @@ import { toHttpError } from "../wire/http_errors.ts";
 import { afterOf, choiceQuery, countQuery, positionQuery, textQuery } from "../wire/lists.ts";
 import { CHANGE_HEADERS, jsonReply, type Reply } from "../wire/reply.ts";
 import { readResponseBody, responseSchema } from "../wire/responses/response_body.ts";
-import { acceptedJson, ResponseEvents, responseJson, seqOf } from "../wire/responses/response_reply.ts";
-import { type ResponseInput, toResponseInput } from "../wire/responses/to_response_input.ts";
+import { acceptedJson, ResponseEvents, seqOf, toResponse } from "../wire/responses/response_reply.ts";
+import { isTriggered, type ResponseInput, toResponseInput } from "../wire/responses/to_response_input.ts";
 import { cancelRun } from "../wire/run_work.ts";
 import type { ReplyStoring } from "../wire/to_completion_input.ts";
 
 const nullable = v.nullable(v.string());
+
+const output = v.array(v.looseObject({ type: v.string(), id: v.string() }));
+const usage = v.looseObject({ input_tokens: v.number(), output_tokens: v.number(), total_tokens: v.number() });
 
 /** Schema of a reply. Source: the Open Responses specification of 2026-04-24 */
 const responseReplySchema = v.looseObject({
@@ -37,18 +41,17 @@ const responseReplySchema = v.looseObject({
   status: v.picklist(["queued", "in_progress", "completed", "incomplete", "failed", "cancelled"]),
   model: v.string(),
   /** Messages, reasoning and calls, in the order in which they came */
-  output: v.array(v.looseObject({ type: v.string(), id: v.string() })),
+  output,
   error: v.nullable(v.object({ code: v.string(), message: v.string() })),
   incomplete_details: v.nullable(v.object({ reason: v.string() })),
   instructions: nullable,
   previous_response_id: nullable,
   store: v.boolean(),
-  usage: v.nullable(v.looseObject({
-    input_tokens: v.number(),
-    output_tokens: v.number(),
-    total_tokens: v.number(),
-  })),
+  usage: v.nullable(usage),
 });
+
+/** Errors of a route that may condense a conversation, for which the offline assistant has no model. */
+const COMPACTION_ERRORS = [...REPLY_ERRORS, "not_implemented"] as const;
 
 /** POST /v1/responses, JSON and SSE from one stream of events (docs/design/completions.md "Replies and streams"). */
 export const responsesRoute = defineRoute({
@@ -58,9 +61,39 @@ export const responsesRoute = defineRoute({
   summary: "A reply in the Responses format; with stream: true as server-sent events",
   body: responseSchema,
   reply: { status: 200, type: "application/json", schema: responseReplySchema, headers: CHANGE_HEADERS },
+  errors: COMPACTION_ERRORS,
   read: (json, asking, ignored, parts) => toInput(json, asking, { parts, ignored, stores: true }),
   repeat: respond,
   handle: respond,
+});
+
+/** POST /v1/responses/compact: a conversation condensed by the model that would go on with it. */
+export const compactRoute = defineRoute({
+  ...BY_RUN,
+  path: "/v1/responses/compact",
+  needs: ["agent", "clock", "log", "store", "tools"],
+  summary: "A conversation condensed into one item, which goes before its next messages",
+  body: responseSchema,
+  reply: {
+    status: 200,
+    type: "application/json",
+    schema: v.object({
+      id: v.string(),
+      object: v.literal("response.compaction"),
+      created_at: v.number(),
+      /** The newest messages of the user, and the item of the type `compaction` */
+      output,
+      usage,
+    }),
+  },
+  otherReplies: [],
+  errors: COMPACTION_ERRORS,
+  read: async (json, asking, ignored, parts) => {
+    const { input, agentTools } = await toInput(json, asking, { parts, ignored, stores: false, condenses: true });
+    return { input: { ...input, stream: false }, agentTools };
+  },
+  repeat: compact,
+  handle: compact,
 });
 
 /** POST /v1/responses/input_tokens: an estimate, by a tokenizer where one is installed, else by bytes/4. */
@@ -241,18 +274,28 @@ type ReadParts = Pick<Services, "agent" | "store" | "log">;
 /** A reply that would be stored, of which only the input is looked at. */
 const NOT_MADE: ReplyStoring = { conversationId: undefined, isBackground: false, writes: () => [] };
 
-/** @param options.stores false for a request without a reply that could be stored */
+/**
+ * @param options.stores false for a request without a reply that could be stored
+ * @param options.condenses true for a request whose reply is a compaction. Default: one that ends with a trigger is
+ */
 async function toInput(
   json: unknown,
   asking: Omit<RouteInput, "body" | "ignored">,
-  { parts, ignored, stores }: { readonly parts: ReadParts; readonly ignored: string[]; readonly stores: boolean },
+  { parts, ignored, stores, ...given }: {
+    readonly parts: ReadParts;
+    readonly ignored: string[];
+    readonly stores: boolean;
+    readonly condenses?: boolean;
+  },
 ): Promise<DecodedBody<ResponseInput>> {
   const asked = readResponseBody(json);
+  const { condenses = isTriggered(asked) } = given;
   const agentTools = agentToolsOf(asking, asked.model ?? undefined);
   const plain = agentTools === "none";
-  if (plain) return toDecodedBody(toResponseInput(asked, { plain }), agentTools, ignored);
+  if (plain) return toDecodedBody(toResponseInput(asked, { plain, condenses }), agentTools, ignored);
   const { conversationFor, resolveReferences, toStoring } = await stored();
   const body = await resolveReferences(asked, parts, asking);
+  if (condenses) return toDecodedBody(toResponseInput(body, { plain, condenses }), "none", ignored);
   let storing: ReplyStoring | undefined;
   if (body.store !== false) {
     storing = stores ? toStoring(body, await conversationFor(body, parts, asking.caller)) : NOT_MADE;
@@ -264,10 +307,20 @@ function respond(parts: AnswerParts, asked: DecodedRequest<ResponseInput>, runId
   return answerByRun(RESPONSES, parts, asked, runId);
 }
 
+async function compact(
+  parts: AnswerParts,
+  asked: DecodedRequest<ResponseInput>,
+  runId?: string | null,
+): Promise<Reply> {
+  const { compactedJson } = await import("../wire/responses/compacted_response.ts");
+  const json: Wire<ResponseInput>["json"] = (head, { said }, input) => compactedJson(head, said, input);
+  return await answerByRun({ ...RESPONSES, json }, parts, asked, runId);
+}
+
 const RESPONSES: Wire<ResponseInput> = {
   toolChoiceField: "tool_choice.name",
   inOrder: true,
   accepted: acceptedJson,
-  json: (head, { said }, input) => responseJson(head, said, input),
+  json: (head, { said }, input) => JSON.stringify(toResponse(head, said, input)),
   encoder: (head, input) => new ResponseEvents(head, input),
 };

@@ -84,6 +84,21 @@ export async function summarize(messages: readonly Message[], options: SummaryOp
   return { text: text ?? "", usage };
 }
 
+/** Returns a provider that says the last message, for the one turn of a run whose opening has made the summary. */
+export function createSummaryProvider(name: string): Provider {
+  return {
+    name,
+    async *stream({ messages }) {
+      yield [
+        { type: "text_delta", delta: textOf(messages.at(-1)?.content ?? null) },
+        { type: "finish", finish_reason: "stop", usage: NO_USAGE },
+      ];
+    },
+    listModels: () => Promise.resolve([]),
+    close: () => Promise.resolve(),
+  };
+}
+
 interface Task {
   readonly part: string;
   readonly earlier: string | undefined;

@@ -2,7 +2,7 @@ import type { Random } from "../base/random.ts";
 import { isWholeJson } from "../base/json.ts";
 import { neutralize } from "../base/neutral_text.ts";
 import { redactJson } from "../base/redact.ts";
-import { type Message, textOf } from "../base/records/message.ts";
+import { type Message, SUMMARY_MARK, textOf } from "../base/records/message.ts";
 import { joinTaints, type RunTaint, type Taint } from "../base/taint.ts";
 import type { AgentRun, RecordedResult, TurnCall } from "./agent_run.ts";
 
@@ -45,8 +45,8 @@ const OPENING = /<untrusted source="[^"\n]{0,200}" origin=("(?:[^"\\\n]|\\.){0,4
 const MAX_ENVELOPES = 50;
 
 /**
- * Returns the outside content in messages that a client sends: the results of its own tools, which nobody but the client knows, and
- * envelopes of an agent whose messages it passes on.
+ * Returns the outside content in messages that a client sends: the results of its own tools, which nobody but the client knows,
+ * envelopes of an agent whose messages it passes on, and summaries, of which nobody knows what they were made from.
  */
 export function taintOfMessages(messages: readonly Message[]): Taint {
   const origins: string[] = [];
@@ -56,7 +56,10 @@ export function taintOfMessages(messages: readonly Message[]): Taint {
       for (const call of message.tool_calls ?? []) names.set(call.id, call.function.name);
     }
     if (message.role === "tool") origins.push(`client tool ${names.get(message.tool_call_id) ?? ""}`.trim());
-    if (message.role !== "system" && message.role !== "developer") origins.push(...originsIn(textOf(message.content)));
+    if (message.role === "system" || message.role === "developer") continue;
+    const text = textOf(message.content);
+    if (message.role === "user" && text.startsWith(SUMMARY_MARK)) origins.push("summary");
+    origins.push(...originsIn(text));
   }
   return joinTaints(origins);
 }
@@ -68,9 +71,6 @@ function originsIn(text: string): readonly string[] {
     isWholeJson(origin) ? String(JSON.parse(origin)) : origin.slice(1, -1)
   );
 }
-
-/** Beginning of a message that stands for older ones: the model wrote the rest of it. */
-export const SUMMARY_MARK = "[Postern] The first ";
 
 type Result = Pick<RecordedResult, "output" | "isError"> & { readonly call: Pick<TurnCall, "name"> };
 type Reader = Pick<AgentRun, "scope" | "facts" | "model" | "tools">;

@@ -74,6 +74,8 @@ export interface ModelWishes {
   readonly toolChoice?: ToolChoice | undefined;
   readonly parallelToolCalls?: boolean | undefined;
   readonly parameters: ModelParameters;
+  /** true: the model condenses the messages, and its summary is what the run says. For a run without tools of the agent. Default false */
+  readonly condenses?: boolean | undefined;
 }
 
 /** A request for one turn, in the words of no vendor. */

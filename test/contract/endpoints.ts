@@ -14,6 +14,7 @@ export const ENDPOINTS: readonly (readonly [method: string, path: string, access
   ["POST", "/api/chat", "chat", "conversation"],
   ["POST", "/v1/chat/completions", "chat"],
   ["POST", "/v1/responses", "chat"],
+  ["POST", "/v1/responses/compact", "chat"],
   ["POST", "/v1/responses/input_tokens", "chat"],
   ["GET", "/v1/responses/:id", "chat"],
   ["GET", "/v1/responses/:id/input_items", "chat"],

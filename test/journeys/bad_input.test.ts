@@ -39,6 +39,7 @@ const POST_ROUTES: readonly PostRoute[] = [
   { path: "/api/chat", body: { message: "Hi" } },
   { path: "/v1/chat/completions", body: { messages: HI } },
   { path: "/v1/responses", body: { input: "Hi" } },
+  { path: "/v1/responses/compact", body: { input: "Hi" } },
   { path: "/v1/responses/input_tokens", body: { input: "Hi" } },
   { path: "/v1/responses/none/cancel" },
   { path: "/v1/messages", body: { max_tokens: 10, messages: HI } },

@@ -51,6 +51,8 @@ const itemSchema = v.variant("type", [
     encrypted_content: text,
   }),
   typed("item_reference", { id: v.string() }),
+  typed("compaction", { encrypted_content: text }),
+  typed("compaction_trigger", {}),
   v.looseObject({ type: v.pipe(v.string(), v.regex(HOSTED_ITEM, "Expected the type of an item")) }),
 ]);
 /** An item of the input. */

@@ -6,14 +6,14 @@ import { RUN_ID } from "../../../lib/base/records/run.ts";
 import type { AnswerHead, StreamHead } from "../answer_by_run.ts";
 import { type EventEncoder, restarted } from "../event_stream.ts";
 import { CUSTOM_INPUT } from "./response_tools.ts";
-import { type ResponseForm, sealThought } from "./to_response_input.ts";
+import { type ResponseForm, seal } from "./to_response_input.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
 type Event<T extends AgentEvent["type"]> = Extract<AgentEvent, { type: T }>;
 
 /** An item of the output that is not whole yet. */
 interface OpenItem {
-  readonly kind: "message" | "reasoning" | "call" | "own_call";
+  readonly kind: "message" | "reasoning" | "call" | "own_call" | "compaction";
   readonly id: string;
   readonly place: number;
   /** Members of the item that do not change */
@@ -56,11 +56,11 @@ export function acceptedJson(head: AnswerHead, form: ResponseForm): string {
   return JSON.stringify({ ...silent(head, form).response(), status: "queued" });
 }
 
-/** Returns the JSON reply: the same items that a stream of these events ends with. */
-export function responseJson(head: AnswerHead, said: readonly AgentEvent[], form: ResponseForm): string {
+/** Returns the whole reply: the same items that a stream of these events ends with. */
+export function toResponse(head: AnswerHead, said: readonly AgentEvent[], form: ResponseForm): Fields {
   const items = silent(head, form);
   items.encode(said);
-  return JSON.stringify(items.response());
+  return items.response();
 }
 
 function silent(head: AnswerHead, form: ResponseForm): ResponseEvents {
@@ -103,6 +103,8 @@ export class ResponseEvents implements EventEncoder {
   #completedAt: number | null = null;
   /** The vendor's own fields of the reasoning */
   #thought: Fields = {};
+  /** Summary that the reply is, where it is a compaction */
+  #summary = "";
 
   constructor(head: ResponseHead, form: ResponseForm) {
     this.#head = head;
@@ -189,6 +191,7 @@ export class ResponseEvents implements EventEncoder {
   #encode(event: AgentEvent): string {
     switch (event.type) {
       case "text_delta":
+        if (this.#form.condenses) return this.#condense(event.delta);
         this.#lastDelta = event.seq;
         return this.#say("output_text", event.delta);
       case "refusal_delta":
@@ -216,6 +219,7 @@ export class ResponseEvents implements EventEncoder {
         if (event.from_seq <= this.#lastDelta || this.#hasPassed(event) || this.#head.interrupts?.(event.turn)) {
           return this.#failRestarted();
         }
+        this.#summary = "";
         this.#model = this.#head.model;
         return "";
       case "notice":
@@ -237,7 +241,7 @@ export class ResponseEvents implements EventEncoder {
       return this.#end("incomplete", { status: "incomplete", error: null });
     }
     this.#completedAt = Math.floor(Date.parse(time) / 1000);
-    return this.#end("completed", { status: "completed", error: null });
+    return this.#compaction() + this.#end("completed", { status: "completed", error: null });
   }
 
   #end(
@@ -322,6 +326,19 @@ export class ResponseEvents implements EventEncoder {
       (part === "refusal"
         ? this.#tell("response.refusal.delta", { ...placeOf(item), delta })
         : this.#textDelta(item, delta));
+  }
+
+  #condense(delta: string): string {
+    this.#summary += delta;
+    return "";
+  }
+
+  /** Tells the one item of a compaction, whose text is no text for people. */
+  #compaction(): string {
+    if (!this.#form.condenses) return "";
+    const item = this.#open("compaction", "cmp", { type: "compaction" });
+    return this.#added(item, { encrypted_content: "" }) +
+      this.#whole(item, { encrypted_content: seal({ summary: this.#summary }) });
   }
 
   #closePart(item: OpenItem): string {
@@ -417,7 +434,7 @@ export class ResponseEvents implements EventEncoder {
     const { text } = item;
     const part = toSummary(text);
     const sealed = this.#form.sealsReasoning
-      ? { encrypted_content: sealThought({ reasoning_content: text, ...this.#thought }) }
+      ? { encrypted_content: seal({ reasoning_content: text, ...this.#thought }) }
       : {};
     return this.#tell("response.reasoning_summary_text.done", { ...summaryOf(item), text }) +
       this.#tell("response.reasoning_summary_part.done", { ...summaryOf(item), part }) +

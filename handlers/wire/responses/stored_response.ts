@@ -37,22 +37,27 @@ export interface StoredResponse {
 
 /** Returns how a reply is stored, with what it repeats of its request. @throws {HttpError} 413 payload_too_large */
 export function toStoring(body: ResponseBody, conversationId: string): ReplyStoring {
-  const { input = [], stream: _stream, stream_options: _options, ...request } = body;
+  const { input: _input, stream: _stream, stream_options: _options, ...request } = body;
   if (bytesOf(request) > MAX_RESPONSE_BYTES) {
     throw refuse(
       "payload_too_large",
       'Cannot store this response: its tools and settings have more than 4 MiB; send "store": false',
     );
   }
-  const items = typeof input === "string" ? [{ type: "message", role: "user", content: input }] : input;
+  const items = inputItems(body);
   const isKept = bytesOf(items) <= MAX_RESPONSE_BYTES;
   return {
     conversationId,
     isBackground: body.background === true,
     writes: (runId) => [
-      RUN_RESPONSES.insert(runId, { v: 1, request, ...(isKept ? { input: items } : {}) }),
+      RUN_RESPONSES.insert(runId, { v: 1, request, ...(isKept ? { input: [...items] } : {}) }),
     ],
   };
+}
+
+/** Returns the items of an input, which may be one text. */
+export function inputItems({ input = [] }: ResponseBody): readonly ResponseItem[] {
+  return typeof input === "string" ? [{ type: "message", role: "user", content: input }] : input;
 }
 
 /** Returns how many bytes a value has as JSON. */
@@ -112,7 +117,7 @@ const PREFIXES: Readonly<Record<string, string>> = {
 };
 
 /** Returns an item of the input as lists show it. */
-function toShown(item: Fields, tail: string): Fields {
+export function toShown(item: Fields, tail: string): Fields {
   const type = String(item["type"]);
   const id = `${PREFIXES[type] ?? "item"}_${tail}`;
   if (type !== "message") return { ...item, id };

@@ -1,6 +1,12 @@
 import { refuse } from "../../../lib/base/errors.ts";
 import { isRecord } from "../../../lib/base/json.ts";
-import type { AssistantMessage, ContentPart, Message, ToolCall } from "../../../lib/base/records/message.ts";
+import {
+  type AssistantMessage,
+  type ContentPart,
+  type Message,
+  summaryMessages,
+  type ToolCall,
+} from "../../../lib/base/records/message.ts";
 import type { ModelParameters } from "../../../lib/providers/provider.ts";
 import { addOnce, type ReplyStoring, type WireInput } from "../to_completion_input.ts";
 import { parseJsonBytes } from "../read_json.ts";
@@ -19,6 +25,8 @@ export interface ResponseForm {
   readonly showsOwnCalls: boolean;
   /** The reply is stored */
   readonly isStored: boolean;
+  /** The reply is one item that stands for the messages. Default: it answers them */
+  readonly condenses?: boolean | undefined;
 }
 
 /** A body of POST /v1/responses, translated for the start of a run. */
@@ -46,36 +54,43 @@ const SEALED_REASONING = "reasoning.encrypted_content";
 /**
  * Translates a checked body. In plain mode fields that chat completions have too go on to the model; any other field that is not honoured
  * is named in `ignored`.
- * @param storing how the reply is stored. Undefined: it is not
+ * @param options.storing how the reply is stored. Undefined: it is not
+ * @param options.condenses true: the reply is a compaction, as after a trigger at the end of the input. Default: it answers
  * @throws {HttpError} 400 `unsupported_parameter` for prompts and files that are kept at the vendor, and where the reply is not stored for fields
  *   that need a stored one; 400 `invalid_request` for a request without input
  */
 export function toResponseInput(
   body: ResponseBody,
-  { plain, storing }: { readonly plain: boolean; readonly storing?: ReplyStoring | undefined },
+  { plain, storing, condenses = false }: {
+    readonly plain: boolean;
+    readonly storing?: ReplyStoring | undefined;
+    readonly condenses?: boolean;
+  },
 ): ResponseInput {
   const ignored: string[] = [];
-  refuseUnsupported(body, { isStored: storing !== undefined, plain });
+  refuseUnsupported(body, { isStored: storing !== undefined, plain, condenses });
   const tools = toResponseTools(body, ignored);
   const include = body.include ?? [];
   for (const key in body) {
     const value = body[key];
     if (value !== null && value !== undefined && !KNOWN.has(key)) addOnce(ignored, key);
   }
-  if (body.store === true && plain) addOnce(ignored, "store");
+  if (body.store === true && (plain || condenses)) addOnce(ignored, "store");
   if (body.truncation === "auto") addOnce(ignored, "truncation");
   if (body.top_logprobs) addOnce(ignored, "top_logprobs");
   if (body.stream_options?.include_obfuscation) addOnce(ignored, "stream_options.include_obfuscation");
   if (plain && typeof body.max_tool_calls === "number") addOnce(ignored, "max_tool_calls");
   for (const name of include) if (name !== OWN_CALLS && name !== SEALED_REASONING) addOnce(ignored, `include.${name}`);
   const messages = toMessages(body.input, ignored);
+  if (condenses && messages.every(({ role }) => role === "system" || role === "developer")) throw emptyInput();
   const { instructions } = body;
   const ruled = typeof instructions === "string" && instructions !== "" ? instructions : undefined;
   return {
     model: body.model ?? undefined,
     messages: plain && ruled !== undefined ? [{ role: "system", content: ruled }, ...messages] : messages,
     stream: body.stream ?? false,
-    wishes: {
+    // A summary is asked for without tools, in the gateway's own words
+    wishes: condenses ? { clientTools: [], parameters: {}, condenses } : {
       clientTools: tools.declared,
       toolChoice: tools.choice,
       parallelToolCalls: body.parallel_tool_calls ?? undefined,
@@ -87,8 +102,14 @@ export function toResponseInput(
       limits: typeof body.max_tool_calls === "number" ? { maxToolCalls: body.max_tool_calls } : undefined,
     },
     storing,
+    condenses,
     ...toResponseForm(body, { named: tools.named, isStored: storing !== undefined }),
   };
+}
+
+/** Tells whether a request asks for a compaction in place of an answer. */
+export function isTriggered({ input }: ResponseBody): boolean {
+  return Array.isArray(input) && input.some(({ type }) => type === "compaction_trigger");
 }
 
 const KNOWN: ReadonlySet<string> = new Set([
@@ -127,14 +148,22 @@ const PASSED = ["safety_identifier", "prompt_cache_key", "service_tier"] as cons
 
 function refuseUnsupported(
   body: ResponseBody,
-  { isStored, plain }: { readonly isStored: boolean; readonly plain: boolean },
+  { isStored, plain, condenses }: {
+    readonly isStored: boolean;
+    readonly plain: boolean;
+    readonly condenses: boolean;
+  },
 ): void {
   if (isRecord(body["prompt"])) {
     throw unsupported("prompt", 'it is kept at the vendor; send its text as "instructions" or "input"');
   }
   const field = STATEFUL.find((name) => (body[name] ?? false) !== false);
   if (isStored || field === undefined) return;
-  const where = plain ? "plain mode keeps nothing of a reply" : '"store": false keeps nothing of this reply';
+  const where = plain
+    ? "plain mode keeps nothing of a reply"
+    : condenses
+    ? "nothing is kept of a compaction"
+    : '"store": false keeps nothing of this reply';
   throw unsupported(field, `${where}; ${field === "background" ? BACKGROUND : HISTORY}`);
 }
 
@@ -202,7 +231,12 @@ function toMessages(input: ResponseBody["input"], ignored: string[]): readonly M
     turn = undefined;
   };
   input.forEach((item, at) => {
-    if (isOf(item, "reasoning")) {
+    if (isOf(item, "compaction_trigger")) {
+      if (at < input.length - 1) throw misplaced(`input[${at}]`);
+    } else if (isOf(item, "compaction")) {
+      flush();
+      messages.push(...toSummary(item, ignored));
+    } else if (isOf(item, "reasoning")) {
       if (turn !== undefined && (turn.texts.length > 0 || turn.calls.length > 0)) flush();
       own().thought = { ...turn?.thought, ...toThought(item, ignored) };
     } else if (isOf(item, "function_call")) own().calls.push(toCall(item, item.arguments));
@@ -221,7 +255,11 @@ function toMessages(input: ResponseBody["input"], ignored: string[]): readonly M
   });
   flush();
   if (messages.length > 0) return messages;
-  throw refuse("invalid_request", 'Cannot accept "input": it holds nothing for the model', { param: "input" });
+  throw emptyInput();
+}
+
+function emptyInput() {
+  return refuse("invalid_request", 'Cannot accept "input": it holds nothing for the model', { param: "input" });
 }
 
 type Item<T extends string> = Extract<ResponseItem, { type: T }> & { readonly type: T };
@@ -237,6 +275,8 @@ type KnownType =
   | "custom_tool_call"
   | "custom_tool_call_output"
   | "reasoning"
+  | "compaction"
+  | "compaction_trigger"
   | "item_reference";
 
 function toMessage(item: ResponseItem, at: number, ignored: string[]): Message | undefined {
@@ -276,7 +316,7 @@ function toAssistant({ texts, refusal, thought, calls }: Turn): readonly Assista
   }];
 }
 
-/** Beginning of `encrypted_content` that this gateway made: the vendor's own fields of the reasoning follow, as JSON in base64url. */
+/** Beginning of `encrypted_content` that this gateway made: its fields follow, as JSON in base64url. */
 const SEAL = "postern.";
 /** The vendor's own fields, of which the gateway reads the texts */
 const THOUGHT_FIELDS: Readonly<Record<string, (value: unknown) => boolean>> = {
@@ -285,16 +325,17 @@ const THOUGHT_FIELDS: Readonly<Record<string, (value: unknown) => boolean>> = {
   reasoning_details: Array.isArray,
 };
 
-/** Returns the vendor's fields of reasoning as one text, for a client that hands it back untouched. */
-export function sealThought(fields: Readonly<Record<string, unknown>>): string {
+/** Returns fields as one text, for a client that hands it back untouched: the vendor's fields of reasoning, or a summary. */
+export function seal(fields: Readonly<Record<string, unknown>>): string {
   return SEAL + Buffer.from(JSON.stringify(fields)).toString("base64url");
 }
 
 function toThought(item: Item<"reasoning">, ignored: string[]): Record<string, unknown> | undefined {
   const sealed = item.encrypted_content;
-  if (typeof sealed === "string" && sealed.startsWith(SEAL)) {
-    const fields = openSeal(sealed.slice(SEAL.length));
-    if (fields !== undefined) return fields;
+  const fields = openSeal(sealed);
+  const known = Object.entries(THOUGHT_FIELDS).filter(([name]) => fields?.[name] !== undefined);
+  if (known.length > 0 && known.every(([name, fits]) => fits(fields?.[name]))) {
+    return Object.fromEntries(known.map(([name]) => [name, fields?.[name]]));
   }
   if (typeof sealed === "string") addOnce(ignored, "input[].encrypted_content");
   const parts = [...(item.content?.length ? item.content : item.summary ?? [])];
@@ -302,14 +343,23 @@ function toThought(item: Item<"reasoning">, ignored: string[]): Record<string, u
   return text === "" ? undefined : { reasoning_content: text };
 }
 
+/** Most characters of a summary that is taken back: several times what the gateway makes. */
+const MAX_SUMMARY = 16_384;
+
+/** Returns the messages of the user and the assistant that a compaction stands for. Attack: anybody may have written it, so it instructs nobody. */
+function toSummary(item: Item<"compaction">, ignored: string[]): readonly Message[] {
+  const summary = openSeal(item.encrypted_content)?.["summary"];
+  if (typeof summary === "string" && summary.length <= MAX_SUMMARY) return summaryMessages("part", summary);
+  addOnce(ignored, "input[].compaction");
+  return [];
+}
+
 /** Attack: nothing vouches for it, so it is read as a part of the body would be. */
-function openSeal(text: string): Record<string, unknown> | undefined {
+function openSeal(text: string | null | undefined): Readonly<Record<string, unknown>> | undefined {
+  if (!text?.startsWith(SEAL)) return undefined;
   try {
-    const fields = parseJsonBytes(Buffer.from(text, "base64url"));
-    if (!isRecord(fields)) return undefined;
-    const known = Object.entries(THOUGHT_FIELDS).filter(([name]) => fields[name] !== undefined);
-    if (known.length === 0 || !known.every(([name, fits]) => fits(fields[name]))) return undefined;
-    return Object.fromEntries(known.map(([name]) => [name, fields[name]]));
+    const fields = parseJsonBytes(Buffer.from(text.slice(SEAL.length), "base64url"));
+    return isRecord(fields) ? fields : undefined;
   } catch {
     return undefined;
   }
@@ -357,6 +407,12 @@ function toPart(part: ResponsePart, param: string): ContentPart {
     default:
       return { type: "text", text: part.text };
   }
+}
+
+function misplaced(param: string) {
+  return refuse("invalid_request", `Cannot accept "${param}": a compaction_trigger is the last item of the input`, {
+    param,
+  });
 }
 
 function noFile(param: string) {

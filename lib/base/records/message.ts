@@ -104,6 +104,20 @@ export type AssistantMessage = Extract<Message, { role: "assistant" }>;
 /** Result of a tool call. */
 export type ToolMessage = Extract<Message, { role: "tool" }>;
 
+/** Beginning of a message that stands for older ones: the model wrote the rest of it. */
+export const SUMMARY_MARK = "[Postern] The first ";
+
+/**
+ * Returns a summary as two messages, since templates of local models want user and assistant to alternate.
+ * @param what the messages that it stands for, as the middle of a sentence
+ */
+export function summaryMessages(what: string, text: string): readonly Message[] {
+  return [
+    { role: "user", content: `${SUMMARY_MARK}${what} of this conversation, condensed:\n\n${text}` },
+    { role: "assistant", content: "I have read it." },
+  ];
+}
+
 /** Returns the text of a content: the string itself, or its text parts joined by newlines. */
 export function textOf(content: Content | null): string {
   if (content === null) return "";

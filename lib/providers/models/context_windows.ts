@@ -60,7 +60,7 @@ const MIN_PART = 1 / 4;
 const NEXT_TRY = 0.6;
 
 /** Window of a model of which nobody says anything, for a guess. */
-const UNKNOWN_WINDOW = 32_768;
+export const UNKNOWN_WINDOW = 32_768;
 
 /** Creates the context windows, empty at first. */
 export function createContextWindows(clock: Clock): ContextWindows {

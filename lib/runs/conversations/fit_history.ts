@@ -1,8 +1,7 @@
 import type { AgentEventBody } from "../../base/records/agent_event.ts";
-import type { Message } from "../../base/records/message.ts";
+import { type Message, summaryMessages } from "../../base/records/message.ts";
 import { NO_USAGE, type Usage } from "../../base/records/usage.ts";
 import { messageTokens, shortenedTokens } from "../../agent/estimate_tokens.ts";
-import { SUMMARY_MARK } from "../../agent/untrusted_text.ts";
 import { MIN_SUMMARY_WINDOW, type Summary, SummaryError } from "../../agent/summarize.ts";
 import type { History, HistorySummary } from "./conversations.ts";
 
@@ -79,16 +78,8 @@ function cutNotices({ summary, firstSeq }: Pick<History, "summary" | "firstSeq">
   return [{ type: "notice", code: "history_trimmed", message, count }];
 }
 
-/** Returns a summary as two messages, since templates of local models want user and assistant to alternate. */
 function said(summary: HistorySummary | undefined): readonly Message[] {
-  if (summary === undefined) return [];
-  return [
-    {
-      role: "user",
-      content: `${SUMMARY_MARK}${summary.covers} messages of this conversation, condensed:\n\n${summary.text}`,
-    },
-    { role: "assistant", content: "I have read it." },
-  ];
+  return summary === undefined ? [] : summaryMessages(`${summary.covers} messages`, summary.text);
 }
 
 /** Returns the newest whole turns that fit. A turn begins with a user message. */

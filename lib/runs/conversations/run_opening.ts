@@ -2,13 +2,14 @@ import type { AgentLimits, AgentOpening, AgentRun } from "../../agent/agent_run.
 import { tokensAround } from "../../agent/context_window.ts";
 import { DeclaredTools, NONE } from "../../agent/deferred_tools.ts";
 import { messageTokens } from "../../agent/estimate_tokens.ts";
-import { summarize } from "../../agent/summarize.ts";
+import { MIN_SUMMARY_WINDOW, summarize, type Summary, SummaryError } from "../../agent/summarize.ts";
 import { createTokenAccount } from "../../agent/token_budget.ts";
+import { ProviderError } from "../../base/errors.ts";
 import type { AgentEventBody } from "../../base/records/agent_event.ts";
 import type { Taint } from "../../base/taint.ts";
 import type { Message } from "../../base/records/message.ts";
 import type { Usage } from "../../base/records/usage.ts";
-import type { ContextWindows } from "../../providers/models/context_windows.ts";
+import { type ContextWindows, UNKNOWN_WINDOW } from "../../providers/models/context_windows.ts";
 import type { Provider, ToolDeclaration } from "../../providers/provider.ts";
 import { beginsConversation } from "./conversation_records.ts";
 import type { RunConversations } from "./conversations.ts";
@@ -47,7 +48,9 @@ export class RunOpening implements AgentOpening {
   begin(run: AgentRun): readonly Message[] | Promise<readonly Message[]> {
     const { place, entry } = this.#options;
     if (run.scope.signal.aborted) throw cancelError(run.scope.signal);
-    if (!place.ready() || this.#hasHistory(run)) return this.#beginLater(run);
+    if (!place.ready() || this.#hasHistory(run) || this.#options.request.wishes?.condenses) {
+      return this.#beginLater(run);
+    }
     entry.startedAt = run.kit.time();
     return this.#firstMessages(run);
   }
@@ -61,6 +64,7 @@ export class RunOpening implements AgentOpening {
     const { provider, prompt, place, entry, conversations } = this.#options;
     await place.wait(run.scope.signal);
     entry.startedAt = run.kit.time();
+    if (this.#options.request.wishes?.condenses) return await this.#condense(run);
     if (run.scope.conversationId === null || !this.#hasHistory(run)) return this.#firstMessages(run);
     const messages = this.#givenMessages(run);
     const recalled = await recallHistory(run.scope.conversationId, {
@@ -78,6 +82,25 @@ export class RunOpening implements AgentOpening {
     run.scope.taint.add(recalled.taint);
     this.recalled = recalled;
     return answerAllCalls(assembleMessages({ prompt, history: recalled.messages, messages }));
+  }
+
+  /** Condenses the messages of the request. @returns the summary as one message, which the turn says */
+  async #condense(run: AgentRun): Promise<readonly Message[]> {
+    const { provider } = this.#options;
+    const windowTokens = Math.max(MIN_SUMMARY_WINDOW, await run.model.findWindow?.() || UNKNOWN_WINDOW);
+    try {
+      const { text, usage } = await summarizer(run, { provider, windowTokens })(
+        withoutInstructions(this.#givenMessages(run)),
+      );
+      this.recalled = { notices: [], usage };
+      return [{ role: "user", content: text }];
+    } catch (error) {
+      if (!(error instanceof SummaryError)) throw error;
+      if (error.cause !== undefined) throw error.cause;
+      throw new ProviderError("provider_error", `Cannot condense the conversation: ${error.message}`, {
+        provider: provider.name,
+      });
+    }
   }
 
   /** Returns the messages of a run that has no history here. Without a conversation the client keeps its own, of which the gateway cuts nothing. */
@@ -131,32 +154,33 @@ const SHORT_TOKENS = 1500;
  * @throws {CancelError} when the run was stopped; {HttpError} 403 insufficient_scope for a caller who may not go on with it
  */
 export async function recallHistory(id: string, options: RecallOptions): Promise<RecalledHistory> {
-  const {
-    run: { scope, model: { id: model, wishes: { parameters }, findWindow }, budget, kit },
-    provider,
-    prompt,
-    messages,
-  } = options;
-  const { conversations, tools } = options;
-  const { requestId, signal } = scope;
+  const { run, provider, prompt, messages, conversations, tools } = options;
+  const { scope, model: { wishes: { parameters }, findWindow }, kit } = run;
   const history = await conversations.history(id, scope.caller);
   const own: readonly Message[] = prompt === null ? messages : [{ role: "system", content: prompt }, ...messages];
   const ownTokens = messageTokens(own);
   const isShort = messageTokens(history.messages) + ownTokens < SHORT_TOKENS;
   const windowTokens = isShort ? 0 : await findWindow?.() ?? 0;
-  const account = budget === undefined
-    ? undefined
-    : createTokenAccount({ budget, contextWindowTokens: windowTokens, signal });
   const fitted = await fitHistory(history, {
     windowTokens,
     reservedTokens: windowTokens === 0 ? 0 : ownTokens + tokensAround({ parameters, tools }, windowTokens),
-    summarize: provider.name === "offline"
-      ? undefined
-      : (old, earlier) => summarize(old, { provider, model, windowTokens, earlier, account, requestId, signal }),
+    summarize: provider.name === "offline" ? undefined : summarizer(run, { provider, windowTokens }),
   });
   const { summary } = fitted;
   if (summary !== undefined) await conversations.summarized(id, summary, kit.time());
   return { ...fitted, taint: history.taint };
+}
+
+/** Returns the function that condenses messages by a run's own model, under the run's budget. */
+function summarizer(
+  { scope: { requestId, signal }, model: { id: model }, budget }: AgentRun,
+  { provider, windowTokens }: { readonly provider: Provider; readonly windowTokens: number },
+): (messages: readonly Message[], earlier?: string) => Promise<Summary> {
+  const account = budget === undefined
+    ? undefined
+    : createTokenAccount({ budget, contextWindowTokens: windowTokens, signal });
+  return (messages, earlier) =>
+    summarize(messages, { provider, model, windowTokens, earlier, account, requestId, signal });
 }
 
 /** Returns the function that finds the window of a run's model: from `[agent] context_window_tokens`, else from the provider; no more than a refusal told. Undefined: unknown. */

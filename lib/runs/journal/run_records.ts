@@ -63,6 +63,8 @@ const runInputSchema = storedObject({
       tokens_per_run: v.optional(v.number()),
     }),
   ),
+  /** The model condenses the messages; absent: it answers. */
+  condenses: v.optional(v.literal(true)),
   /** A single tool call in place of a model. */
   call: v.optional(storedObject({
     tool: v.string(),

@@ -2,10 +2,12 @@ import type { AgentApprover, AgentRun, RunKit, RunResume, RunScope } from "../..
 import { createFittingProvider } from "../../agent/context_window.ts";
 import type { PictureMemory } from "../../agent/picture_memory.ts";
 import type { ParkedClientCalls } from "../../agent/parked_client_calls.ts";
+import { createSummaryProvider } from "../../agent/summarize.ts";
 import type { TokenBudget } from "../../agent/token_budget.ts";
 import { taintOfMessages } from "../../agent/untrusted_text.ts";
 import { CancelError, cancelReason } from "../../base/cancel.ts";
 import type { Clock } from "../../base/clock.ts";
+import { type HttpError, refuse } from "../../base/errors.ts";
 import { type Message, textOf } from "../../base/records/message.ts";
 import { joinTaints, RunTaint, type Taint, UNTAINTED } from "../../base/taint.ts";
 import type { RunStatus } from "../../base/records/run.ts";
@@ -192,6 +194,7 @@ export class RunLauncher {
       guidance,
       resumed: interrupted?.run,
     });
+    if (request.wishes?.condenses && settings.provider.name === "offline") throw offlineCondenses();
     const resumed = interrupted === undefined ? undefined : resumedTools(settings.agentTools, interrupted.input, tools);
     const conversationId = request.conversationId === undefined ? null : conversations.open(request.conversationId);
     const parent = by.parentId === undefined ? undefined : active.find(by.parentId);
@@ -324,7 +327,7 @@ export class RunLauncher {
     const { provider, providerModel, limits, agentTools } = settings;
     const { tools, memory: { parked, pictures } } = this.#parts;
     const windows = this.#windows;
-    const findWindow = conversationId !== null || agentTools.length > 0
+    const findWindow = conversationId !== null || agentTools.length > 0 || request.wishes?.condenses
       ? windowFinder({ limits, windows, provider, model: providerModel })
       : undefined;
     const opening = new RunOpening({
@@ -336,7 +339,11 @@ export class RunLauncher {
       entry,
       conversations: this.#conversationsFor(request.durable ? patience : undefined),
     });
-    const fitting = findWindow === undefined ? provider : this.#fittingProvider(settings, opening);
+    const fitting = request.wishes?.condenses
+      ? createSummaryProvider(provider.name)
+      : findWindow === undefined
+      ? provider
+      : this.#fittingProvider(settings, opening);
     return {
       scope,
       facts: {
@@ -449,6 +456,13 @@ const NEVER = new AbortController().signal;
 function patientBudget(budget: TokenBudget | undefined, patience: Patience | undefined): TokenBudget | undefined {
   if (budget === undefined || patience === undefined) return budget;
   return { reserve: patiently(patience, (need) => budget.reserve(need)) };
+}
+
+function offlineCondenses(): HttpError {
+  return refuse(
+    "not_implemented",
+    "Cannot condense a conversation with the offline assistant: it has no model; set one up with postern init",
+  );
 }
 
 /** Returns the last message of the user, cut; null when there is none. */
