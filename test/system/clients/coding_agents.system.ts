@@ -143,26 +143,31 @@ describe("coding agents go on where a person decides, or stops them", { skip }, 
     }
   }
 
-  test("codex: it condenses a conversation past its limit, and goes on with the summary", () =>
-    withWorld((world) =>
-      withTemporaryFolder(async (home) => {
-        const full = { prompt_tokens: 90_000, completion_tokens: 5, total_tokens: 90_005 };
-        const gateway = await world.gateway({
-          script: [
-            { toolCalls: [{ name: "exec_command", arguments: { cmd: "echo a-long-result" } }], usage: full },
-            "This was done so far",
-            "All done",
-          ],
-        });
-        const call = AGENTS.codex.prepare(gateway, { model: modelOf("plain"), home });
-        const output = await runClient(call("Write a file", { words: ["-c", "model_auto_compact_token_limit=50000"] }));
-        assert.match(output, /All done/);
-        const [, asked, after] = gateway.provider.requests.map((request) => JSON.stringify(request.messages));
-        assert.match(asked ?? "", /a-long-result/);
-        assert.match(after ?? "", /This was done so far/);
-        assert.doesNotMatch(after ?? "", /a-long-result/);
-      })
-    ));
+  // Codex asks for a compaction where the provider has this name, and condenses by a turn of its own elsewhere
+  for (const provider of ["Postern", "OpenAI"]) {
+    for (const mode of MODES) {
+      test(`codex: a conversation past its limit is condensed, and goes on with the summary: ${provider}, ${mode}`, () =>
+        withWorld((world) =>
+          withTemporaryFolder(async (home) => {
+            const full = { prompt_tokens: 90_000, completion_tokens: 5, total_tokens: 90_005 };
+            const gateway = await world.gateway({
+              script: [
+                { toolCalls: [{ name: "exec_command", arguments: { cmd: "echo a-long-result" } }], usage: full },
+                "This was done so far",
+                "All done",
+              ],
+            });
+            const call = AGENTS.codex.prepare(gateway, { model: modelOf(mode), home });
+            const words = ["-c", "model_auto_compact_token_limit=50000", "-c", `model_providers.postern.name=${provider}`];
+            assert.match(await runClient(call("Write a file", { words })), /All done/);
+            const [, asked, after] = gateway.provider.requests.map((request) => JSON.stringify(request.messages));
+            assert.match(asked ?? "", /a-long-result/);
+            assert.match(after ?? "", /This was done so far/);
+            assert.doesNotMatch(after ?? "", /a-long-result/);
+          })
+        ));
+    }
+  }
 
   test("claude code: /compact condenses a conversation, and the next task goes on with the summary", () =>
     withWorld((world) =>
