@@ -158,7 +158,12 @@ describe("coding agents go on where a person decides, or stops them", { skip }, 
               ],
             });
             const call = AGENTS.codex.prepare(gateway, { model: modelOf(mode), home });
-            const words = ["-c", "model_auto_compact_token_limit=50000", "-c", `model_providers.postern.name=${provider}`];
+            const words = [
+              "-c",
+              "model_auto_compact_token_limit=50000",
+              "-c",
+              `model_providers.postern.name=${provider}`,
+            ];
             assert.match(await runClient(call("Write a file", { words })), /All done/);
             const [, asked, after] = gateway.provider.requests.map((request) => JSON.stringify(request.messages));
             assert.match(asked ?? "", /a-long-result/);
