@@ -6,13 +6,13 @@ import { type CheckedEvent, type CheckedResponse, checkEvents, checkResponse } f
 import { withWorld } from "../support/world.ts";
 
 /**
- * What a server of the Open Responses specification of 2026-04-24 must do, as cases of a client: each with the agent and in plain mode, as JSON
+ * Case of what a server of the Open Responses specification of 2026-04-24 does for a client: each with the agent and in plain mode, as JSON
  * and as a stream, whose every event is checked by the published schema (test/support/response_events.ts).
  */
 interface Case {
   /** Body of the request, beside its model and `stream` */
   readonly body: Readonly<Record<string, unknown>>;
-  /** What the model says to it */
+  /** Answer of the model */
   readonly turn: ScriptedTurn;
   /** Types of the items of the output */
   readonly output: readonly string[];
@@ -232,7 +232,7 @@ test("Open Responses: a stream whose model fails ends with response.failed, and 
       const refused = await gateway.call("/v1/responses", {
         body: { model, input: [{ type: "message", role: "nobody" }] },
       });
-      const { error } = await refused.json();
+      const { error } = JSON.parse(await refused.text());
       assert.deepEqual([refused.status, error.type, typeof error.message], [400, "invalid_request_error", "string"]);
       assert.match(error.param, /^input/);
     }

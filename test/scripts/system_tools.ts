@@ -49,7 +49,7 @@ export async function systemPython(): Promise<string> {
 interface Installation {
   /** Beginning of the folder's name */
   readonly prefix: string;
-  /** What the command reads, copied into the folder */
+  /** Files that the command reads, copied into the folder */
   readonly files: readonly string[];
   /** Runs in the folder */
   readonly command: readonly [program: string, ...words: string[]];

@@ -6,9 +6,12 @@ import { describe, test } from "node:test";
 import type { ProviderRequest } from "../../../lib/providers/provider.ts";
 import { withTemporaryFolder } from "../../support/temporary_folder.ts";
 import { jsonOf, type RunningGateway, until, withWorld } from "../../support/world.ts";
-import { AGENTS, modelOf, MODES, runClient, skip, startClient, working } from "./run_clients.ts";
+import { codingAgents, installClients, modelOf, MODES, runClient, startClient, working } from "./run_clients.ts";
 
-const entries = (folder: string) => readdirSync(folder).filter((entry) => !entry.startsWith("."));
+const { folder, skip } = await installClients();
+const AGENTS = codingAgents(folder);
+
+const entries = (path: string) => readdirSync(path).filter((entry) => !entry.startsWith("."));
 
 describe("coding agents do their work through the gateway, unchanged", { skip }, () => {
   for (const [name, { tool, prepare, missing = false, isSlow = false }] of Object.entries(AGENTS)) {

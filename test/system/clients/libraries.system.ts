@@ -6,8 +6,9 @@ import { systemPython } from "../../scripts/system_tools.ts";
 import { ROOT } from "../../support/gateway_process.ts";
 import { withTemporaryFolder } from "../../support/temporary_folder.ts";
 import { withWorld } from "../../support/world.ts";
-import { type Call, folder, type Mode, modelOf, MODES, runClient, skip, working } from "./run_clients.ts";
+import { type Call, installClients, type Mode, modelOf, MODES, runClient, working } from "./run_clients.ts";
 
+const { folder, skip } = await installClients();
 const packages = "Deno" in globalThis ? "that is tried on Node" : await systemPython().catch(String);
 const skipPython = packages.endsWith("packages") ? false : `pip could not bring the libraries: ${packages}`;
 const here = join(ROOT, "test/system/clients");

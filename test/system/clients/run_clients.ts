@@ -11,10 +11,13 @@ import type { ProviderRequest } from "../../../lib/providers/provider.ts";
 import { systemTools } from "../../scripts/system_tools.ts";
 import type { RunningGateway } from "../../support/world.ts";
 
-/** `node_modules` of the clients, or why there is none. */
-export const folder = "Deno" in globalThis ? "they are programs of Node" : await systemTools("clients").catch(String);
-/** Why the clients cannot be tried here. false: they can */
-export const skip = folder.endsWith("node_modules") ? false : `npm could not bring the clients: ${folder}`;
+/** Installs the clients. @returns their `node_modules`, and why they cannot be tried here; false: they can */
+export async function installClients(): Promise<{ readonly folder: string; readonly skip: string | false }> {
+  const folder = "Deno" in globalThis ? "they are programs of Node" : await systemTools("clients").catch(String);
+  const skip = folder.endsWith("node_modules") ? false : `npm could not bring the clients: ${folder}`;
+  return { folder, skip };
+}
+
 /** With the agent's tools, and as a door to the model. */
 export const MODES = ["agent", "plain"] as const;
 export type Mode = typeof MODES[number];
@@ -22,7 +25,7 @@ export type Mode = typeof MODES[number];
 export const modelOf = (mode: Mode) => mode === "plain" ? "plain/m" : "m";
 
 /** Longest time of one program. Milliseconds */
-const LIMIT_MS = 180_000;
+const LIMIT_MS = 300_000;
 
 /** Returns what the model says: three calls of the tool one after the other, then what it has done. A request without this tool is about a title. */
 export const working = (tool: string, field: string) => ({ messages, tools }: ProviderRequest): ScriptedTurn => {
@@ -93,7 +96,7 @@ function workIn(home: string): string {
   return cwd;
 }
 
-const codex: CodingAgent = {
+const codex = (folder: string): CodingAgent => ({
   tool: ["exec_command", "cmd"],
   prepare({ url, token }, { model, home }) {
     const block = CLIENTS["codex"]?.block({ address: `${url}/`, token, models: [] });
@@ -115,9 +118,9 @@ const codex: CodingAgent = {
       env: { HOME: home, CODEX_HOME: home },
     });
   },
-};
+});
 
-const claude: CodingAgent = {
+const claude = (folder: string): CodingAgent => ({
   tool: ["Bash", "command"],
   prepare({ url, token }, { model, home }) {
     const env = {
@@ -136,9 +139,9 @@ const claude: CodingAgent = {
       env,
     });
   },
-};
+});
 
-function opencode(npm: string): CodingAgent {
+function opencode(folder: string, npm: string): CodingAgent {
   const program = join(folder, `opencode-${process.platform}-${process.arch}/bin/opencode`);
   return {
     missing: existsSync(program) ? undefined : `no opencode for ${process.platform} on ${process.arch} is locked`,
@@ -168,12 +171,14 @@ function opencode(npm: string): CodingAgent {
   };
 }
 
-/** Coding agents by the name of a test. */
-export const AGENTS = {
-  codex,
-  "claude code": claude,
-  // The wire that the block of `postern clients` names, and the two others that it brings
-  "opencode by @ai-sdk/openai-compatible": opencode("@ai-sdk/openai-compatible"),
-  "opencode by @ai-sdk/openai": opencode("@ai-sdk/openai"),
-  "opencode by @ai-sdk/anthropic": opencode("@ai-sdk/anthropic"),
-} satisfies Readonly<Record<string, CodingAgent>>;
+/** Returns the coding agents by the name of a test. @param folder their `node_modules` */
+export function codingAgents(folder: string) {
+  return {
+    codex: codex(folder),
+    "claude code": claude(folder),
+    // The wire that the block of `postern clients` names, and the two others that it brings
+    "opencode by @ai-sdk/openai-compatible": opencode(folder, "@ai-sdk/openai-compatible"),
+    "opencode by @ai-sdk/openai": opencode(folder, "@ai-sdk/openai"),
+    "opencode by @ai-sdk/anthropic": opencode(folder, "@ai-sdk/anthropic"),
+  } satisfies Readonly<Record<string, CodingAgent>>;
+}
