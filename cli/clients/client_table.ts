@@ -18,6 +18,8 @@ export interface Client {
   readonly format: "json" | "toml" | "yaml" | "env";
   /** Scopes of its token. `chat`: it uses the model, `tools`: it uses the tools over MCP */
   readonly scopes: readonly Scope[];
+  /** Set where it has tools of its own: its requests go to the model, past Postern's agent (docs/http.md "Plain mode") */
+  readonly plain: boolean;
   /** Returns what the client is told, as its file nests it. Items of lists are known by their `name` */
   readonly block: (gateway: GatewayFacts) => Readonly<Record<string, unknown>>;
   /** Sentences on what the client needs beside the block, or what Postern does not serve it yet */
@@ -44,6 +46,7 @@ export const CLIENTS: Readonly<Record<string, Client>> = {
     file: ".codex/config.toml",
     format: "toml",
     scopes: ["chat", "tools"],
+    plain: true,
     block: ({ address, token }) => ({
       model_providers: {
         postern: { name: "Postern", base_url: apiOf(address), wire_api: "responses", http_headers: bearer(token) },
@@ -59,6 +62,7 @@ export const CLIENTS: Readonly<Record<string, Client>> = {
     file: ".claude.json",
     format: "json",
     scopes: ["chat", "tools"],
+    plain: true,
     block: ({ address, token }) => ({
       mcpServers: { postern: { type: "http", url: mcpOf(address), headers: bearer(token) } },
     }),
@@ -72,6 +76,7 @@ export const CLIENTS: Readonly<Record<string, Client>> = {
     file: ".config/opencode/opencode.json",
     format: "json",
     scopes: ["chat", "tools"],
+    plain: true,
     block: ({ address, token, models }) => ({
       provider: {
         postern: {
@@ -90,6 +95,7 @@ export const CLIENTS: Readonly<Record<string, Client>> = {
     file: ".continue/config.yaml",
     format: "yaml",
     scopes: ["chat", "tools"],
+    plain: true,
     block: ({ address, token, models }) => ({
       name: "Local",
       version: "1.0.0",
@@ -116,6 +122,7 @@ export const CLIENTS: Readonly<Record<string, Client>> = {
     file: ".cursor/mcp.json",
     format: "json",
     scopes: ["tools"],
+    plain: false,
     block: ({ address, token }) => ({ mcpServers: { postern: { url: mcpOf(address), headers: bearer(token) } } }),
     notes: [
       "The tools work over MCP. The model does not: Cursor calls models from its own servers, which cannot reach this machine.",
@@ -126,6 +133,7 @@ export const CLIENTS: Readonly<Record<string, Client>> = {
     file: ".config/zed/settings.json",
     format: "json",
     scopes: ["chat", "tools"],
+    plain: true,
     block: ({ address, token, models }) => ({
       language_models: {
         openai_compatible: {
@@ -149,10 +157,40 @@ export const CLIENTS: Readonly<Record<string, Client>> = {
     file: undefined,
     format: "env",
     scopes: ["chat"],
+    plain: false,
     block: ({ address, token }) => ({ OPENAI_API_BASE_URLS: apiOf(address), OPENAI_API_KEYS: token }),
     notes: [
       "Open WebUI reads these variables at its first start. Later, add the address and the token in Admin Settings > Connections.",
       "In a container, 127.0.0.1 is the container itself: run it with --network host.",
+    ],
+  },
+  aider: {
+    title: "aider",
+    file: undefined,
+    format: "env",
+    scopes: ["chat"],
+    plain: true,
+    block: ({ address, token }) => ({ OPENAI_API_BASE: apiOf(address), OPENAI_API_KEY: token }),
+    notes: ["aider edits files by itself. Name a model of postern models: aider --model openai/<model>."],
+  },
+  openai: {
+    title: "OpenAI's libraries",
+    file: undefined,
+    format: "env",
+    scopes: ["chat"],
+    plain: false,
+    block: ({ address, token }) => ({ OPENAI_BASE_URL: apiOf(address), OPENAI_API_KEY: token }),
+    notes: ["openai and openai-agents of Python and JavaScript read these variables, and so does @ai-sdk/openai."],
+  },
+  anthropic: {
+    title: "Anthropic's libraries",
+    file: undefined,
+    format: "env",
+    scopes: ["chat"],
+    plain: false,
+    block: ({ address, token }) => ({ ANTHROPIC_BASE_URL: address.replace(/\/$/, ""), ANTHROPIC_API_KEY: token }),
+    notes: [
+      "anthropic of Python and @anthropic-ai/sdk read these variables. @ai-sdk/anthropic wants the address with /v1 behind it.",
     ],
   },
 };

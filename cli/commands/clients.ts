@@ -107,11 +107,8 @@ async function showChange(context: CommandContext, { client, before, after, targ
   });
 }
 
-async function makeToken(gateway: ReachedGateway, { title, scopes }: Client) {
-  // A client with tools of its own calls them itself
-  const plain = scopes.includes("chat") && scopes.includes("tools");
-  const body = { label: title, scopes, plain };
-  return await gateway.call("POST /v1/tokens", { body });
+async function makeToken(gateway: ReachedGateway, { title, scopes, plain }: Client) {
+  return await gateway.call("POST /v1/tokens", { body: { label: title, scopes, plain } });
 }
 
 /** Tries one call for each thing that the client uses, with its own token. @returns what worked @throws {CommandError} a call was refused */

@@ -15,7 +15,7 @@ import { describeApproval, toApprovalText, whyAsked } from "../../lib/guard/desc
 import type { Approvals } from "../../lib/guard/approvals.ts";
 import { askElicitation } from "../../lib/runs/supervisor/ask_elicitation.ts";
 import type { Approver } from "../../lib/tools/runtime/tool_call.ts";
-import { askByReply } from "../../lib/runs/supervisor/ask_by_reply.ts";
+import { askByReply, sayWaiting } from "../../lib/runs/supervisor/ask_by_reply.ts";
 import type { ClientAbility } from "../../lib/tools/runtime/askable_client.ts";
 import { type CallState, requestDigest } from "./call_state.ts";
 import type { ClientWay } from "./asking_work.ts";
@@ -84,11 +84,16 @@ export class CallApproval {
     const answer = this.#parts.sdk.inputResponse(this.#context.mcpReq.inputResponses, QUESTION);
     // A client that brings no answer is asked again, or hears how the approval has ended
     if (answer.kind !== "elicit") return this.#approver(state.approvalId);
+    const asked = await approvals.get(state.approvalId);
     if (answer.action !== "accept") {
+      // The answer is given behind the address. Clients decline to open it unasked where they run without a person, as codex exec does
+      if (asked?.status === "pending" && this.#modeFor(asked) === "url") {
+        const _meta = { "postern/approval_id": asked.id };
+        return { ...refused(sayWaiting(asked, this.#wayOn(asked.id))), _meta };
+      }
       await approvals.cancel(state.approvalId);
       return refused(`Cannot call "${this.#params.name}": the client's user did not approve it`);
     }
-    const asked = await approvals.get(state.approvalId);
     if (asked !== undefined && this.#modeFor(asked) === "form") await this.#takeForm(asked.id, answer.content);
     else await this.#waitFor(state.approvalId);
     return this.#approver(state.approvalId);
@@ -138,7 +143,7 @@ export class CallApproval {
         granted: false,
         timeoutMs: runs.approval_timeout_secs * 1000,
         elicitMs: autonomy.approval_timeout_secs * 1000,
-        wayOn: (approvalId) => `repeat exactly this call. ${this.#dashboard(approvalId)} shows it`,
+        wayOn: (approvalId) => this.#wayOn(approvalId),
       })(request, signal);
     };
     const elicit: Approver["elicit"] = (request, signal) =>
@@ -160,6 +165,10 @@ export class CallApproval {
       (approval.status === "pending" || (approval.status === "approved" && approval.used_at === null))
     );
     return found?.id;
+  }
+
+  #wayOn(approvalId: string): string {
+    return `repeat exactly this call. ${this.#dashboard(approvalId)} shows it`;
   }
 
   async #waitFor(approvalId: string): Promise<void> {

@@ -38,6 +38,17 @@ const DOORS: readonly {
     name: "/v1/chat/completions, streamed",
     drive: (gateway) => post(gateway, "/v1/chat/completions", { ...MESSAGES, stream: true }),
   },
+  ...[false, true].flatMap((stream) => [
+    {
+      name: `/v1/responses${stream ? ", streamed" : ""}`,
+      drive: (gateway: RunningGateway) => post(gateway, "/v1/responses", { input: "Change the notes", stream }),
+    },
+    {
+      name: `/v1/messages${stream ? ", streamed" : ""}`,
+      drive: (gateway: RunningGateway) =>
+        post(gateway, "/v1/messages", { ...MESSAGES, model: "m", max_tokens: 99, stream }),
+    },
+  ]),
   { name: "/api/chat", drive: (gateway) => post(gateway, "/api/chat", { message: "Change the notes" }) },
   { name: "/webhook", drive: (gateway) => post(gateway, "/webhook", { message: "Change the notes" }) },
   { name: "a WebSocket that did not say hello", drive: (gateway) => overSocket(gateway) },

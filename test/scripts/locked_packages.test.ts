@@ -27,7 +27,7 @@ test("whatever npm ci brings has a digest in the lock file, the Node of the proj
 
 /** Programs that each package for test:system brings, and npm ci of the project does not. */
 const OF_SYSTEM: Readonly<Record<string, readonly string[]>> = {
-  clients: ["@openai/codex", "@anthropic-ai/claude-code"],
+  clients: ["@openai/codex", "@anthropic-ai/claude-code", "opencode-linux-x64"],
   tools: ["verdaccio", "node-20", "node-22", "node-26"],
 };
 
@@ -45,6 +45,15 @@ for (const [name, programs] of Object.entries(OF_SYSTEM)) {
     }
   });
 }
+
+test("whatever pip brings for test:system has one version and its digests", () => {
+  const list = readFileSync(join(PROJECT_ROOT, "test/system/clients/requirements.txt"), "utf8");
+  const lines = list.trim().split("\n").filter((line) => !line.startsWith("#"));
+  assert.deepEqual(lines.filter((line) => !/^[a-z][a-z0-9-]*==[\w.]+( --hash=sha256:[0-9a-f]{64})+$/.test(line)), []);
+  for (const name of ["openai", "openai-agents", "anthropic"]) {
+    assert.ok(lines.some((line) => line.startsWith(`${name}==`)));
+  }
+});
 
 test("a package's own install script runs only where it is known to bring nothing", () => {
   const packages: Readonly<Record<string, LockEntry>> = readJson("package-lock.json").packages;

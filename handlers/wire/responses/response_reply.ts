@@ -105,6 +105,7 @@ export class ResponseEvents implements EventEncoder {
   #reason: string | null = null;
   #error: Fields | null = null;
   #usage: Usage | undefined = undefined;
+  #turnIsOver = false;
   #completedAt: number | null = null;
   /** The vendor's own fields of the reasoning */
   #thought: Fields | undefined = undefined;
@@ -208,10 +209,22 @@ export class ResponseEvents implements EventEncoder {
   }
 
   #fail({ code, message }: Pick<HttpError, "code" | "message">): string {
-    return this.#end("failed", { status: "incomplete", error: { code, message } });
+    return this.#endTurn() + this.#end("failed", { status: "incomplete", error: { code, message } });
+  }
+
+  /** Ends the items of a turn that is over. */
+  #endTurn(): string {
+    const isOver = this.#turnIsOver;
+    this.#turnIsOver = false;
+    return isOver ? this.#closeAll("completed") : "";
   }
 
   #encode(event: AgentEvent): string {
+    // Only the end of the run says whether the last turn was cut off at a limit
+    return event.type === "done" ? this.#done(event) : this.#endTurn() + this.#encodeInTurn(event);
+  }
+
+  #encodeInTurn(event: Exclude<AgentEvent, Event<"done">>): string {
     switch (event.type) {
       case "text_delta":
         if (this.#form.condenses) return this.#condense(event.delta);
@@ -237,7 +250,8 @@ export class ResponseEvents implements EventEncoder {
         this.#model = this.#head.model;
         return "";
       case "turn_end":
-        return this.#closeAll("completed");
+        this.#turnIsOver = true;
+        return "";
       case "turn_restart":
         if (event.from_seq <= this.#lastDelta || this.#hasPassed(event) || this.#head.interrupts?.(event.turn)) {
           return this.#failRestarted();
@@ -248,8 +262,6 @@ export class ResponseEvents implements EventEncoder {
       case "notice":
         if (event.model !== undefined) this.#model = event.model;
         return "";
-      case "done":
-        return this.#done(event);
       case "error":
         return this.#head.toError === undefined ? "" : this.#fail(this.#errorOf(event, this.#head.toError));
       default:

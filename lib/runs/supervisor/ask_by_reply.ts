@@ -57,7 +57,7 @@ export function askByReply(
         `the limit of waiting approvals is reached, so no person could be asked: ${request.reason}`,
       );
     }
-    const { id, expires_at } = asked;
+    const { id } = asked;
     if (granted) {
       await approvals.answer(id, { decision: "approve", by: request.scope.caller });
       return await use(id, request);
@@ -72,13 +72,21 @@ export function askByReply(
     return {
       decision: "deny",
       rule: "approval_waits",
-      reason: `${request.reason}. A person may approve it as "${id}" until ${expires_at}: then ${wayOn(id)}`,
+      reason: sayWaiting(asked, wayOn(id)),
       approvalId: id,
     };
   };
   return Object.assign<Approver, Pick<Approver, "elicit">>(approver, {
     elicit: (request, signal) => askElicitation(request, { approvals, timeoutMs: elicitMs, signal }),
   });
+}
+
+/** Returns why a call is refused whose approval waits, with the way to go on once a person has answered. */
+export function sayWaiting(
+  { id, reason, expires_at }: Pick<Approval, "id" | "reason" | "expires_at">,
+  wayOn: string,
+): string {
+  return `${reason}. A person may approve it as "${id}" until ${expires_at}: then ${wayOn}`;
 }
 
 function byFields(id: string): string {

@@ -41,10 +41,11 @@ for (const [name, client] of Object.entries(CLIENTS)) {
         assert.equal(await status("v1/tools"), client.scopes.includes("tools") ? 200 : 403);
         assert.equal(await status("v1/tokens"), 403);
         if (client.scopes.includes("tools")) assert.ok(stdout.includes(`${address}mcp`) && /over MCP/.test(stderr));
-        // Claude Code adds the version itself, and takes the address from its environment
-        if (client.scopes.includes("chat")) assert.ok(stdout.includes(`${address}v1`) || name === "claude");
+        // Anthropic's clients add the version themselves, and Claude Code takes the address from its environment
+        const isVersioned = client.scopes.includes("chat") && !["claude", "anthropic"].includes(name);
+        assert.equal(stdout.includes(`${address}v1`), isVersioned);
         const [listed] = JSON.parse((await run(["token", "list", "--json"])).stdout);
-        assert.deepEqual([listed.label, listed.plain], [client.title, client.scopes.length === 2]);
+        assert.deepEqual([listed.label, listed.plain], [client.title, client.plain]);
         assert.ok(stderr.includes(`postern token remove ${listed.id}`));
       });
     }));

@@ -82,11 +82,33 @@ for (const era of MCP_ERAS) {
     });
   });
 
-  test(`${era}: a user who declines takes the approval back`, async () => {
-    await withMcpGateway({ config: CONFIG }, async (started) => {
+  for (const action of ["decline", "cancel"]) {
+    test(`${era}: a client that opens no address leaves the question to the dashboard: ${action}`, async () => {
+      await withMcpGateway({ config: CONFIG }, async (started) => {
+        const client = await connectAsked(started, era, {
+          token: await started.token("tools"),
+          elicitation: { url: {} },
+          onAsked: () => Promise.resolve({ action }),
+        });
+        const refused = await client.callTool(CALL);
+        assert.equal(refused.isError, true);
+        const [approval] = await approvalsOf(started);
+        assert.equal(approval?.status, "pending");
+        assert.match(textOf(refused), new RegExp(`"${approval?.id}" until .*: then repeat exactly this call`));
+        assert.equal((refused._meta as Record<string, unknown>)["postern/approval_id"], approval?.id);
+        assert.equal((await client.callTool(CALL)).isError, true, "nobody has answered");
+        assert.equal((await approvalsOf(started)).length, 1, "the same call asks once");
+        await answer(started, "approve");
+        assert.notEqual((await client.callTool(CALL)).isError, true);
+      });
+    });
+  }
+
+  test(`${era}: a user who declines in the client's own form takes the approval back`, async () => {
+    await withMcpGateway({ config: TRUSTING }, async (started) => {
       const client = await connectAsked(started, era, {
-        token: await started.token("tools"),
-        elicitation: { url: {} },
+        token: await started.token("tools", "approve"),
+        elicitation: { form: {} },
         onAsked: () => Promise.resolve({ action: "decline" }),
       });
       const declined = await client.callTool(CALL);

@@ -7,9 +7,12 @@ import { pathToFileURL } from "node:url";
 const [folder = "", url = "", token = "", model = ""] = process.argv.slice(2);
 const { resolve } = createRequire(join(folder, "here.js"));
 const load = async (name) => await import(pathToFileURL(resolve(name)).href);
-const [{ z }, ai, { createOpenAI }, { createAnthropic }, { createOpenResponses }, agents] = await Promise.all(
-  ["zod", "ai", "@ai-sdk/openai", "@ai-sdk/anthropic", "@ai-sdk/open-responses", "@openai/agents"].map(load),
-);
+const [{ z }, ai, { createOpenAI }, { createAnthropic }, { createOpenResponses }, agents, { OpenAI }] = await Promise
+  .all(
+    ["zod", "ai", "@ai-sdk/openai", "@ai-sdk/anthropic", "@ai-sdk/open-responses", "@openai/agents", "openai"].map(
+      load,
+    ),
+  );
 
 /** Prints what a library says at the end, and how often its tool was called */
 async function report(name, work) {
@@ -50,5 +53,32 @@ for (const stream of [false, true]) {
     const result = await runner.run(new agents.Agent({ name: "a", model, tools: [tool] }), "Work", { stream });
     if (stream) { for await (const _ of result); }
     return result.finalOutput;
+  });
+}
+
+const client = new OpenAI({ apiKey: token, baseURL: `${url}/v1`, maxRetries: 0 });
+const parameters = { type: "object", properties: { cmd: { type: "string" } }, required: ["cmd"] };
+const described = { name: "exec_command", description: "Runs a command", parameters };
+for (const stream of [false, true]) {
+  await report(`openai chat${stream ? " stream" : ""}`, async ({ execute }) => {
+    const tools = [{ type: "function", function: { ...described, parse: JSON.parse, function: execute } }];
+    const messages = [{ role: "user", content: "Work" }];
+    return await client.chat.completions.runTools({ model, messages, tools, stream }).finalContent();
+  });
+}
+for (const stream of [false, true]) {
+  await report(`openai responses${stream ? " stream" : ""}`, async ({ execute }) => {
+    const tools = [{ type: "function", strict: false, ...described }];
+    const input = [{ role: "user", content: "Work" }];
+    for (;;) {
+      const asked = { model, input, tools, store: false };
+      const reply = await (stream ? client.responses.stream(asked).finalResponse() : client.responses.create(asked));
+      const calls = reply.output.filter(({ type }) => type === "function_call");
+      if (calls.length === 0) return reply.output_text;
+      input.push(...reply.output);
+      for (const { call_id, arguments: text } of calls) {
+        input.push({ type: "function_call_output", call_id, output: execute(JSON.parse(text)) });
+      }
+    }
   });
 }
