@@ -156,7 +156,7 @@ export function defineRoute<
     new RequestInput(request, context, route.query && readQuery(route.query, context.query)) as RequestInput & Input;
 
   function answerNow(request: Request, context: RequestContext): Response | Promise<Response> {
-    const reply = handle(context.services, inputOf(request, context));
+    const reply = handle(context.parts, inputOf(request, context));
     return reply instanceof Promise ? reply.then((value) => sendReply(context, value)) : sendReply(context, reply);
   }
   async function answerLater(
@@ -166,11 +166,11 @@ export function defineRoute<
   ): Promise<Response> {
     if (takesNone) await readJson(request, context, NO_FIELDS, { optional: true });
     const input = inputOf(request, context);
-    const checked = check?.(context.services, input);
+    const checked = check?.(context.parts, input);
     if (checked !== undefined) await checked;
     const reading: RequestInput = input;
     if (readBody !== undefined) reading.body = await readBody(request, context, input);
-    return sendReply(context, await work(context.services, input));
+    return sendReply(context, await work(context.parts, input));
   }
   return {
     ...route,
@@ -215,7 +215,7 @@ export function defineSocket<
     websocket: (request, context) =>
       // The query has the types that the route itself declares
       form.accept(
-        context.services,
+        context.parts,
         new RequestInput(request, context, readQuery(form.query, context.query)) as Handshake<
           QueryValues<Query>
         >,
@@ -302,7 +302,7 @@ function bodyReader(
   if (rawBody !== undefined) return (request, context) => readRaw(request, context, rawBody);
   if (read !== undefined) {
     return async (request, context, input) =>
-      read(await readJsonValue(request, context, { optional }), input, context.ignored, context.services);
+      read(await readJsonValue(request, context, { optional }), input, context.ignored, context.parts);
   }
   return body && ((request, context) => readJson(request, context, body, { optional }));
 }

@@ -63,6 +63,12 @@ export function callerOf(context: { readonly identity: Identity | null }, via: C
   return { via, tokenId: context.identity?.tokenId ?? null, scopes: context.identity?.scopes ?? [] };
 }
 
+/** Services that tell whether the token of a known sender counts. */
+export interface StandingParts {
+  readonly tokens: Pick<Services["tokens"], "confirm" | "isFixed" | "isLive" | "isUncertain" | "standing">;
+  readonly config: () => Pick<Config, "cluster">;
+}
+
 /** Identity of every request while `require_pairing = false` opens a loopback gateway. */
 const OPEN: Identity = { tokenId: null, scopes: SCOPES };
 
@@ -115,7 +121,7 @@ export function checkAccess(
   request: Request,
   door: Door,
   { identity, ticket, hidesPeer, services }: {
-    readonly services: Pick<Services, "tokens" | "config">;
+    readonly services: StandingParts;
     readonly identity: Identity | undefined;
     readonly ticket: string | null;
     /** Pairing is off, but the server around the gateway does not say where the request comes from */
@@ -133,7 +139,7 @@ export function checkAccess(
  * Checks that the token of a request still counts after a wait, as for the body: it may have been revoked meanwhile.
  * @throws {HttpError} 401 auth_invalid
  */
-export function checkStillCounts(identity: Identity | null, { tokens }: Pick<Services, "tokens">): void {
+export function checkStillCounts(identity: Identity | null, { tokens }: Pick<StandingParts, "tokens">): void {
   if (identity === null || identity === GATEWAY || tokens.isLive(identity.tokenId)) return;
   throw refuse(
     "auth_invalid",
@@ -148,7 +154,7 @@ export function checkStillCounts(identity: Identity | null, { tokens }: Pick<Ser
 export async function confirmCaller(
   { identity, services }: {
     readonly identity: Identity | null;
-    readonly services: Pick<Services, "tokens" | "config">;
+    readonly services: StandingParts;
   },
   door: Door,
 ): Promise<void> {
@@ -174,7 +180,7 @@ export function patienceOf({ steady }: { readonly steady?: SteadyWork }, { clust
 export function checkCertainty(
   { steady }: { readonly access: unknown; readonly steady?: SteadyWork },
   { tokenId }: { readonly tokenId: string | null },
-  { tokens, config }: Pick<Services, "tokens" | "config">,
+  { tokens, config }: StandingParts,
 ): void {
   const standing = tokens.standing();
   if (standing.isConfirmed) return;
@@ -198,7 +204,7 @@ function unknownPeer(): HttpError {
   );
 }
 
-function unidentified(request: Request, ticket: string | null, { tokens }: Pick<Services, "tokens">): HttpError {
+function unidentified(request: Request, ticket: string | null, { tokens }: Pick<StandingParts, "tokens">): HttpError {
   const { token, isAmbiguous } = sentTokenOf(request);
   if (isAmbiguous) {
     return refuse(

@@ -1,9 +1,10 @@
 import { CancelError, type CancelReason } from "../lib/base/cancel.ts";
 import type { Timer } from "../lib/base/clock.ts";
 import { HttpError, refuse } from "../lib/base/errors.ts";
+import type { Random } from "../lib/base/random.ts";
 import type { Identity } from "../lib/access/identity.ts";
 import { checkStillCounts } from "./door.ts";
-import type { RequestContext, ResponseClass, RouteParts, RunClaim } from "./route.ts";
+import type { RequestContext, RequestServices, ResponseClass, Route, RouteParts, RunClaim } from "./route.ts";
 import { isMessagesPath } from "./wire/http_errors.ts";
 
 /** The parts of an absolute request URL as they came. A path that needs normalising is refused, not repaired. */
@@ -80,7 +81,8 @@ export type ClientWatch = (request: Request, onGone: () => void) => () => void;
 
 /** Options of `GatewayRequestContext`. */
 export interface RequestContextOptions {
-  readonly services: RouteParts;
+  readonly parts: RouteParts;
+  readonly services: RequestServices;
   readonly Response: ResponseClass;
   readonly requestId: string;
   readonly remoteAddress: string | undefined;
@@ -92,7 +94,8 @@ export interface RequestContextOptions {
 
 /** The context of one request, and the fields that the middleware fills in. Lives until the reply is handed over. */
 export class GatewayRequestContext implements RequestContext {
-  readonly services: RouteParts;
+  readonly parts: RouteParts;
+  readonly services: RequestServices;
   readonly Response: ResponseClass;
   readonly requestId: string;
   readonly remoteAddress: string | undefined;
@@ -105,9 +108,9 @@ export class GatewayRequestContext implements RequestContext {
   claim: RunClaim | undefined = undefined;
   params: Readonly<Record<string, string>> = NO_PARAMS;
   /** Maximum bytes of a body that the route takes */
-  maxBodyBytes = Infinity;
+  #maxBodyBytes = Infinity;
   /** Maximum bytes of a body in place of `max_request_bytes` */
-  ownBodyBytes: number | undefined = undefined;
+  #ownBodyBytes: number | undefined = undefined;
   /** Number of repeats that wait for this request's reply. Above 0, the work goes on when the client leaves (idempotency) */
   followers = 0;
   #request: Request;
@@ -128,6 +131,7 @@ export class GatewayRequestContext implements RequestContext {
     this.#request = request;
     this.#readBody = options.readBody;
     this.#watchClient = options.watchClient;
+    this.parts = options.parts;
     this.services = options.services;
     this.Response = options.Response;
     this.requestId = options.requestId;
@@ -156,12 +160,19 @@ export class GatewayRequestContext implements RequestContext {
     return controller;
   }
 
+  /** Takes the parameters of the path, and the bounds that the route sets. */
+  enter(route: Route, params: Readonly<Record<string, string>>): void {
+    this.params = params;
+    if (route.maxBodyBytes !== undefined) this.#maxBodyBytes = route.maxBodyBytes;
+    this.#ownBodyBytes = route.rawBody?.maxBytes;
+  }
+
   body(): Promise<Uint8Array> {
     if (this.#checkedBody === undefined) {
       this.#startTimer();
       this.#body = this.#readBody(
         this.#request,
-        Math.min(this.ownBodyBytes ?? this.services.config().gateway.max_request_bytes, this.maxBodyBytes),
+        Math.min(this.#ownBodyBytes ?? this.services.config().gateway.max_request_bytes, this.#maxBodyBytes),
       );
       this.#checkedBody = this.#body.bytes.then((bytes) => {
         // The sender decides how long a body takes
@@ -209,6 +220,14 @@ export class GatewayRequestContext implements RequestContext {
 }
 
 const NO_PARAMS: Readonly<Record<string, string>> = Object.freeze({});
+
+const SAFE_REQUEST_ID = /^[\w.:-]{1,128}$/;
+
+/** Returns the client's own request id when it has 1-128 safe characters (letters, digits, `_.:-`), else a new one. */
+export function requestIdOf(request: Request, random: Pick<Random, "id">): string {
+  const given = request.headers.get("x-request-id");
+  return given !== null && SAFE_REQUEST_ID.test(given) ? given : random.id("req_");
+}
 
 /** Returns the refusal of a long body. The connection stays open: closed at once, it would break before a client that still sends has read the refusal. */
 export function tooLarge(maxBytes: number) {

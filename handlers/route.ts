@@ -3,20 +3,33 @@ import type { GenericSchema } from "valibot";
 import type { Identity } from "../lib/access/identity.ts";
 import type { ErrorCode } from "../lib/base/errors.ts";
 import type { JsonSchema } from "../lib/base/json.ts";
+import type { Kit } from "../lib/base/kit.ts";
+import type { Config } from "../lib/config/config.ts";
 import type { Services } from "../lib/services.ts";
 import type { Write } from "../lib/storage/store.ts";
 import type { Connections } from "./connections.ts";
-import type { Door } from "./door.ts";
+import type { Door, StandingParts } from "./door.ts";
 
 /** The `Response` class the handlers build replies with: the global one, or srvx's FastResponse. */
 export type ResponseClass = typeof Response;
 
 /** Services that handlers may need: those of the gateway, and the connections of its router. */
-export interface RouteParts extends Services, Pick<Connections, "mcp" | "sockets" | "followers"> {}
+export interface RouteParts extends Services, Pick<Connections, "mcp" | "sockets" | "followers"> {
+  readonly kit: Pick<Kit, "clock" | "log">;
+}
+
+/** Services that the steps around a handler use: those that read its input, and send its reply. */
+export interface RequestServices
+  extends Pick<Services, "clock" | "isDraining" | "log" | "programName">, Pick<StandingParts, "tokens"> {
+  readonly config: () => Pick<Config, "cluster" | "gateway">;
+  readonly followers: Pick<Connections["followers"], "add">;
+}
 
 /** Services and facts of one request on its way. The router builds one for each request, and no handler sees it. */
 export interface RequestContext {
-  readonly services: RouteParts;
+  /** Services of the handler */
+  readonly parts: RouteParts;
+  readonly services: RequestServices;
   readonly Response: ResponseClass;
   /** null on public routes */
   readonly identity: Identity | null;

@@ -11,9 +11,9 @@ export interface RouteMatch {
 }
 
 /** A request that is being routed. The route table calls exactly one of the methods, once, before `route` returns. */
-export interface RouteVisitor {
+export interface RouteVisitor<Outcome = Response> {
   /** Goes on with the route that takes the request. */
-  enter(match: RouteMatch): Response | Promise<Response>;
+  enter(match: RouteMatch): Outcome | Promise<Outcome>;
   /** Refuses a request that no route takes. */
   refuse(error: HttpError): never;
 }
@@ -27,7 +27,7 @@ export interface RouteTable {
    *
    * Refuses with 404 not_found, 405 method_not_allowed with `Allow`, or 400 invalid_request for a parameter that cannot be decoded.
    */
-  route(method: string, path: string, visitor: RouteVisitor): Response | Promise<Response>;
+  route<Outcome>(method: string, path: string, visitor: RouteVisitor<Outcome>): Outcome | Promise<Outcome>;
   /** Returns the refusal of a path that has no route for the method: 404 not_found, or 405 method_not_allowed with `Allow`. */
   refusal(path: string): HttpError;
   /** Returns the value of `Allow` for a path; undefined when no route has the path. */
@@ -37,7 +37,7 @@ export interface RouteTable {
 /** Creates the table of `routes`. Of two patterns that match a path, the first one takes the request. */
 export function createRouteTable(routes: readonly Route[]): RouteTable {
   const fixed = new Map<string, Map<string, RouteMatch>>();
-  const router = Router<RoutedRequest, [RouteVisitor]>();
+  const router = Router<RoutedRequest, [RouteVisitor<unknown>]>();
   for (const route of routes) {
     if (route.path.includes(":")) {
       router[METHOD_NAMES[route.method]](route.path, ({ params }, visitor) => {

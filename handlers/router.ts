@@ -1,6 +1,5 @@
 import type { Hooks } from "crossws";
 import { lazily } from "../lib/base/lazily.ts";
-import type { Random } from "../lib/base/random.ts";
 import type { Services } from "../lib/services.ts";
 import { type Connections, createConnections } from "./connections.ts";
 import { createGatewaySettings } from "./middleware/guards.ts";
@@ -12,6 +11,7 @@ import {
   GatewayRequestContext,
   parseRequestTarget,
   readWebBody,
+  requestIdOf,
   type RequestTarget,
   watchSignal,
 } from "./request_context.ts";
@@ -64,7 +64,7 @@ export function createRouter(options: RouterOptions): GatewayRouter {
   let isWhole = loadRoutes === undefined;
   const connections = createConnections(services, () => import("./mcp/mcp_endpoint.ts"));
   const { mcp, sockets, followers } = connections;
-  const routeParts = { ...services, mcp, sockets, followers };
+  const routeParts = { ...services, mcp, sockets, followers, kit: services };
   let parts: VisitedParts = {
     services,
     ...tableOf(options.routes),
@@ -81,6 +81,7 @@ export function createRouter(options: RouterOptions): GatewayRouter {
   function open(request: Request, connection: ConnectionInfo | undefined, canUpgrade: boolean): Visit {
     const target = parseRequestTarget(request.url);
     const context = new GatewayRequestContext(request, {
+      parts: routeParts,
       services: routeParts,
       Response: ReplyClass,
       requestId: requestIdOf(request, services.random),
@@ -138,14 +139,6 @@ async function withoutBody(answer: Response | Promise<Response>, ReplyClass: Res
   if (headers.get("content-type") === "text/event-stream") reply.body.cancel().catch(() => {});
   else headers.set("content-length", String((await reply.arrayBuffer()).byteLength));
   return new ReplyClass(null, { status: reply.status, headers });
-}
-
-const SAFE_REQUEST_ID = /^[\w.:-]{1,128}$/;
-
-/** Returns the client's own request id when it has 1-128 safe characters (letters, digits, `_.:-`), else a new one. */
-function requestIdOf(request: Request, random: Random): string {
-  const given = request.headers.get("x-request-id");
-  return given !== null && SAFE_REQUEST_ID.test(given) ? given : random.id("req_");
 }
 
 /** Returns the path within the mount. Outside the mount it is "", which is no clean path and so has no route. */

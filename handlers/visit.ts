@@ -309,9 +309,7 @@ export class Visit implements RouteVisitor {
   /** Finds out who sends the request, takes the slot of the sender and checks the access of the route, then its query. @throws {HttpError} 400, 401, 403, 429 */
   #admit({ route, params }: RouteMatch): void {
     const context = this.#context;
-    context.params = params;
-    if (route.maxBodyBytes !== undefined) context.maxBodyBytes = route.maxBodyBytes;
-    context.ownBodyBytes = route.rawBody?.maxBytes;
+    context.enter(route, params);
     const identity = this.#identify();
     if (!this.#hasLongCode(route)) this.#limit(route.access, identity);
     context.identity = checkAccess(this.#request, route, {
@@ -397,7 +395,8 @@ export function lateHooks(make: () => Promise<Partial<Hooks>>): Partial<Hooks> {
   };
 }
 
-function withReplyHeaders(hooks: Partial<Hooks>, replyHeaders: Record<string, string>): Partial<Hooks> {
+/** Returns the hooks of a socket whose handshake is answered with these headers too. */
+export function withReplyHeaders(hooks: Partial<Hooks>, replyHeaders: Record<string, string>): Partial<Hooks> {
   const upgrade = hooks.upgrade;
   return {
     ...hooks,

@@ -19,10 +19,11 @@ const MODULES = join(FOLDER, "modules");
 /** Everything but the ways in stands here, side by side: what code finds by its own address, it finds beside itself */
 const CHUNKS = "chunks";
 
-/** The ways in: the command line, the package and its testing kit. */
+/** The ways in: the command line, the package, its handlers and its testing kit. */
 const INPUT: Readonly<Record<string, string>> = {
   "cli/main": "cli/main",
   "handlers/mod": "handlers/mod",
+  "handlers/handlers": "handlers/handlers",
   "handlers/testing/mod": "handlers/testing/mod",
 };
 

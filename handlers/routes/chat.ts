@@ -53,7 +53,7 @@ export const chatRoute = defineRoute({
 });
 
 /** POST /webhook: the legacy name, with the body and reply of /api/chat. */
-export const legacyWebhookRoute: Route = {
+export const legacyWebhookRoute: Route & Pick<typeof chatRoute, "handle"> = {
   ...chatRoute,
   path: "/webhook",
   summary: "Legacy webhook: the body and reply of /api/chat",
@@ -105,7 +105,7 @@ async function chat(
 export const chatSocketRoute = defineSocket({
   path: "/ws/chat",
   access: "chat",
-  needs: ["agent", "approvals", "clock", "log", "sockets"],
+  needs: ["agent", "approvals", "kit", "sockets"],
   summary: "Chat over a WebSocket with streamed replies",
   query: { ticket: textQuery("Single-use ticket of POST /v1/ws-ticket, in place of the Authorization header") },
   errors: ["upgrade_required", "agent_unavailable", "shutting_down"],

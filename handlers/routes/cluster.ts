@@ -158,11 +158,11 @@ export const clusterLinkRoute = defineRoute({
   method: "GET",
   path: "/v1/cluster/link",
   access: "cluster",
-  needs: ["clock", "cluster"],
+  needs: ["kit", "cluster"],
   steady: "link",
   summary: "For other gateways of the cluster: the id of the gateway that answers",
   reply: { status: 200, type: "text/event-stream", description: "The id as JSON: gateway" },
-  handle({ clock, cluster }) {
+  handle({ kit: { clock }, cluster }) {
     const work = Promise.resolve({ gateway: cluster.id ?? null });
     return streamReply(answerStream({ work, clock, beatMs: KEEP_ALIVE_MS, onLeave: () => {} }));
   },

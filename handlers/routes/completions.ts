@@ -39,7 +39,7 @@ const completionReplySchema = v.looseObject({
 export const completionsRoute = defineRoute({
   ...BY_RUN,
   path: "/v1/chat/completions",
-  needs: ["agent", "clock", "log", "tools"],
+  needs: ["agent", "kit", "tools"],
   summary: "Chat completion in the chat-completions format; with stream: true as server-sent events",
   body: completionSchema,
   reply: { status: 200, type: "application/json", schema: completionReplySchema },

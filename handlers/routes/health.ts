@@ -79,7 +79,7 @@ function defineFacts<const Need extends keyof RouteParts, const Path extends str
   return {
     ...form,
     handler(_request, context) {
-      const reply = form.handle(context.services);
+      const reply = form.handle(context.parts);
       return reply instanceof Promise ? reply.then((facts) => sendReply(context, facts)) : sendReply(context, reply);
     },
   };

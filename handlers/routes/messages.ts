@@ -37,7 +37,7 @@ const beta: QueryField<string | null> = {
 export const messagesRoute = defineRoute({
   ...BY_RUN,
   path: "/v1/messages",
-  needs: ["agent", "clock", "log", "tools"],
+  needs: ["agent", "kit", "tools"],
   summary: "Message in the format of Anthropic's Messages API; with stream: true as server-sent events",
   query: { beta },
   body: messagesSchema,

@@ -9,6 +9,7 @@ import type { NodeLink } from "../../lib/extensions/nodes/node_link.ts";
 import type { NodeAdmission, Nodes } from "../../lib/extensions/nodes/nodes.ts";
 import { defineRoute, defineSocket } from "../define_route.ts";
 import { bearerTokenOf } from "../door.ts";
+import type { RouteParts } from "../route.ts";
 import { createOutbox } from "../websocket/outbox.ts";
 import { listReply, listSchema, textQuery } from "../wire/lists.ts";
 import { callFields, callReplySchema, makeCall } from "../wire/make_call.ts";
@@ -127,7 +128,7 @@ export const clusterNodeCallRoute = defineRoute({
   method: "POST",
   path: "/v1/cluster/nodes/:id/call",
   access: "cluster",
-  needs: ["nodes", "clock", "cluster", "log"],
+  needs: ["nodes", "cluster", "kit"],
   steady: "link",
   summary: "For other gateways of the cluster: call a tool of a node that is connected to this gateway",
   body: nodeCallSchema,
@@ -146,7 +147,7 @@ export const clusterNodeDescribeRoute = defineRoute({
   method: "POST",
   path: "/v1/cluster/nodes/:id/describe",
   access: "cluster",
-  needs: ["nodes", "clock", "cluster", "log"],
+  needs: ["nodes", "cluster", "kit"],
   steady: "link",
   summary: "For other gateways of the cluster: ask a node that is connected to this gateway for its tools",
   body: v.object({}),
@@ -161,7 +162,7 @@ export const clusterNodeDescribeRoute = defineRoute({
   },
 });
 
-type LinkParts = Pick<Services, "nodes" | "clock" | "cluster" | "log">;
+type LinkParts = Pick<RouteParts, "nodes" | "cluster" | "kit">;
 
 /** Finds a node whose link this gateway holds. @throws {HttpError} 404 not_found; 409 conflict, so that the caller looks again */
 function findConnected({ nodes, cluster }: LinkParts, id: string): NodeInfo {
@@ -172,7 +173,7 @@ function findConnected({ nodes, cluster }: LinkParts, id: string): NodeInfo {
 
 /** Answers another gateway with the outcome of work that ends when the caller leaves. */
 function answerGateway(
-  { clock, cluster, log }: LinkParts,
+  { cluster, kit: { clock, log } }: LinkParts,
   work: (signal: AbortSignal) => Promise<unknown>,
 ): Reply {
   const leaving = new AbortController();
@@ -239,7 +240,7 @@ const PATIENCE_MS = 30_000;
 export const nodeSocketRoute = defineSocket({
   path: "/ws/node",
   access: "node_token",
-  needs: ["nodes", "clock", "sockets"],
+  needs: ["nodes", "kit", "sockets"],
   summary: "The link of a node, with the token of [gateway.node_control]",
   query: { id: { ...textQuery("Id of the node, one of allowed_node_ids"), required: true } },
   errors: [
@@ -251,7 +252,7 @@ export const nodeSocketRoute = defineSocket({
     "rate_limited",
     "shutting_down",
   ],
-  accept({ nodes: given, clock, sockets }, { query: { id }, address, head }) {
+  accept({ nodes: given, kit: { clock }, sockets }, { query: { id }, address, head }) {
     const nodes = requireNodes(given);
     const token = bearerTokenOf(head.headers.get("authorization"));
     const admission = nodes.admit({ token, id, address });

@@ -13,7 +13,7 @@ const PATH = "/openapi.json";
  * GET /openapi.json: OpenAPI 3.1 from the schemas the handlers validate with. Made on the first request.
  * @param routes all routes of the gateway, this one among them
  */
-export function openApiRoute(routes: () => readonly Route[]): Route {
+export function openApiRoute(routes: () => readonly Route[]) {
   let text: string | undefined;
   return defineRoute({
     method: "GET",

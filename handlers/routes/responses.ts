@@ -1,8 +1,8 @@
 import * as v from "valibot";
 import { lazily } from "../../lib/base/lazily.ts";
 import { refuse } from "../../lib/base/errors.ts";
-import type { Services } from "../../lib/services.ts";
 import { defineRoute, type RouteInput } from "../define_route.ts";
+import type { RouteParts } from "../route.ts";
 import {
   agentToolsOf,
   BY_RUN,
@@ -54,7 +54,7 @@ const responseReplySchema = v.looseObject({
 export const responsesRoute = defineRoute({
   ...BY_RUN,
   path: "/v1/responses",
-  needs: ["agent", "clock", "log", "store", "tools"],
+  needs: ["agent", "kit", "store", "tools"],
   summary: "A reply in the Responses format; with stream: true as server-sent events",
   body: responseSchema,
   reply: { status: 200, type: "application/json", schema: responseReplySchema, headers: CHANGE_HEADERS },
@@ -68,7 +68,7 @@ export const inputTokensRoute = defineRoute({
   method: "POST",
   path: "/v1/responses/input_tokens",
   access: "chat",
-  needs: ["agent", "log", "store"],
+  needs: ["agent", "kit", "store"],
   steady: "completion",
   summary: "Estimate of the tokens of a response's input and tools",
   body: responseSchema,
@@ -98,7 +98,7 @@ export const storedResponseRoute = defineRoute({
   method: "GET",
   path: "/v1/responses/:id",
   access: "chat",
-  needs: ["agent", "storedRuns", "store", "clock", "log"],
+  needs: ["agent", "storedRuns", "store", "kit"],
   summary: "A stored response, which may be at work; with stream=true its events from any of them on",
   query: {
     stream: STREAM,
@@ -116,7 +116,7 @@ export const storedResponseRoute = defineRoute({
   async handle(parts, input) {
     const { findResponse, showResponse, toStoredHead } = await stored();
     const { params, query, head: { headers }, caller, requestId } = input;
-    const { clock, log } = parts;
+    const { clock, log } = parts.kit;
     const found = await findResponse(params.id, parts, { caller });
     if (query.stream !== "true") return jsonReply(200, await showResponse(found, { log, asking: input }));
     const after = afterOf(headers, { name: "starting_after", text: query.starting_after });
@@ -165,7 +165,7 @@ export const cancelResponseRoute = defineRoute({
   method: "POST",
   path: "/v1/responses/:id/cancel",
   access: "chat",
-  needs: ["agent", "store", "clock", "log"],
+  needs: ["agent", "store", "kit"],
   summary: "Stop a stored response; one that has ended is 409",
   reply: { status: 200, type: "application/json", schema: responseReplySchema },
   errors: RUN_ERRORS,
@@ -176,7 +176,7 @@ export const cancelResponseRoute = defineRoute({
 });
 
 async function cancelResponse(
-  parts: Pick<Services, "agent" | "store" | "clock" | "log">,
+  parts: Pick<RouteParts, "agent" | "store" | "kit">,
   input: RouteInput<{ readonly id: string }>,
   { isRepeat }: { readonly isRepeat: boolean },
 ): Promise<Reply> {
@@ -186,8 +186,8 @@ async function cancelResponse(
   // A run is cancelled once, so its status tells whether the first request did it
   const run = isRepeat && found.run.status === "cancelled"
     ? found.run
-    : await cancelRun(requireAgent(parts).runs, found.run.id, parts.clock);
-  return jsonReply(200, await showResponse({ ...found, run }, { log: parts.log, asking: input }));
+    : await cancelRun(requireAgent(parts).runs, found.run.id, parts.kit.clock);
+  return jsonReply(200, await showResponse({ ...found, run }, { log: parts.kit.log, asking: input }));
 }
 
 /** GET /v1/responses/:id/input_items: the items that a stored response answered. */
@@ -236,7 +236,7 @@ export const inputItemsRoute = defineRoute({
   },
 });
 
-type ReadParts = Pick<Services, "agent" | "store" | "log">;
+type ReadParts = Pick<RouteParts, "agent" | "store" | "kit">;
 
 /** A reply that would be stored, of which only the input is looked at. */
 const NOT_MADE: ReplyStoring = { conversationId: undefined, isBackground: false, writes: () => [] };

@@ -23,7 +23,7 @@ export const runEventsRoute = defineRoute({
   method: "GET",
   path: "/v1/runs/:id/events",
   access: "runs",
-  needs: ["agent", "storedRuns", "clock", "log"],
+  needs: ["agent", "storedRuns", "kit"],
   summary:
     "Events of a run as server-sent events, live to the terminal one; 204 when the run is over and nothing comes after the position",
   query: {
@@ -39,7 +39,7 @@ export const runEventsRoute = defineRoute({
   reply: { status: 200, type: "text/event-stream", description: "Each event as JSON, with its seq as the event's id" },
   otherReplies: [{ status: 204, description: "The run is over, and nothing comes after the position" }],
   errors: ["overloaded"],
-  async handle({ agent, storedRuns, clock, log }, { params, query, head, caller, requestId }) {
+  async handle({ agent, storedRuns, kit: { clock, log } }, { params, query, head, caller, requestId }) {
     const { name, place } = afterOf(head.headers, { name: "after", text: query.after });
     const after = { name, seq: place };
     const follows = query.follow !== "0";
@@ -73,14 +73,14 @@ export const clusterRunEventsRoute = defineRoute({
   method: "GET",
   path: "/v1/cluster/runs/:id/events",
   access: "cluster",
-  needs: ["agent", "cluster", "clock", "log"],
+  needs: ["agent", "cluster", "kit"],
   steady: "link",
   summary: "For other gateways of the cluster: events of a run that is at work at this gateway; any other run is 409",
   query: { after: positionQuery("Only events after this seq. Default: from the first") },
   params: { id: RUN_ID_SCHEMA },
   errors: ["agent_unavailable", "conflict", "overloaded"],
   reply: { status: 200, type: "text/event-stream", description: "Each event as JSON, with its seq as the event's id" },
-  handle({ agent, cluster, clock, log }, { params, query: { after }, requestId }) {
+  handle({ agent, cluster, kit: { clock, log } }, { params, query: { after }, requestId }) {
     const reading = new AbortController();
     const events = requireAgent({ agent }).runs.followHere(params.id, { afterSeq: after, signal: reading.signal });
     if (events === undefined) throw refuse("conflict", "Cannot stream this run: it is not at work at this gateway");

@@ -136,7 +136,7 @@ export const cancelRunRoute = defineRoute({
   method: "POST",
   path: "/v1/runs/:id/cancel",
   access: "runs",
-  needs: ["agent", "clock"],
+  needs: ["agent", "kit"],
   params: { id: RUN_ID_SCHEMA },
   errors: RUN_ERRORS,
   summary: "Stop a run; one that has ended is 409",
@@ -146,11 +146,11 @@ export const cancelRunRoute = defineRoute({
   async repeat(parts, { params: { id } }) {
     const { runs } = requireAgent(parts);
     const run = await findRun(runs, id);
-    return jsonReply(200, run.status === "cancelled" ? run : await cancelRun(runs, id, parts.clock));
+    return jsonReply(200, run.status === "cancelled" ? run : await cancelRun(runs, id, parts.kit.clock));
   },
   async handle(parts, { params }) {
     const { runs } = requireAgent(parts);
-    return jsonReply(200, await cancelRun(runs, params.id, parts.clock));
+    return jsonReply(200, await cancelRun(runs, params.id, parts.kit.clock));
   },
 });
 

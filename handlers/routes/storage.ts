@@ -41,11 +41,11 @@ export const checkRecordsRoute = defineRoute({
   path: "/v1/storage/check",
   access: "admin",
   strict: true,
-  needs: ["store", "clock"],
+  needs: ["store", "kit"],
   summary: "Look at every record for 3 s at most, and name those that are damaged",
   reply: { status: 200, type: "application/json", schema: checkSchema },
   idempotency: "harmless",
-  async handle({ store, clock }, { signal }) {
+  async handle({ store, kit: { clock } }, { signal }) {
     const { lookAtRecords } = await import("../stored_records.ts");
     const complete = await lookAtRecords({ store, clock, signal });
     return jsonReply(200, { unreadable: store.unreadable.list(), complete });

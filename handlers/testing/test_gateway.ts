@@ -1,3 +1,4 @@
+import type { Hooks } from "crossws";
 import { TEST_CLOCK } from "../../lib/base/clock.ts";
 import { HttpError } from "../../lib/base/errors.ts";
 import { createSystemRandom } from "../../lib/base/random.ts";
@@ -141,12 +142,13 @@ export interface TestSocket {
 }
 
 /**
- * Opens a WebSocket of a test gateway without a socket. Its handshake passes every check.
+ * Opens a WebSocket of a test gateway, or of a handler of `postern/handlers`, without a socket. Its handshake passes every check.
  * @param options.path Default `/ws/chat`
+ * @param options.as For a handler a token alone, which its `identify` reads
  * @throws {HttpError} the handshake was refused
  */
 export async function connect(
-  gateway: TestGateway,
+  target: TestGateway | ((handshake: Request) => Partial<Hooks>),
   options: {
     readonly path?: string;
     readonly as?: TestCredentials;
@@ -154,11 +156,16 @@ export async function connect(
   } = {},
 ): Promise<TestSocket> {
   const { path = "/ws/chat", as, headers: given } = options;
-  const authorization = await gateway.authorization(as);
-  const request = new Request(`http://127.0.0.1${gateway.basePath}${path}`, {
+  const isHandler = typeof target === "function";
+  const authorization = !isHandler
+    ? await target.authorization(as)
+    : typeof as === "string"
+    ? `Bearer ${as}`
+    : undefined;
+  const request = new Request(`http://127.0.0.1${isHandler ? "" : target.basePath}${path}`, {
     headers: { upgrade: "websocket", ...(authorization === undefined ? {} : { authorization }), ...given },
   });
-  const hooks = gateway.websocket.resolve(request, { remoteAddress: "127.0.0.1" });
+  const hooks = isHandler ? target(request) : target.websocket.resolve(request, { remoteAddress: "127.0.0.1" });
   // The hooks read no more of the request than this
   const answer = await hooks.upgrade?.(request as Parameters<NonNullable<typeof hooks.upgrade>>[0]);
   if (answer instanceof Response) throw await refusalOf(answer);

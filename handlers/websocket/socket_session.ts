@@ -36,7 +36,7 @@ export interface ChatPeer extends OutboxPeer {
 /** Options of `SocketSession`. */
 export interface SocketSessionOptions {
   /** The open sockets of the gateway, which the session joins until it is closed, are among them */
-  readonly parts: Pick<RouteParts, "agent" | "approvals" | "clock" | "log" | "sockets">;
+  readonly parts: Pick<RouteParts, "agent" | "approvals" | "kit" | "sockets">;
   readonly caller: Caller;
   readonly requestId: string;
   /** true: the runtime can send pings */
@@ -95,7 +95,7 @@ export class SocketSession {
   readonly #arrived: ArrivedFrame[] = [];
 
   constructor(peer: ChatPeer, options: SocketSessionOptions) {
-    const { parts: { clock, sockets }, caller } = options;
+    const { parts: { kit: { clock }, sockets }, caller } = options;
     this.#peer = peer;
     this.#options = options;
     this.#limits = sockets.limits();
@@ -148,7 +148,7 @@ export class SocketSession {
   }
 
   #startWatch(): Watch {
-    const { parts: { clock }, canPing } = this.#options;
+    const { parts: { kit: { clock } }, canPing } = this.#options;
     const { heartbeat_secs, pong_timeout_secs, idle_timeout_secs } = this.#limits;
     return watchPeer({
       clock,
@@ -222,7 +222,7 @@ export class SocketSession {
   }
 
   #report(error: unknown): void {
-    const { parts: { log }, requestId } = this.#options;
+    const { parts: { kit: { log } }, requestId } = this.#options;
     const { code, message } = toHttpError(error, { log, requestId });
     this.#fail(code, message);
   }

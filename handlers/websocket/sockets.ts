@@ -2,7 +2,7 @@ import type { Clock } from "../../lib/base/clock.ts";
 import type { Caller } from "../../lib/base/records/caller.ts";
 import type { Config } from "../../lib/config/config.ts";
 import type { Services } from "../../lib/services.ts";
-import { checkCertainty, type Door, patienceOf, refuseWhileDraining } from "../door.ts";
+import { checkCertainty, type Door, patienceOf, refuseWhileDraining, type StandingParts } from "../door.ts";
 
 /** Close code of a shutdown. Source: RFC 6455 section 7.4.1 */
 export const GOING_AWAY = 1001;
@@ -45,7 +45,10 @@ export interface Sockets {
   closeAll(): void;
 }
 
-type SocketServices = Pick<Services, "metrics" | "tokens" | "config" | "isDraining" | "stateReason">;
+/** Services of the gateway that its open sockets need. */
+export interface SocketServices extends Pick<Services, "metrics" | "config" | "isDraining" | "stateReason"> {
+  readonly tokens: StandingParts["tokens"] & Pick<Services["tokens"], "isShared" | "use" | "onRevoke">;
+}
 
 const REASON = "The gateway is shutting down";
 /** Reason of a close with 1008. */

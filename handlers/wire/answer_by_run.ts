@@ -4,6 +4,7 @@ import type { ModelWishes } from "../../lib/providers/provider.ts";
 import type { RunHandle, RunPace, RunRequest, RunSupervisor } from "../../lib/runs/run_request.ts";
 import type { Services } from "../../lib/services.ts";
 import type { RouteInput } from "../define_route.ts";
+import type { RouteParts } from "../route.ts";
 import { attachRun, type DecodedBody, readRun, requireAgent } from "./agent_runs.ts";
 import { type CollectedReply, collectReply } from "./collect_reply.ts";
 import { type EventEncoder, eventStream, KEEP_ALIVE_MS, openEvents, paceComment } from "./event_stream.ts";
@@ -51,7 +52,7 @@ export interface Wire<Input extends WireInput> {
 }
 
 /** Services that answering by a run takes. */
-export type AnswerParts = Pick<Services, "agent" | "clock" | "log" | "tools">;
+export type AnswerParts = Pick<RouteParts, "agent" | "kit" | "tools">;
 /** A request whose body was decoded. */
 export type DecodedRequest<Input extends WireInput> = RouteInput<unknown, unknown, DecodedBody<Input>>;
 
@@ -94,7 +95,9 @@ export async function answerByRun<Input extends WireInput>(
   const handle = durable ? readRun(run, { claim, tools: parts.tools }, { streams: input.stream }) : run;
   const head: AnswerHead = {
     runId: handle.id,
-    created: Math.floor((durable || storing !== undefined ? await createdAt(handle, runs) : parts.clock.now()) / 1000),
+    created: Math.floor(
+      (durable || storing !== undefined ? await createdAt(handle, runs) : parts.kit.clock.now()) / 1000,
+    ),
     model: handle.model,
     conversationId: handle.conversationId,
   };
@@ -150,9 +153,10 @@ interface Streaming<Input extends WireInput> {
 async function streamed<Input extends WireInput>(
   wire: Wire<Input>,
   handle: RunHandle,
-  { parts: { clock, log }, asked: { claim, requestId, body: { input } }, head, durable, leaves, comment }: Streaming<
-    Input
-  >,
+  { parts: { kit: { clock, log } }, asked: { claim, requestId, body: { input } }, head, durable, leaves, comment }:
+    Streaming<
+      Input
+    >,
 ): Promise<Reply> {
   const leave = () => {
     if (leaves) handle.cancel("client_gone");

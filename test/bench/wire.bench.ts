@@ -4,7 +4,7 @@
  */
 import { performance } from "node:perf_hooks";
 import * as v from "valibot";
-import { completionsRoute } from "../../handlers/routes/completions.ts";
+import { chatCompletions } from "../../handlers/handlers.ts";
 import { CompletionChunks } from "../../handlers/wire/completion_reply.ts";
 import { completionSchema, isCompletionBody } from "../../handlers/wire/completion_body.ts";
 import { eventStream } from "../../handlers/wire/event_stream.ts";
@@ -14,7 +14,6 @@ import { HttpError, refuse } from "../../lib/base/errors.ts";
 import type { AgentEvent } from "../../lib/base/records/agent_event.ts";
 import type { RunHandle, RunSupervisor } from "../../lib/runs/run_request.ts";
 import { median } from "./median.ts";
-import { createWireContext } from "../support/wire_context.ts";
 
 const ROUNDS = 6;
 const CHUNKS = 100;
@@ -120,20 +119,11 @@ const handle: RunHandle = {
 const runs = { start: () => Promise.resolve(handle) } as unknown as RunSupervisor; // the handler calls nothing else
 for (const stream of [false, true]) {
   const bytes = Buffer.from(JSON.stringify({ ...body(1), stream }));
-  const context = createWireContext(new Request("http://gateway.test/v1/chat/completions"), { runs });
-  const request = new Request("http://gateway.test/v1/chat/completions", {
-    method: "POST",
-    headers: { "content-type": "application/json" },
-  });
-  const services = { ...context.services, clock: systemClock };
+  const identify = () => ({ identity: { tokenId: "tok_1", scopes: ["chat"] as const } });
+  const complete = chatCompletions({ agent: { runs }, tools: {}, identify });
+  const init = { method: "POST", headers: { "content-type": "application/json" }, body: bytes };
   await measure(`the handler, ${CHUNKS} chunks in arrays of 10, ${stream ? "SSE" : "JSON"}, read`, 1_000, async () => {
-    const reply = await completionsRoute.handler(request, {
-      ...context,
-      services,
-      replyHeaders: {},
-      ignored: [],
-      body: () => Promise.resolve(bytes),
-    });
+    const reply = await complete(new Request("http://gateway.test/v1/chat/completions", init));
     return reply.body === null ? 0 : await drain(reply.body);
   });
 }

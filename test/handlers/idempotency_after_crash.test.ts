@@ -118,8 +118,8 @@ function withRun() {
 
 /** Starts `run_1` under the request's claim. */
 const startRun: Handler = async (_request, context) => {
-  const { claim, services } = context;
-  assert.ok(claim !== undefined && await services.store.batch([claim.write("run_1")]));
+  const { claim, parts } = context;
+  assert.ok(claim !== undefined && await parts.store.batch([claim.write("run_1")]));
   return sendJson(context, 200, { answer: "first" });
 };
 
@@ -225,8 +225,8 @@ test("a repeat at a gateway without an agent leaves the run its claim", async ()
     repeat: (_request, context, runId) => sendJson(context, 200, { runId }),
   });
   await crashDuring(route, KEYED, services);
-  const repeat: RepeatHandler = (_request, { services }) => {
-    requireAgent(services);
+  const repeat: RepeatHandler = (_request, { parts }) => {
+    requireAgent(parts);
     assert.fail("there is an agent");
   };
   const { agent: _agent, ...others } = services;

@@ -70,6 +70,15 @@ test("the testing kit of the package gives its gateway a clock", async () => {
   await gateway.close();
 });
 
+test("the handlers of the package answer by themselves", async () => {
+  const { health }: typeof import("../../handlers/handlers.ts") = await import(
+    pathToFileURL(join(built, "handlers/handlers.js")).href
+  );
+  const facts = { health: () => ({ status: "ok" as const, version: "1.2.3", uptime_seconds: 4 }) };
+  const reply = await health({ facts })(new Request("http://127.0.0.1/health"));
+  assert.deepEqual(await reply.json(), facts.health());
+});
+
 test("what a start calls is compiled together with its file", () => {
   const textOf = (name: string) =>
     globSync(`chunks/${name}-*.js`, { cwd: built }).map((file) => readFileSync(join(built, file), "utf8")).join();
@@ -84,7 +93,10 @@ test("what a start calls is compiled together with its file", () => {
 });
 
 /** Compiles a strict project that has the package and none of its optional packages. @returns what the compiler printed, with the files it read */
-function compileProject(folder: string, resolution: { readonly module: string; readonly moduleResolution: string }) {
+function compileProject(
+  folder: string,
+  resolution: { readonly module: string; readonly moduleResolution: string; readonly skipLibCheck?: boolean },
+) {
   const strict = {
     strict: true,
     exactOptionalPropertyTypes: true,
@@ -132,6 +144,13 @@ test("strict projects compile against the package, without its optional packages
     const own = lines.filter((line) => line.startsWith(built) && line.endsWith(".d.ts"));
     assert.ok(own.length >= 4 && own.length <= 20, own.join("\n"));
   }
+  // The types of its parts are those of the gateway's services, which name the optional packages
+  const handled = readFileSync(join(ROOT, "test/handlers/handler_types.ts"), "utf8");
+  writeFileSync(join(folder, "program.ts"), handled.replace('"../../handlers/handlers.ts"', '"postern/handlers"'));
+  const { status, stdout } = compileProject(folder, {
+    ...{ module: "nodenext", moduleResolution: "nodenext", skipLibCheck: true },
+  });
+  assert.equal(status, 0, stdout.split("\n").filter((line) => line.includes("error")).join("\n"));
 });
 
 test("the package has the licences of Adobe's maps and names of glyphs", () => {

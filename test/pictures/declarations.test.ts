@@ -70,7 +70,7 @@ function reachable(folder: string, entry: string): readonly string[] {
   ];
 }
 
-test("declarations.txt and testing_declarations.txt show the types of the package", async () => {
+test("declarations.txt, testing_declarations.txt and handlers.txt show the types of the package", async () => {
   await withTemporaryFolder(async (folder) => {
     const options = ["-p", "tsconfig.build.json", "--noCheck", "--emitDeclarationOnly", "--outDir", folder];
     const compiler = join(PROJECT_ROOT, "node_modules/typescript/bin/tsc");
@@ -78,6 +78,9 @@ test("declarations.txt and testing_declarations.txt show the types of the packag
     const built = process.env["TEST_PACKAGE"];
     if (built === undefined) await promisify(execFile)("node", [compiler, ...options], { cwd: PROJECT_ROOT });
     comparePicture("declarations.txt", reachable(built ?? folder, "handlers/mod.d.ts"));
+    // Their parts are those of the whole gateway
+    const handlers = [...readNames(built ?? folder, "handlers/handlers.d.ts").own.values()];
+    comparePicture("handlers.txt", handlers);
     comparePicture("testing_declarations.txt", reachable(built ?? folder, "handlers/testing/mod.d.ts"));
   });
 });

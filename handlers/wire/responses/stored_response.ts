@@ -11,6 +11,7 @@ import { MAX_RESPONSE_BYTES, RUN_RESPONSES } from "../../../lib/runs/journal/run
 import { removeRun, type StoredRuns } from "../../../lib/runs/journal/stored_runs.ts";
 import type { Services } from "../../../lib/services.ts";
 import type { RouteInput } from "../../define_route.ts";
+import type { RouteParts } from "../../route.ts";
 import { openRunEvents, reachesRun, runsToRead, upTo } from "../agent_runs.ts";
 import type { StreamHead } from "../answer_by_run.ts";
 import { collectSaid } from "../collect_reply.ts";
@@ -222,7 +223,7 @@ const MAX_REFERENCED_BYTES = 16 * 1024 * 1024;
  */
 export async function resolveReferences(
   body: ResponseBody,
-  parts: StoredParts & Pick<Services, "log">,
+  parts: StoredParts & Pick<RouteParts, "kit">,
   asking: Asking,
 ): Promise<ResponseBody> {
   const { input } = body;
@@ -272,12 +273,12 @@ function referencesIn(input: readonly ResponseItem[]): ReadonlyMap<string, reado
 
 async function readItems(
   id: string,
-  parts: StoredParts & Pick<Services, "log">,
+  parts: StoredParts & Pick<RouteParts, "kit">,
   { asking, param }: { readonly asking: Asking; readonly param: string },
 ): Promise<ReadonlyMap<unknown, Fields>> {
   try {
     const found = await findResponse(id, parts, { caller: asking.caller });
-    const { output } = await showResponse(found, { log: parts.log, asking });
+    const { output } = await showResponse(found, { log: parts.kit.log, asking });
     // The encoder makes the output
     const items = [...found.input ?? [], ...output as readonly Fields[]];
     return new Map(items.map((item) => [item["id"], item]));

@@ -214,9 +214,9 @@ export function linkPackages(folder: string): void {
       symlinkSync(join(PROJECT_ROOT, "node_modules", name), join(modules, name));
     }
   }
-  const exported = { ".": "./mod.js", "./testing": "./testing/mod.js" };
+  const exported = { ".": "./mod.js", "./handlers": "./handlers.js", "./testing": "./testing/mod.js" };
   write(join(modules, "postern/package.json"), JSON.stringify({ name: "postern", type: "module", exports: exported }));
-  for (const name of ["mod", "testing/mod"]) {
+  for (const name of ["mod", "handlers", "testing/mod"]) {
     const source = join(PROJECT_ROOT, `handlers/${name}.ts`);
     write(join(modules, `postern/${name}.js`), `export * from "${pathToFileURL(source)}";\n`);
     write(join(modules, `postern/${name}.d.ts`), `export * from "${source}";\n`);

@@ -1,17 +1,19 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { Route } from "../../../handlers/route.ts";
-import { chatRoute, legacyWebhookRoute } from "../../../handlers/routes/chat.ts";
+import * as handlers from "../../../handlers/handlers.ts";
 import { CancelError } from "../../../lib/base/cancel.ts";
 import { createFakeClock } from "../../support/fake_clock.ts";
-import { jsonOf } from "../../support/json_of.ts";
+import { accepted, jsonOf } from "../../support/json_of.ts";
 import { answer, createScriptedRuns, type ScriptStep } from "../../support/scripted_runs.ts";
-import { createWireContext, type WireContextOptions } from "../../support/wire_context.ts";
+import { createTestRouter } from "../../support/test_router.ts";
 
-interface ChatOptions extends Partial<WireContextOptions> {
+interface ChatOptions {
+  /** false: no agent is configured */
+  readonly agent?: boolean;
+  readonly signal?: AbortSignal;
   readonly script?: readonly ScriptStep[];
   readonly headers?: Record<string, string>;
-  readonly route?: Route;
+  readonly path?: string;
 }
 
 function chat(body: unknown, options: ChatOptions = {}) {
@@ -21,18 +23,28 @@ function chat(body: unknown, options: ChatOptions = {}) {
     script: () => options.script ?? answer("Hello there"),
     conversations: ["c1"],
   });
-  const request = new Request("http://gateway.test/api/chat", {
+  const request = new Request(`http://gateway.test${options.path ?? "/api/chat"}`, {
     method: "POST",
-    headers: { "content-type": "application/json", ...options.headers },
+    headers: { "content-type": "application/json", authorization: "Bearer token_chat", ...options.headers },
+    signal: options.signal ?? null,
     body: JSON.stringify(body),
   });
-  const context = createWireContext(request, { runs, clock, ...options });
-  return { clock, runs, context, response: Promise.resolve((options.route ?? chatRoute).handler(request, context)) };
+  const agent = { runs, providers: undefined as never };
+  // Repeats are the router's
+  const isKeyed = request.headers.has("idempotency-key");
+  const answerChat = isKeyed
+    ? createTestRouter({ agent }).router.fetch
+    : handlers[options.path ? "legacyWebhook" : "chat"]({
+      agent: options.agent === false ? undefined : agent,
+      tools: {},
+      identify: () => ({ identity: { tokenId: "tok_1", scopes: ["chat"] } }),
+    });
+  return { clock, runs, response: Promise.resolve(answerChat(request)) };
 }
 
-for (const route of [chatRoute, legacyWebhookRoute]) {
-  test(`POST ${route.path} answers with text, tokens, run and conversation`, async () => {
-    const { runs, response } = chat({ message: "hi" }, { route });
+for (const path of ["/api/chat", "/webhook"]) {
+  test(`POST ${path} answers with text, tokens, run and conversation`, async () => {
+    const { runs, response } = chat({ message: "hi" }, path === "/webhook" ? { path } : {});
     assert.deepEqual(await jsonOf(response), {
       message: "Hello there",
       tokens_used_estimate: 5,
@@ -74,13 +86,13 @@ test("bad bodies name the field", async () => {
     ["hi", null],
   ];
   for (const [body, param] of bad) {
-    await assert.rejects(chat(body).response, { status: 400, code: "invalid_request", param });
+    await assert.rejects(accepted(chat(body).response), { status: 400, code: "invalid_request", param });
   }
 });
 
 test("a message of blanks alone is refused with the reason", async () => {
   await assert.rejects(
-    chat({ message: "\n\n" }).response,
+    accepted(chat({ message: "\n\n" }).response),
     /^HttpError: Cannot accept "message": expected a text with more than blanks$/,
   );
 });
@@ -90,7 +102,10 @@ test("unknown fields are named, not refused", async () => {
 });
 
 test("an unknown conversation is what the supervisor says of it", async () => {
-  await assert.rejects(chat({ message: "x", conversation_id: "nobody" }).response, { status: 404, code: "not_found" });
+  await assert.rejects(accepted(chat({ message: "x", conversation_id: "nobody" }).response), {
+    status: 404,
+    code: "not_found",
+  });
 });
 
 test("a run that fails gives the error shape", async () => {
@@ -110,7 +125,7 @@ test("a run that fails gives the error shape", async () => {
 });
 
 test("without an agent it is 503 agent_unavailable", async () => {
-  await assert.rejects(chat({ message: "x" }, { runs: undefined }).response, {
+  await assert.rejects(accepted(chat({ message: "x" }, { agent: false }).response), {
     status: 503,
     code: "agent_unavailable",
   });
@@ -118,12 +133,12 @@ test("without an agent it is 503 agent_unavailable", async () => {
 
 test("a client that goes away cancels the run, with an Idempotency-Key it does not", async () => {
   const gone = new AbortController();
-  const attached = chat({ message: "x" }, { script: ["hang"], controller: gone });
+  const attached = chat({ message: "x" }, { script: ["hang"], signal: gone.signal });
   await attached.clock.advance(1);
   gone.abort(new CancelError("client_gone"));
   await attached.response;
   assert.deepEqual(attached.runs.started[0]?.cancelled, ["client_gone"]);
-  const durable = chat({ message: "x" }, { controller: gone, headers: { "idempotency-key": "k" } });
+  const durable = chat({ message: "x" }, { signal: gone.signal, headers: { "idempotency-key": "k" } });
   assert.equal((await durable.response).status, 200);
   assert.equal(durable.runs.started[0]?.request.durable, true);
 });

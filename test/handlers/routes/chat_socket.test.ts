@@ -1,52 +1,49 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { RequestContext } from "../../../handlers/route.ts";
 import { chatSocketRoute } from "../../../handlers/routes/chat.ts";
 import { SocketSession } from "../../../handlers/websocket/socket_session.ts";
+import { createSockets } from "../../../handlers/websocket/sockets.ts";
 import { ProviderError } from "../../../lib/base/errors.ts";
 import type { Scope } from "../../../lib/base/records/caller.ts";
-import { createFakeClock } from "../../support/fake_clock.ts";
 import { createFakePeer, driveHooks } from "../../support/fake_peer.ts";
 import { answer, createScriptedRuns, type ScriptStep } from "../../support/scripted_runs.ts";
-import { createWireContext, type WireContextOptions } from "../../support/wire_context.ts";
+import { createTestRouter } from "../../support/test_router.ts";
+import { createFakeServices } from "../../support/fake_services.ts";
 
-const LIMITS = { heartbeat_secs: 30, pong_timeout_secs: 60, idle_timeout_secs: 300, max_message_bytes: 2_097_152 };
 const USAGE = { prompt_tokens: 3, completion_tokens: 2, total_tokens: 5 };
 const MIB = 1024 * 1024;
 
-interface SocketOptions extends Partial<WireContextOptions> {
+interface SocketOptions {
+  readonly scopes?: readonly Scope[];
   readonly script?: readonly ScriptStep[];
   readonly buffers?: boolean;
 }
 
-function contextOf(options: SocketOptions) {
-  const clock = createFakeClock();
+function partsOf(options: SocketOptions) {
+  const services = createFakeServices();
+  const { clock } = services;
   const runs = createScriptedRuns({
     clock,
     script: () => options.script ?? answer("Hello there"),
     conversations: ["c1"],
   });
-  const request = new Request("http://gateway.test/ws/chat");
-  const context = createWireContext(request, { runs, clock, config: { gateway: { websocket: LIMITS } }, ...options });
-  return { clock, runs, context };
+  const agent = { runs, providers: undefined as never };
+  return { clock, runs, services, parts: { ...services, agent, kit: services, sockets: createSockets(services) } };
 }
 
-function accept({ services, identity, requestId }: RequestContext) {
-  const head = new Request("http://gateway.test/ws/chat");
-  return chatSocketRoute.accept(services, {
-    identity,
-    requestId,
-    head,
+const accept = (parts: Parameters<typeof chatSocketRoute.accept>[0], scopes: readonly Scope[] = ["chat"]) =>
+  chatSocketRoute.accept(parts, {
+    identity: { tokenId: "tok_1", scopes },
+    requestId: "req_test",
+    head: new Request("http://gateway.test/ws/chat"),
     address: undefined,
     query: { ticket: undefined },
   });
-}
 
 function open(options: SocketOptions = {}) {
-  const { clock, runs, context } = contextOf(options);
+  const { clock, runs, parts } = partsOf(options);
   const peer = createFakePeer({ buffers: options.buffers ?? false });
-  const hooks = accept(context);
-  return { clock, runs, peer, context, ...driveHooks(hooks, peer) };
+  return { clock, runs, peer, parts, ...driveHooks(accept(parts, options.scopes), peer) };
 }
 
 test("plain text is answered by deltas and done, with exactly these fields", async () => {
@@ -246,7 +243,7 @@ test("a run asks its reader who sees events and may approve, and nobody else", a
 });
 
 test("a client that leaves cancels its run, drops its queue and leaves no timer behind", async () => {
-  const { say, leave, clock, runs, peer, context } = open({ script: [[{ type: "text_delta", delta: "x" }], "hang"] });
+  const { say, leave, clock, runs, peer, parts } = open({ script: [[{ type: "text_delta", delta: "x" }], "hang"] });
   say("one");
   say("two");
   await clock.advance(0);
@@ -258,7 +255,7 @@ test("a client that leaves cancels its run, drops its queue and leaves no timer 
   assert.equal(runs.active(), 0);
   assert.equal(peer.sent.length, 1);
   assert.equal(clock.pending(), 0);
-  assert.equal(context.services.sockets.count(), 0);
+  assert.equal(parts.sockets.count(), 0);
 });
 
 test("a frame over the limit closes with 1009, counted in bytes", () => {
@@ -292,10 +289,10 @@ test("a socket on which nothing happens is closed after 300 s, one with a run at
 });
 
 test("a ping goes out every 30 s; 60 s without a pong end the connection", async () => {
-  const { clock, context } = contextOf({});
+  const { clock, parts } = partsOf({});
   const peer = createFakePeer();
   const caller = { via: "websocket", tokenId: null, scopes: [] } as const;
-  const session = new SocketSession(peer, { parts: context.services, caller, requestId: "r", canPing: true });
+  const session = new SocketSession(peer, { parts, caller, requestId: "r", canPing: true });
   for (let i = 0; i < 3; i++) {
     await clock.advance(30_000);
     session.pong();
@@ -309,10 +306,10 @@ test("a ping goes out every 30 s; 60 s without a pong end the connection", async
 });
 
 test("where the runtime has no ping none is tried", async () => {
-  const { clock, context } = contextOf({});
+  const { clock, parts } = partsOf({});
   const peer = createFakePeer();
   const caller = { via: "websocket", tokenId: null, scopes: [] } as const;
-  new SocketSession(peer, { parts: context.services, caller, requestId: "r", canPing: false });
+  new SocketSession(peer, { parts, caller, requestId: "r", canPing: false });
   await clock.advance(200_000);
   assert.equal(peer.pings, 0);
   assert.equal(peer.terminated, false);
@@ -395,10 +392,10 @@ test("a socket that closes under a write ends the session quietly", async () => 
 });
 
 test("a shutdown closes idle sockets with 1001 at once, busy ones after their answer, the rest at the end of the grace", async () => {
-  const { clock, runs, context } = contextOf({ script: [{ waitMs: 1000 }, ...answer("x")] });
+  const { clock, runs, parts } = partsOf({ script: [{ waitMs: 1000 }, ...answer("x")] });
   const peers = [createFakePeer(), createFakePeer(), createFakePeer()] as const;
-  const [, busy, slow] = peers.map((peer) => driveHooks(accept(context), peer));
-  const { sockets } = context.services;
+  const [, busy, slow] = peers.map((peer) => driveHooks(accept(parts), peer));
+  const { sockets } = parts;
   busy?.say("hi");
   await clock.advance(500);
   slow?.say("hi");
@@ -415,9 +412,11 @@ test("a shutdown closes idle sockets with 1001 at once, busy ones after their an
   assert.equal(sockets.count(), 0);
 });
 
-test("the handshake is refused without an agent and during a shutdown; plain HTTP is 426", () => {
-  assert.throws(() => accept(contextOf({ runs: undefined }).context), { code: "agent_unavailable" });
-  assert.throws(() => accept(contextOf({ state: "draining" }).context), { code: "shutting_down" });
-  const { context } = contextOf({});
-  assert.throws(() => chatSocketRoute.handler(new Request("http://gateway.test/ws/chat"), context), { status: 426 });
+test("the handshake is refused without an agent and during a shutdown; plain HTTP is 426", async () => {
+  const { parts, services } = partsOf({});
+  assert.throws(() => accept({ ...parts, agent: undefined }), { code: "agent_unavailable" });
+  services.enter("draining");
+  assert.throws(() => accept(parts), { code: "shutting_down" });
+  const plain = await createTestRouter().send("GET", "/ws/chat", { token: "token_chat" });
+  assert.equal(plain.status, 426);
 });

@@ -1,18 +1,26 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { completionsRoute } from "../../../handlers/routes/completions.ts";
+import { chatCompletions } from "../../../handlers/handlers.ts";
 import { CancelError } from "../../../lib/base/cancel.ts";
 import { type HttpError, ProviderError, refuse } from "../../../lib/base/errors.ts";
 import type { AgentEventBody } from "../../../lib/base/records/agent_event.ts";
-import { createFakeClock } from "../../support/fake_clock.ts";
-import { jsonOf } from "../../support/json_of.ts";
+import { SILENT } from "../../../lib/base/telemetry/log.ts";
+import type { ToolInfo } from "../../../lib/tools/runtime/tool_executor.ts";
+import { createFakeClock, type FakeClock } from "../../support/fake_clock.ts";
+import { accepted, jsonOf } from "../../support/json_of.ts";
 import { answer, createScriptedRuns, type ScriptStep } from "../../support/scripted_runs.ts";
-import { createWireContext, type WireContextOptions } from "../../support/wire_context.ts";
+import { createTestRouter } from "../../support/test_router.ts";
 
 const USAGE = { prompt_tokens: 3, completion_tokens: 2, total_tokens: 5 };
 const DONE: ScriptStep = [{ type: "done", finish_reason: "stop", usage: USAGE }];
 
-interface AskOptions extends Partial<WireContextOptions> {
+interface AskOptions {
+  readonly clock?: FakeClock;
+  /** false: no agent is configured */
+  readonly agent?: boolean;
+  /** Names of enabled tools of the agent */
+  readonly tools?: readonly string[];
+  readonly signal?: AbortSignal;
   readonly script?: readonly ScriptStep[];
   readonly headers?: Record<string, string>;
   readonly hadEffect?: boolean;
@@ -29,11 +37,25 @@ function ask(body: unknown, options: AskOptions = {}) {
   });
   const request = new Request("http://gateway.test/v1/chat/completions", {
     method: "POST",
-    headers: { "content-type": "application/json", ...options.headers },
+    headers: {
+      "content-type": "application/json",
+      "x-request-id": "req_test",
+      authorization: "Bearer token_chat",
+      ...options.headers,
+    },
     body: JSON.stringify(body),
+    signal: options.signal ?? null,
   });
-  const context = createWireContext(request, { runs, ...options, clock });
-  return { clock, runs, context, response: Promise.resolve(completionsRoute.handler(request, context)) };
+  // Repeats are the router's
+  const isKeyed = request.headers.has("idempotency-key");
+  const agent = { runs, providers: undefined as never };
+  const complete = isKeyed ? createTestRouter({ agent }).router.fetch : chatCompletions({
+    agent: options.agent === false ? undefined : agent,
+    tools: { get: (name) => options.tools?.includes(name) ? { name, enabled: true } as ToolInfo : undefined },
+    identify: () => ({ identity: { tokenId: "tok_1", scopes: ["chat"] } }),
+    kit: { clock, log: SILENT },
+  });
+  return { clock, runs, response: Promise.resolve(complete(request)) };
 }
 
 const hello = { messages: [{ role: "user", content: "hi" }] };
@@ -105,7 +127,7 @@ test("an interrupted turn that is asked again counts once, whether its begin and
 });
 
 test("the run gets the messages, the parameters and the client's tools; null equals absent", async () => {
-  const { runs, response, context } = ask({
+  const { runs, response } = ask({
     model: null,
     messages: [
       { role: "system", content: "be brief" },
@@ -137,7 +159,8 @@ test("the run gets the messages, the parameters and the client's tools; null equ
     metadata: { a: "b" },
     response_format: { type: "json_object" },
   });
-  assert.equal((await response).status, 200);
+  const reply = await response;
+  assert.equal(reply.status, 200);
   const { by, reader, ...request } = runs.started[0]?.request ?? assert.fail("no run was started");
   assert.deepEqual(by, { caller: { via: "http", tokenId: "tok_1", scopes: ["chat"] }, requestId: "req_test" });
   assert.equal(reader?.whole, true);
@@ -178,7 +201,7 @@ test("the run gets the messages, the parameters and the client's tools; null equ
       },
     },
   });
-  assert.deepEqual(context.ignored, []);
+  assert.equal(reply.headers.get("x-postern-ignored"), null);
 });
 
 test("fields that are not honoured are named, in the body and in messages, and never handed on", async () => {
@@ -207,7 +230,7 @@ test("x-postern-tools: none turns the agent's tools off, another value is refuse
   const off = ask(hello, { headers: { "x-postern-tools": "none" } });
   assert.equal((await off.response).status, 200);
   assert.equal(off.runs.started[0]?.request.agentTools, "none");
-  await assert.rejects(ask(hello, { headers: { "x-postern-tools": "all" } }).response, {
+  await assert.rejects(accepted(ask(hello, { headers: { "x-postern-tools": "all" } }).response), {
     code: "invalid_request",
     status: 400,
   });
@@ -337,7 +360,7 @@ function tool(name: string) {
 for (const [name, body, param, code = "invalid_request"] of REFUSED) {
   test(`${name} is a 400 that names ${param}`, async () => {
     const { response, runs } = ask(body);
-    await assert.rejects(response, (error: HttpError) => {
+    await assert.rejects(accepted(response), (error: HttpError) => {
       assert.equal(error.status, 400);
       assert.equal(error.param, param);
       assert.equal(error.code, code);
@@ -349,7 +372,7 @@ for (const [name, body, param, code = "invalid_request"] of REFUSED) {
 
 test("a refusal never repeats the value, which may be a secret", async () => {
   await assert.rejects(
-    ask({ messages: [{ role: "user", content: "x" }], temperature: "sk-secret-value" }).response,
+    accepted(ask({ messages: [{ role: "user", content: "x" }], temperature: "sk-secret-value" }).response),
     (error: HttpError) => {
       assert.doesNotMatch(error.message, /secret/);
       return true;
@@ -360,18 +383,24 @@ test("a refusal never repeats the value, which may be a secret", async () => {
 test("a tool of the agent may be chosen by name", async () => {
   const choice = { ...hello, tool_choice: { type: "function", function: { name: "read_file" } } };
   assert.equal((await ask(choice, { tools: ["read_file"] }).response).status, 200);
-  await assert.rejects(ask(choice, { tools: ["read_file"], headers: { "x-postern-tools": "none" } }).response, {
-    code: "invalid_request",
-  });
+  await assert.rejects(
+    accepted(ask(choice, { tools: ["read_file"], headers: { "x-postern-tools": "none" } }).response),
+    {
+      code: "invalid_request",
+    },
+  );
 });
 
 test("without an agent it is 503 agent_unavailable", async () => {
-  await assert.rejects(ask(hello, { runs: undefined }).response, { code: "agent_unavailable", status: 503 });
+  await assert.rejects(accepted(ask(hello, { agent: false }).response), { code: "agent_unavailable", status: 503 });
 });
 
 test("what the supervisor refuses is told as it is", async () => {
   const overloaded = refuse("overloaded", "Too many runs");
-  await assert.rejects(ask(hello, { refuse: () => overloaded }).response, { code: "overloaded", status: 503 });
+  await assert.rejects(accepted(ask(hello, { refuse: () => overloaded }).response), {
+    code: "overloaded",
+    status: 503,
+  });
 });
 
 const provider = "test";
@@ -436,7 +465,7 @@ test("a client that goes away before the JSON reply cancels the run", async () =
   const gone = new AbortController();
   const { runs, response, clock } = ask(hello, {
     script: [[{ type: "text_delta", delta: "x" }], "hang"],
-    controller: gone,
+    signal: gone.signal,
   });
   await clock.advance(1);
   gone.abort(new CancelError("client_gone"));
@@ -448,7 +477,7 @@ test("a client that goes away before the JSON reply cancels the run", async () =
 test("a durable run is not cancelled by its client's going", async () => {
   const gone = new AbortController();
   gone.abort(new CancelError("client_gone"));
-  const { runs, response } = ask(hello, { controller: gone, headers: { "idempotency-key": "k" } });
+  const { runs, response } = ask(hello, { signal: gone.signal, headers: { "idempotency-key": "k" } });
   assert.equal((await response).status, 200);
   assert.deepEqual(runs.started[0]?.cancelled, []);
 });

@@ -1,13 +1,14 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { completionsRoute } from "../../../handlers/routes/completions.ts";
+import { chatCompletions } from "../../../handlers/handlers.ts";
 import { CancelError } from "../../../lib/base/cancel.ts";
+import { SILENT } from "../../../lib/base/telemetry/log.ts";
 import { ProviderError } from "../../../lib/base/errors.ts";
 import { createFakeClock } from "../../support/fake_clock.ts";
 import { jsonOf } from "../../support/json_of.ts";
 import { answer, createScriptedRuns, type ScriptStep } from "../../support/scripted_runs.ts";
 import { readSse } from "../../support/sse.ts";
-import { createWireContext } from "../../support/wire_context.ts";
+import { createTestRouter } from "../../support/test_router.ts";
 
 const USAGE = { prompt_tokens: 3, completion_tokens: 2, total_tokens: 5 };
 
@@ -15,7 +16,7 @@ interface StreamOptions {
   readonly script: readonly ScriptStep[];
   readonly body?: Record<string, unknown>;
   readonly headers?: Record<string, string>;
-  readonly controller?: AbortController;
+  readonly signal?: AbortSignal;
 }
 
 function stream(options: StreamOptions) {
@@ -23,15 +24,19 @@ function stream(options: StreamOptions) {
   const runs = createScriptedRuns({ clock, script: () => options.script });
   const request = new Request("http://gateway.test/v1/chat/completions", {
     method: "POST",
-    headers: { "content-type": "application/json", ...options.headers },
+    headers: { "content-type": "application/json", authorization: "Bearer token_chat", ...options.headers },
+    signal: options.signal ?? null,
     body: JSON.stringify({ stream: true, messages: [{ role: "user", content: "hi" }], ...options.body }),
   });
-  const context = createWireContext(request, {
-    runs,
-    clock,
-    ...(options.controller ? { controller: options.controller } : {}),
+  const agent = { runs, providers: undefined as never };
+  // Repeats are the router's
+  const complete = request.headers.has("idempotency-key") ? createTestRouter({ agent }).router.fetch : chatCompletions({
+    agent,
+    tools: {},
+    identify: () => ({ identity: { tokenId: "tok_1", scopes: ["chat"] } }),
+    kit: { clock, log: SILENT },
   });
-  return { clock, runs, response: Promise.resolve(completionsRoute.handler(request, context)) };
+  return { clock, runs, response: Promise.resolve(complete(request)) };
 }
 
 async function chunksOf(response: Promise<Response>) {
@@ -232,7 +237,7 @@ test("a client that leaves between two reads ends the iteration", async () => {
 
 test("a client that leaves before the reply starts cancels the run", async () => {
   const gone = new AbortController();
-  const { clock, runs, response } = stream({ script: ["hang"], controller: gone });
+  const { clock, runs, response } = stream({ script: ["hang"], signal: gone.signal });
   await clock.advance(1);
   gone.abort(new CancelError("client_gone"));
   await response;

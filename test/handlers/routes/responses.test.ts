@@ -7,13 +7,16 @@ import {
   readResponseBody,
   responseSchema,
 } from "../../../handlers/wire/responses/response_body.ts";
-import { responsesRoute } from "../../../handlers/routes/responses.ts";
+import { responses } from "../../../handlers/handlers.ts";
 import { ProviderError } from "../../../lib/base/errors.ts";
 import type { AgentEventBody } from "../../../lib/base/records/agent_event.ts";
+import { SILENT } from "../../../lib/base/telemetry/log.ts";
+import { createMemoryStore } from "../../../lib/storage/create_memory_store.ts";
+import type { ToolInfo } from "../../../lib/tools/runtime/tool_executor.ts";
 import { createFakeClock } from "../../support/fake_clock.ts";
+import { accepted } from "../../support/json_of.ts";
 import { checkEvents, checkResponse } from "../../support/response_events.ts";
 import { answer, createScriptedRuns, type ScriptStep } from "../../support/scripted_runs.ts";
-import { createWireContext } from "../../support/wire_context.ts";
 
 const USAGE = {
   prompt_tokens: 3,
@@ -38,8 +41,14 @@ function ask({ script = answer("Hello there"), body = {}, plain = true }: Asked)
     headers: { "content-type": "application/json", ...(plain ? { "x-postern-tools": "none" } : {}) },
     body: JSON.stringify({ input: "hi", ...body }),
   });
-  const context = createWireContext(request, { runs, clock, tools: ["read_file"] });
-  return { runs, response: Promise.resolve(responsesRoute.handler(request, context)) };
+  const respond = responses({
+    agent: { runs },
+    store: createMemoryStore(),
+    tools: { get: (name) => name === "read_file" ? { name, enabled: true } as ToolInfo : undefined },
+    identify: () => ({ identity: { tokenId: "tok_1", scopes: ["chat"] } }),
+    kit: { clock, log: SILENT },
+  });
+  return { runs, response: respond(request) };
 }
 
 /** Returns what the run was started with, and the reply's header of fields that were not honoured. */
@@ -59,7 +68,7 @@ async function told(asked: Asked) {
 
 async function refusal(body: Record<string, unknown>, plain = true) {
   const { runs, response } = ask({ body, plain });
-  await assert.rejects(response, (error: { code: string; param: string; message: string }) => {
+  await assert.rejects(accepted(response), (error: { code: string; param: string; message: string }) => {
     assert.deepEqual(runs.started, []);
     Object.assign(refused, { code: error.code, param: error.param, message: error.message });
     return true;

@@ -1,16 +1,15 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { chatSocketRoute } from "../../../handlers/routes/chat.ts";
-import { runEventsRoute } from "../../../handlers/routes/run_events.ts";
+import { runEvents } from "../../../handlers/handlers.ts";
+import { createSockets } from "../../../handlers/websocket/sockets.ts";
 import type { Script } from "../../../fixtures/scripted_provider.ts";
 import type { AgentEvent } from "../../../lib/base/records/agent_event.ts";
-import { createFakeClock } from "../../support/fake_clock.ts";
 import { createFakePeer, driveHooks } from "../../support/fake_peer.ts";
 import { readSse } from "../../support/sse.ts";
 import { ask, supervised, textIn } from "../../support/supervised.ts";
-import { createWireContext } from "../../support/wire_context.ts";
+import { createFakeServices } from "../../support/fake_services.ts";
 
-const LIMITS = { heartbeat_secs: 30, pong_timeout_secs: 60, idle_timeout_secs: 300, max_message_bytes: 2_097_152 };
 const MIB = 1024 * 1024;
 
 /** Two turns with a tool call between, and text that is cut in the middle of characters and lines. */
@@ -25,25 +24,19 @@ const SCRIPT: Script = [
 ];
 
 function setUp(script: Script = SCRIPT) {
-  const clock = createFakeClock();
+  const services = createFakeServices();
+  const { clock } = services;
   const made = supervised(script, { clock, tools: [{ name: "look" }] });
   const { runs } = made;
   const start = async () => (await runs.start(ask("Hi", { durable: true }))).id;
-  const context = (
-    path: string,
-    params: Readonly<Record<string, string>> = {},
-    headers: Readonly<Record<string, string>> = {},
-  ) => {
-    const request = new Request(`http://gateway.test${path}`, { headers });
-    const options = { runs, clock, params, config: { gateway: { websocket: LIMITS } } };
-    return { request, context: createWireContext(request, options) };
-  };
+  const identity = { tokenId: "tok_1", scopes: ["chat", "runs"] } as const;
+  const parts = { agent: { runs, providers: undefined as never }, kit: services, sockets: createSockets(services) };
+  const followRun = runEvents({ ...parts, storedRuns: {}, identify: () => ({ identity }) });
 
   /** Reads the event stream until `isEnough`, then cuts the connection. */
   async function read(id: string, after: number, isEnough: (events: readonly AgentEvent[]) => boolean) {
     const headers = { "last-event-id": String(after) };
-    const { request, context: given } = context(`/v1/runs/${id}/events`, { id }, headers);
-    const reply = await runEventsRoute.handler(request, given);
+    const reply = await followRun(new Request(`http://gateway.test/v1/runs/${id}/events`, { headers }));
     const reader = reply.body?.getReader();
     const decoder = new TextDecoder();
     let text = "";
@@ -62,9 +55,9 @@ function setUp(script: Script = SCRIPT) {
   /** A socket that has said hello. */
   function open({ buffers = false } = {}) {
     const peer = createFakePeer({ buffers });
-    const { request: head, context: { services, identity, requestId } } = context("/ws/chat");
-    const handshake = { identity, requestId, head, address: undefined, query: { ticket: undefined } };
-    const socket = driveHooks(chatSocketRoute.accept(services, handshake), peer);
+    const head = new Request("http://gateway.test/ws/chat");
+    const handshake = { identity, requestId: "req_test", head, address: undefined, query: { ticket: undefined } };
+    const socket = driveHooks(chatSocketRoute.accept({ ...parts, approvals: services.approvals }, handshake), peer);
     socket.say({ type: "hello", events: true });
     return { peer, ...socket };
   }

@@ -1,18 +1,17 @@
 import assert from "node:assert/strict";
 import { createHmac } from "node:crypto";
 import { test } from "node:test";
-import { webhookRoute } from "../../../handlers/routes/webhook.ts";
+import { webhook } from "../../../handlers/handlers.ts";
 import type { Identity } from "../../../lib/access/identity.ts";
 import { refuse } from "../../../lib/base/errors.ts";
 import type { Scope } from "../../../lib/base/records/caller.ts";
 import { createFakeClock, type FakeClock } from "../../support/fake_clock.ts";
-import { jsonOf } from "../../support/json_of.ts";
+import { accepted, jsonOf } from "../../support/json_of.ts";
 import { Webhooks } from "../../../lib/automation/channels/webhooks.ts";
 import { SILENT } from "../../../lib/base/telemetry/log.ts";
 import { type Config, defaultConfig } from "../../../lib/config/config.ts";
 import { createMemoryStore } from "../../../lib/storage/create_memory_store.ts";
 import { answer, createScriptedRuns, type ScriptedRuns, type ScriptStep } from "../../support/scripted_runs.ts";
-import { createWireContext } from "../../support/wire_context.ts";
 
 const SECRET = "a shared secret";
 const CHANNELS = {
@@ -34,7 +33,7 @@ interface Gateway {
     options?: {
       query?: string;
       headers?: Record<string, string>;
-      controller?: AbortController;
+      signal?: AbortSignal;
       identity?: Identity;
     },
   ): Promise<Response>;
@@ -58,6 +57,11 @@ function gateway(script: readonly ScriptStep[] = answer("Hello there"), refusal?
         : Promise.resolve(undefined),
     watch: () => Promise.resolve(),
   };
+  const webhooks = new Webhooks({
+    ...{ clock, log: SILENT, store, deliveries },
+    config: () => ({ ...defaultConfig(), channels: CHANNELS }) as Config, // its channels have the fields that are read
+    environment: (name) => name === "HOOK_SECRET" ? SECRET : undefined,
+  });
   return {
     clock,
     runs,
@@ -67,19 +71,11 @@ function gateway(script: readonly ScriptStep[] = answer("Hello there"), refusal?
         method: "POST",
         headers: { "content-type": "application/json", ...options.headers },
         body: typeof body === "string" ? body : JSON.stringify(body),
+        signal: options.signal ?? null,
       });
-      const context = createWireContext(request, {
-        runs,
-        clock,
-        store,
-        deliveries,
-        params: { channel },
-        config: { channels: CHANNELS },
-        environment: { HOOK_SECRET: SECRET },
-        ...(options.controller ? { controller: options.controller } : {}),
-      });
-      const { identity = context.identity } = options;
-      return await webhookRoute.handler(request, Object.assign(context, { identity }));
+      const { identity = { tokenId: "tok_1", scopes: ["chat"] } } = options;
+      const parts = { agent: { runs }, tools: {}, webhooks: () => Promise.resolve(webhooks), kit: { log: SILENT } };
+      return await accepted(webhook({ ...parts, identify: () => ({ identity }) })(request));
     },
   };
 }
@@ -106,16 +102,14 @@ test("wait=1 answers 200 with the reply, a failed run with its error", async () 
   const waited = await gateway().send("default", { text: "hi" }, { query: "?wait=1" });
   assert.equal(waited.status, 200);
   assert.deepEqual(await jsonOf(waited), { accepted: true, channel: "default", run_id: "run_1", reply: "Hello there" });
-  const failed = await gateway([[{ type: "error", code: "provider_error", message: "Broke" }]]).send("default", {
-    text: "hi",
-  }, { query: "?wait=1" });
-  assert.equal(failed.status, 502);
+  const { send } = gateway([[{ type: "error", code: "provider_error", message: "Broke" }]]);
+  await assert.rejects(send("default", { text: "hi" }, { query: "?wait=1" }), { status: 502 });
 });
 
 test("a wait that ends first leaves the run at work and says it was accepted", async () => {
   const { send, runs, clock } = gateway(["hang"]);
   const gone = new AbortController();
-  const reply = send("default", { text: "hi" }, { query: "?wait=1", controller: gone });
+  const reply = send("default", { text: "hi" }, { query: "?wait=1", signal: gone.signal });
   await clock.advance(1);
   gone.abort();
   assert.equal((await reply).status, 202);

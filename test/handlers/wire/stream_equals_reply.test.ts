@@ -1,13 +1,12 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { completionsRoute } from "../../../handlers/routes/completions.ts";
+import { chatCompletions } from "../../../handlers/handlers.ts";
 import type { AgentEventBody } from "../../../lib/base/records/agent_event.ts";
 import { createFakeClock } from "../../support/fake_clock.ts";
 import { jsonOf } from "../../support/json_of.ts";
 import { createScriptedRuns } from "../../support/scripted_runs.ts";
 import { readSse } from "../../support/sse.ts";
-import { createWireContext } from "../../support/wire_context.ts";
 
 const count = fc.nat(1000);
 const usage = fc.record({ prompt_tokens: count, completion_tokens: count, total_tokens: count });
@@ -87,10 +86,13 @@ async function ask(script: AgentEventBody[][], stream: boolean): Promise<Respons
     }),
     headers: { "content-type": "application/json" },
   });
-  return await completionsRoute.handler(
-    request,
-    createWireContext(request, { clock, runs: createScriptedRuns({ clock, script: () => script }) }),
-  );
+  const complete = chatCompletions({
+    agent: { runs: createScriptedRuns({ clock, script: () => script }) },
+    tools: {},
+    identify: () => ({ identity: { tokenId: "tok_1", scopes: ["chat"] } }),
+    kit: { clock },
+  });
+  return await complete(request);
 }
 
 /** Assembles the chunks as a client does. */

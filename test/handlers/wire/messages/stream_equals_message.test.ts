@@ -1,13 +1,12 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { messagesRoute } from "../../../../handlers/routes/messages.ts";
+import { messages } from "../../../../handlers/handlers.ts";
 import type { AgentEventBody } from "../../../../lib/base/records/agent_event.ts";
 import { createFakeClock } from "../../../support/fake_clock.ts";
 import { jsonOf } from "../../../support/json_of.ts";
 import { createScriptedRuns } from "../../../support/scripted_runs.ts";
 import { readSse } from "../../../support/sse.ts";
-import { createWireContext } from "../../../support/wire_context.ts";
 
 const USAGE = { prompt_tokens: 3, completion_tokens: 2, total_tokens: 5 };
 const said = fc.record({
@@ -70,7 +69,8 @@ async function ask(script: AgentEventBody[][], stream: boolean): Promise<Respons
     headers: { "content-type": "application/json" },
   });
   const runs = createScriptedRuns({ clock, script: () => script });
-  return await messagesRoute.handler(request, createWireContext(request, { clock, runs }));
+  const identify = () => ({ identity: { tokenId: "tok_1", scopes: ["chat"] as const } });
+  return await messages({ agent: { runs }, tools: {}, identify, kit: { clock } })(request);
 }
 
 /** Puts a stream together as a client does, and holds it to one open block at a time. */
