@@ -1,5 +1,5 @@
 import type { Identity, IssuedToken, TokenRecord, TokenTerms } from "../../lib/access/identity.ts";
-import { HttpError, refuse } from "../../lib/base/errors.ts";
+import { HttpError } from "../../lib/base/errors.ts";
 import { type Scope, SCOPES } from "../../lib/base/records/caller.ts";
 import { createRedactor } from "../../lib/base/redact.ts";
 import { createLogger, createRecentLog, type LogRecord } from "../../lib/base/telemetry/log.ts";
@@ -7,25 +7,18 @@ import { createMetrics } from "../../lib/base/telemetry/metrics.ts";
 import { createDeliveries } from "../../lib/automation/channels/delivery_service.ts";
 import { createCron } from "../../lib/automation/cron/cron_service.ts";
 import type { Config } from "../../lib/config/config.ts";
-import { defaultConfig } from "../../lib/config/config.ts";
-import { createMcpOperator } from "../../lib/extensions/mcp/mcp_operator.ts";
-import { ServerSwitches } from "../../lib/extensions/mcp/server_switches.ts";
-import { ExtensionError } from "../../lib/extensions/extension_error.ts";
 import type { GatewayState } from "../../lib/base/records/gateway_status.ts";
 import type { Services } from "../../lib/services.ts";
 import { createApprovals } from "../../lib/guard/create_approvals.ts";
 import { lazily } from "../../lib/base/lazily.ts";
 import { ClientCalls } from "../../lib/runs/client_calls.ts";
 import { createStoredConversations } from "../../lib/runs/conversations/stored_conversations.ts";
-import { loginEvent } from "../../lib/guard/audit/audit_event.ts";
-import { createBrowserLogins } from "../../lib/memory/browser_logins.ts";
 import { Memory } from "../../lib/memory/memory.ts";
 import { createStoredRuns } from "../../lib/runs/journal/stored_runs.ts";
 import { createTaintedFiles } from "../../lib/guard/tainted_files.ts";
 import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
 import { createAlone } from "../../lib/coordination.ts";
 import type { ToolExecutor, ToolInfo } from "../../lib/tools/runtime/tool_executor.ts";
-import { createRecordCipher } from "../../lib/storage/record_cipher.ts";
 import { createFakeAudit, type FakeAudit } from "./fake_audit.ts";
 import { createFakeClock, type FakeClock } from "./fake_clock.ts";
 import { createSeededRandom } from "./seeded_random.ts";
@@ -36,13 +29,12 @@ export interface FakeServicesOptions {
   readonly agent?: Services["agent"];
   readonly tools?: ToolExecutor;
   readonly nodes?: Services["nodes"];
-  /** Default: every use of plugins fails */
   /** Default: no run has used a browser */
   readonly browserOf?: Services["browserOf"];
+  /** Default: every use of plugins fails, and so for skills */
   readonly plugins?: Services["plugins"];
   /** Default: those of a gateway alone, which has none */
   readonly links?: Services["cluster"]["links"] | undefined;
-  /** Default: there are none */
   readonly skills?: Services["skills"];
 }
 
@@ -108,23 +100,12 @@ export function createFakeServices(options: FakeServicesOptions = {}): FakeServi
     redactor: createRedactor(),
     sharedWindows: undefined,
     browserOf: options.browserOf ?? (() => Promise.resolve(undefined)),
-    browserLogins: createBrowserLogins({
-      ...{ store, clock, used: () => [] },
-      cipher: () => Promise.resolve(createRecordCipher(random.bytes(32), random)),
-      record: (event, writes) => audit.append(loginEvent(event), writes),
-    }),
-    mcpServers: () =>
-      createMcpOperator({
-        config: defaultConfig,
-        ...{ store, audit: audit.append },
-        servers: () => undefined,
-        switches: new ServerSwitches({ store, clock, audit: audit.append }),
-        signIn: { state: () => Promise.resolve({ state: "none" }) },
-      }),
-    plugins: options.plugins ?? (() => Promise.resolve(createFakePlugins())),
-    skills: options.skills ?? (() => Promise.resolve(createFakeSkills())),
-    instructions: () => Promise.reject(new TypeError("This test has no instructions of a workspace")),
-    mcpSignIn: createFakeSignIn(),
+    browserLogins: { list: absent, save: absent, remove: absent } as unknown as Services["browserLogins"], // none of the rest is called
+    mcpServers: absent,
+    plugins: options.plugins ?? absent,
+    skills: options.skills ?? absent,
+    instructions: absent,
+    mcpSignIn: { begin: absent, complete: absent, remove: absent, provider: absent, credential: absent, state: absent },
     config: () => config,
     store,
     tokens: createFakeTokens(() => random.id("")),
@@ -158,7 +139,7 @@ export function createFakeServices(options: FakeServicesOptions = {}): FakeServi
       scopesOf: () => SCOPES,
       tools: () => tools,
     }),
-    webhooks: () => Promise.reject(new TypeError("This test has no webhooks")),
+    webhooks: absent,
     deliveries: createDeliveries({
       store,
       clock,
@@ -185,8 +166,8 @@ export function createFakeServices(options: FakeServicesOptions = {}): FakeServi
     workspaceRoot: "/workspace",
     containment: () => Promise.resolve({ kind: "uncontained", text: "Commands are not contained: this is a test" }),
     environment: () => undefined,
-    rekey: () => Promise.resolve({ rewritten: 0, left: 0, unreadable: [], complete: true, old_key: null }),
-    trustModelServer: (address) => Promise.resolve({ origin: `http://${address}`, uid: 1000 }),
+    rekey: absent,
+    trustModelServer: absent,
     facts: {
       health: () => ({ status: state, version: "0.0.0-test", uptime_seconds: 0 }),
       status: () =>
@@ -206,6 +187,9 @@ export function createFakeServices(options: FakeServicesOptions = {}): FakeServi
     enter: (next) => void (state = next),
   };
 }
+
+/** Fails: a test that uses more of the services brings its own, or a gateway. */
+const absent = () => Promise.reject(new TypeError("This test has no such service"));
 
 /** Time of the start, as status shows it. */
 const AT = "2026-01-01T00:00:00.000Z";
@@ -274,46 +258,6 @@ function createFakeTokens(nextId: () => string): Services["tokens"] {
     },
     count: () => Promise.resolve(records.size),
   };
-}
-
-/** Creates the sign-ins of a gateway without MCP servers. */
-function createFakeSignIn(): Services["mcpSignIn"] {
-  const none = (server: string) =>
-    Promise.reject(
-      refuse("not_found", `Cannot find the MCP server "${server}": the configuration has none`),
-    );
-  const nothing = () => Promise.resolve(undefined);
-  return { begin: none, complete: none, remove: none, provider: nothing, credential: nothing, state: none };
-}
-
-/** Creates skills of which there is none. */
-function createFakeSkills(): Awaited<ReturnType<Services["skills"]>> {
-  const none = () => Promise.reject(new ExtensionError("skill_not_found", "Cannot find the skill"));
-  return {
-    offer: () => Promise.resolve({ prompt: "", isAny: false }),
-    list: () => Promise.resolve({ skills: [], problems: [] }),
-    ...{ show: none, test: none, trust: none, untrust: none, install: none, remove: none, read: none },
-    close: () => Promise.resolve(),
-  };
-}
-
-/** Creates plugins of which there is none. */
-function createFakePlugins(): Awaited<ReturnType<Services["plugins"]>> {
-  const none = () => Promise.reject(new ExtensionError("plugin_not_found", "Cannot find the plugin"));
-  const plugins: Awaited<ReturnType<Services["plugins"]>>["plugins"] = {
-    list: () => [],
-    look: () => Promise.resolve(),
-    get: () => undefined,
-    require() {
-      throw new ExtensionError("plugin_not_found", "Cannot find the plugin");
-    },
-    installed: () => undefined,
-    ...{ install: none, enable: none, disable: none, remove: none, serve: none, endServing: none, call: none },
-    tools: () => [],
-    close: () => Promise.resolve(),
-  };
-  const registry = { search: () => Promise.resolve([]), install: none, trustKey: none };
-  return { plugins, registry, tools: plugins.tools, close: plugins.close };
 }
 
 function createFakeTickets(): Services["tickets"] {

@@ -2,10 +2,11 @@ import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
 import process from "node:process";
 import { test } from "node:test";
+import { createTestGateway } from "../../../handlers/testing/mod.ts";
 import type { McpServerInfo } from "../../../lib/extensions/extension_views.ts";
 import { fixtureServer, mcpConfig } from "../../support/mcp_bench.ts";
 import { type RunningGateway, withRunningGateway } from "../../support/running_gateway.ts";
-import { createTestRouter, errorOf } from "../../support/test_router.ts";
+import { errorOf } from "../../support/test_router.ts";
 import { until } from "../../support/until.ts";
 
 const VALUE = 'the "forge" key/7+8';
@@ -104,11 +105,12 @@ test("servers are shown, turned off and on, and started anew, and no secret that
     }
   }));
 
-test("the routes are for admins, and name the key while MCP is off", async () => {
-  const { send } = createTestRouter();
-  const missing = await send("GET", "/v1/mcp-servers/none");
+test("the routes are for admins, and name the key while MCP is off", async (t) => {
+  const gateway = await createTestGateway();
+  t.after(() => gateway.close());
+  const missing = await gateway.request("/v1/mcp-servers/none");
   assert.deepEqual([missing.status, (await errorOf(missing)).code], [404, "not_found"]);
-  assert.deepEqual(await (await send("GET", "/v1/mcp-servers")).json(), {
+  assert.deepEqual(await (await gateway.request("/v1/mcp-servers")).json(), {
     object: "list",
     data: [],
     has_more: false,
