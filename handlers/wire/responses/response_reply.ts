@@ -67,7 +67,10 @@ export function responseJson(head: AnswerHead, said: readonly AgentEvent[], form
 }
 
 function silent(head: AnswerHead, form: ResponseForm, said: readonly AgentEvent[] = []): ResponseEvents {
-  const items = new ResponseEvents({ ...head, firstModel: head.model, interrupts: undefined, toError: undefined }, form);
+  const items = new ResponseEvents(
+    { ...head, firstModel: head.model, interrupts: undefined, toError: undefined },
+    form,
+  );
   items.encode(said);
   return items;
 }
