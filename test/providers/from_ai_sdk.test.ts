@@ -264,6 +264,16 @@ test("an error of the model is that of any upstream, wherever it comes", async (
   }
 });
 
+test("a turn whose server names no model, or one too long, is whole", async () => {
+  const turns = ["", "x".repeat(300)].map((modelId) => [{ type: "response-metadata", modelId }, ...said("Hello")]);
+  await withModel(fromAiSdk(modelOf(turns).model), async (gateway) => {
+    for (const _ of turns) {
+      const { status, body } = await complete(gateway, {});
+      assert.deepEqual([status, body["model"]], [200, "sdk/fake-1"]);
+    }
+  });
+});
+
 test("a cancelled run aborts the model, and a whole turn does not", async () => {
   const { model, asked } = modelOf([said("Hello")]);
   const { promise: begun, resolve: begin } = Promise.withResolvers<AbortSignal>();
