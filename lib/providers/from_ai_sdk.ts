@@ -149,6 +149,8 @@ class Turn {
   }
 
   #begin({ toolName: name, inputEncoding }: StreamPart, id: string): readonly ProgramProviderEvent[] {
+    // A second beginning would share its index with the next call, whose tool would get nothing
+    if (this.#calls.has(id)) return [];
     const index = this.#calls.size;
     this.#calls.set(id, { index, isText: inputEncoding === "text", hasInput: false });
     return [{ type: "tool_call_delta", index, call_id: id, name, arguments_delta: "" }];
@@ -164,7 +166,7 @@ class Turn {
   #call(part: StreamPart): readonly ProgramProviderEvent[] {
     const { toolCallId: id, input, providerMetadata } = part;
     if (providerMetadata !== undefined) this.#kept.calls[id] = providerMetadata;
-    const begun = this.#calls.has(id) ? [] : this.#begin(part, id);
+    const begun = this.#begin(part, id);
     const call = this.#calls.get(id);
     if (call === undefined || call.hasInput) return begun;
     call.hasInput = true;
