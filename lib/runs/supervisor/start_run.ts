@@ -73,13 +73,13 @@ export class RunStarter {
       const history = await conversations.upTo(after, caller);
       return await this.#start({ ...request, messages: [...history.messages, ...messages] });
     }
-    const { store, kit, supervised: { active } } = this.#options;
+    const { kit, supervised: { active } } = this.#options;
     const isBusy = active.all().some(({ conversationId }) => conversationId === after.conversationId);
     const conversationId = await conversations.goOnAfter(after, { caller, time: kit.time(), isBusy });
     try {
       return await this.#start({ ...request, conversationId });
     } catch (error) {
-      await store.batch(await conversations.givenBack(conversationId, after));
+      await conversations.giveBack(conversationId, after);
       throw error;
     }
   }
