@@ -251,6 +251,20 @@ describe("runs of a conversation", () => {
     };
   }
 
+  test("behind another one get no turn of a run that began meanwhile: they become a branch", async () => {
+    const { runs, provider, conversationId, behind, hold, reached, letThrough } = await heldBack(["1", "2", "3"]);
+    hold("taken");
+    const starting = behind("after one");
+    await reached;
+    const between = await runs.start(ask("in between", { conversationId }));
+    letThrough();
+    const branch = await starting;
+    assert.notEqual(branch.conversationId, conversationId);
+    await Promise.all([readAll(between), readAll(branch)]);
+    const asked = provider.requests.map(({ messages }) => messages.slice(1).map(({ content }) => content));
+    assert.deepEqual(asked.slice(1).sort(), [["one", "1", "after one"], ["one", "1", "in between"]]);
+  });
+
   test("that were refused behind another one lose nothing that was said meanwhile", async () => {
     const refused = new Error("No such model");
     const { runs, provider, conversationId, behind, hold, reached, letThrough } = await heldBack(["1", "2", "3"], {
