@@ -4,7 +4,7 @@ import { HttpError, refuse } from "../lib/base/errors.ts";
 import type { Identity } from "../lib/access/identity.ts";
 import { checkStillCounts } from "./door.ts";
 import type { RequestContext, ResponseClass, RouteParts, RunClaim } from "./route.ts";
-import { isMessagesPath } from "./wire/http_errors.ts";
+import { wantsMessagesForm } from "./wire/http_errors.ts";
 
 /** The parts of an absolute request URL as they came. A path that needs normalising is refused, not repaired. */
 export interface RequestTarget {
@@ -100,6 +100,7 @@ export class GatewayRequestContext implements RequestContext {
   readonly path: string;
   readonly ignored: string[] = [];
   readonly replyHeaders: Record<string, string>;
+  readonly wantsMessagesForm: boolean;
   built: Response | undefined = undefined;
   identity: Identity | null = null;
   claim: RunClaim | undefined = undefined;
@@ -136,7 +137,8 @@ export class GatewayRequestContext implements RequestContext {
     this.path = options.path;
     const { requestId } = options;
     this.replyHeaders = { "x-request-id": requestId, vary: "Origin" };
-    if (isMessagesPath(this.path)) this.replyHeaders["request-id"] = requestId;
+    this.wantsMessagesForm = wantsMessagesForm(this.path, request.headers);
+    if (this.wantsMessagesForm) this.replyHeaders["request-id"] = requestId;
   }
 
   get query(): URLSearchParams {

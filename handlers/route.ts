@@ -41,6 +41,8 @@ export interface RequestContext {
   readonly claim?: RunClaim | undefined;
   /** Headers of every reply to this request, such as x-request-id. The middleware writes them, wire/reply.ts sends them */
   readonly replyHeaders: Record<string, string>;
+  /** true: errors go out in the form of the Messages API */
+  readonly wantsMessagesForm: boolean;
   /** The reply that wire/reply.ts built; any other reply gets `replyHeaders` from the router, at the cost of a copy */
   built: Response | undefined;
   /**

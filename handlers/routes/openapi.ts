@@ -5,7 +5,7 @@ import { isRecord, type JsonSchema } from "../../lib/base/json.ts";
 import { defineRoute } from "../define_route.ts";
 import type { DoorAccess } from "../door.ts";
 import type { Route, RouteParameter, RouteReply } from "../route.ts";
-import { isMessagesPath, statusOnPath } from "../wire/http_errors.ts";
+import { isMessagesPath, isModelsPath, statusOnPath } from "../wire/http_errors.ts";
 
 const PATH = "/openapi.json";
 
@@ -91,7 +91,7 @@ function describeRoutes(routes: readonly Route[], version: string) {
         node_token: { type: "http", scheme: "bearer", description: "The token of [gateway.node_control]" },
       },
       headers: REPLY_HEADERS,
-      schemas: { Error: ERROR_SCHEMA, MessagesError: MESSAGES_ERROR_SCHEMA },
+      schemas: { Error: ERROR_SCHEMA, MessagesError: MESSAGES_ERROR_SCHEMA, ModelsError: MODELS_ERROR_SCHEMA },
       responses: Object.fromEntries([...responses].sort(([a], [b]) => a < b ? -1 : 1)),
     },
   };
@@ -116,6 +116,11 @@ const MESSAGES_ERROR_SCHEMA: JsonSchema = {
   type: "object",
   properties: { ...ERROR_PROPERTIES, type: { const: "error" }, request_id: { type: "string" } },
   required: ["type", "error", "request_id"],
+};
+
+/** Error on a path of clients of both formats: with `anthropic-version` in that of the Messages API */
+const MODELS_ERROR_SCHEMA: JsonSchema = {
+  anyOf: [{ $ref: "#/components/schemas/Error" }, { $ref: "#/components/schemas/MessagesError" }],
 };
 
 /** Headers of replies, by the name of their description. */
@@ -150,7 +155,7 @@ function errorName(path: string, status: number): string {
 }
 
 function errorSchemaName(path: string): string {
-  return isMessagesPath(path) ? "MessagesError" : "Error";
+  return isMessagesPath(path) ? "MessagesError" : isModelsPath(path) ? "ModelsError" : "Error";
 }
 
 function errorReplyOf(path: string, status: number) {

@@ -5,7 +5,6 @@ import type { CollectedReply } from "./collect_reply.ts";
 import {
   errorBody,
   type ErrorMapping,
-  isMessagesPath,
   isProviderFailure,
   messageErrorBody,
   messageStatus,
@@ -124,7 +123,7 @@ export function errorReply(
   const mayPass = isProviderFailure(error) || (told.status === 409 && !(error instanceof CancelError));
   if (mayPass && !options.hadEffect && !isFinal) context.claim?.reopen();
   const program = services.programName;
-  if (!isMessagesPath(context.path)) return sendJson(context, told.status, errorBody(told, program), told.headers);
+  if (!context.wantsMessagesForm) return sendJson(context, told.status, errorBody(told, program), told.headers);
   return sendJson(context, messageStatus(told), messageErrorBody(told, { requestId, program }), told.headers);
 }
 

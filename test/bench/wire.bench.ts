@@ -131,6 +131,7 @@ for (const stream of [false, true]) {
       ...context,
       services,
       replyHeaders: {},
+      wantsMessagesForm: false,
       ignored: [],
       body: () => Promise.resolve(bytes),
     });

@@ -91,6 +91,7 @@ export function createWireContext(request: Request, options: WireContextOptions)
     query: new URL(request.url).searchParams,
     ignored: [],
     replyHeaders: {},
+    wantsMessagesForm: false,
     built: undefined,
     body: () => (body ??= request.arrayBuffer().then((bytes) => new Uint8Array(bytes))),
   };
