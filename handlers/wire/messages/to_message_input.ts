@@ -1,4 +1,5 @@
 import { refuse } from "../../../lib/base/errors.ts";
+import { isRecord } from "../../../lib/base/json.ts";
 import type { ContentPart, Message, ToolCall } from "../../../lib/base/records/message.ts";
 import {
   FORMAT_HEADERS,
@@ -8,6 +9,7 @@ import {
   type ToolDeclaration,
 } from "../../../lib/providers/provider.ts";
 import { checkBody } from "../check_body.ts";
+import { PassedBounds } from "../passed_bounds.ts";
 import { checkAddresses } from "../completion_body.ts";
 import type { WireInput } from "../to_completion_input.ts";
 import { type MessageBlock, type MessagesBody, messagesSchema, type MessageTool } from "./message_body.ts";
@@ -26,6 +28,12 @@ const BILLING = /^x-anthropic-billing-header:/;
 /** Names of what a request says and the run's own words have no place for, each once. */
 class LeftOut {
   readonly names: string[] = [];
+  /** Present: a provider of the same format gets them */
+  readonly #bounds: PassedBounds | undefined;
+
+  constructor(isPassed: boolean) {
+    this.#bounds = isPassed ? new PassedBounds() : undefined;
+  }
 
   add(name: string): void {
     if (this.names.length < MAX_NAMES && !this.names.includes(name)) this.names.push(name);
@@ -33,8 +41,14 @@ class LeftOut {
 
   /** Adds the fields of an object that are not among the known ones. */
   sort(fields: object, known: ReadonlySet<string>, place: string): void {
-    for (const [name, value] of Object.entries(fields)) {
-      if (!known.has(name) && value !== null && value !== undefined) this.add(place === "" ? name : `${place}.${name}`);
+    let before = 0;
+    for (const name in fields) {
+      // The name was just listed on this object
+      const value = (fields as Record<string, unknown>)[name];
+      if (known.has(name) || value === null || value === undefined) continue;
+      const path = place === "" ? name : `${place}.${name}`;
+      this.#bounds?.add(path, value, before++);
+      this.add(path);
     }
   }
 }
@@ -47,9 +61,10 @@ const MAX_NAMES = 100;
  * @throws {HttpError} 400 `invalid_request` naming the field at fault
  */
 export function toMessageInput(json: unknown, { plain, headers }: MessageInputOptions): WireInput {
+  const left = new LeftOut(plain);
+  // Before the schema, which copies each object
+  if (isRecord(json)) left.sort(json, BODY_FIELDS, "");
   const body = checkBody(messagesSchema, json, []);
-  const left = new LeftOut();
-  left.sort(body, BODY_FIELDS, "");
   const messages = toMessages(body, left, plain);
   const clientTools = toTools(body.tools ?? [], left);
   const parameters = toParameters(body, left);
