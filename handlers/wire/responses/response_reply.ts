@@ -201,7 +201,7 @@ export class ResponseEvents implements EventEncoder {
         this.#lastDelta = event.seq;
         return this.#callDelta(event);
       case "reply_fields":
-        this.#thought = { ...this.#thought, ...thoughtOf(event.message) };
+        this.#thought = { ...this.#thought, ...thoughtOf(event) };
         return "";
       case "tool_start":
         return this.#form.showsOwnCalls ? this.#ownCall(event) : "";
@@ -482,9 +482,9 @@ function customInput(given: string): string {
   }
 }
 
-function thoughtOf(message: Fields | undefined): Fields {
+function thoughtOf({ message, provider }: Event<"reply_fields">): Fields {
   const details = message?.["reasoning_details"];
-  return details === undefined ? {} : { reasoning_details: details };
+  return details === undefined ? {} : { reasoning_details: details, provider };
 }
 
 function toShownTool(tool: Fields): Fields {

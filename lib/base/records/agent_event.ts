@@ -65,6 +65,8 @@ export const agentEventSchema = v.variant("type", [
     reply: v.optional(fields),
     choice: v.optional(fields),
     message: v.optional(fields),
+    /** Name of the provider, where the message has parts that no other one may get */
+    provider: v.optional(v.string()),
   }),
   event("tool_start", { call_id: v.string(), tool: v.string(), input: v.unknown() }),
   event("tool_progress", { call_id: v.string(), message: v.string() }),

@@ -30,6 +30,8 @@ export type ProviderEvent =
     readonly reply?: Fields;
     readonly choice?: Fields;
     readonly message?: Fields;
+    /** Name of the provider, where the message has parts that no other one may get */
+    readonly provider?: string;
   }
   /** A quirk that was mended or could not be (lost tool call, broken arguments, empty reply): reported, not swallowed */
   | {
