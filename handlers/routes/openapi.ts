@@ -139,6 +139,10 @@ const REPLY_HEADERS = {
     description: "Names of body fields that were not honoured, with commas between them",
     schema: { type: "string" },
   },
+  Changed: {
+    description: "In plain mode: names of body fields that reached the model in another form, with commas between them",
+    schema: { type: "string" },
+  },
   Fallback: {
     description: "The provider/model that answered in place of the default model; absent: no other did",
     schema: { type: "string" },
@@ -219,6 +223,9 @@ function headersOf(route: Route, { status, headers }: RouteReply): Record<string
     "x-request-id": headerOf("RequestId"),
     ...(route.body === undefined ? {} : { "x-postern-ignored": headerOf("Ignored") }),
     ...(status === 200 && answersByModel(route) ? { "x-postern-fallback": headerOf("Fallback") } : {}),
+    ...(status === 200 && answersByModel(route) && route.steady === "completion"
+      ? { "x-postern-changed": headerOf("Changed") }
+      : {}),
     ...(takesKey(route) ? { "idempotency-replayed": headerOf("Replayed") } : {}),
     ...headers,
   };

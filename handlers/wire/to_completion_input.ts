@@ -22,6 +22,8 @@ export interface WireInput {
   readonly wishes: ModelWishes;
   /** Fields that are not honoured, as `logit_bias` or `messages[].cache_control`, each once */
   readonly ignored: readonly string[];
+  /** Fields that reach the model in another form than a chat completion has. Default: none */
+  readonly changed?: readonly string[] | undefined;
   /** See RunRequest. Default: the gateway's own agent */
   readonly agent?: AskedAgent | undefined;
   /** How the reply is stored. Default: it is not */
@@ -83,6 +85,7 @@ export function toCompletionInput(
   }
   const unknown: Unknown = { ignored: [], passed: [], bounds: plain ? new PassedBounds() : undefined };
   const parameters: Record<string, unknown> = {};
+  const unlimited: string[] = [];
   let passedBody: [string, unknown][] | undefined;
   for (const key in body) {
     // The key was just listed on this object
@@ -90,6 +93,7 @@ export function toCompletionInput(
     if (value === null || value === undefined || OWN_FIELDS.has(key)) continue;
     if (PARAMETERS.has(key)) {
       if (value !== -1 || !key.startsWith("max_")) parameters[key] = value;
+      else if (plain) unlimited.push(key);
     } else if (key === "functions" || key === "function_call") {
       throw unsupported(key, `Cannot honour "${key}": use "${key === "functions" ? "tools" : "tool_choice"}" instead`);
     } else if (key !== "logprobs" || value === true) {
@@ -123,6 +127,7 @@ export function toCompletionInput(
       parameters: parameters as ModelParameters,
     },
     ignored,
+    changed: unlimited,
   };
 }
 

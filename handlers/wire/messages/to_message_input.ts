@@ -28,6 +28,8 @@ const BILLING = /^x-anthropic-billing-header:/;
 /** Names of what a request says and the run's own words have no place for, each once. */
 class LeftOut {
   readonly names: string[] = [];
+  /** Names of what a chat completion has in another form */
+  readonly changed = new Set<string>();
   /** Present: a provider of the same format gets them */
   readonly #bounds: PassedBounds | undefined;
 
@@ -69,7 +71,14 @@ export function toMessageInput(json: unknown, { plain, headers }: MessageInputOp
   const clientTools = toTools(body.tools ?? [], left);
   const parameters = toParameters(body, left);
   const passed = plain
-    ? { passed: { body: {}, names: left.names, sent: sentRequest(body, headers) } satisfies ModelParameters["passed"] }
+    ? {
+      passed: {
+        body: {},
+        names: left.names,
+        changed: [...left.changed],
+        sent: sentRequest(body, headers),
+      } satisfies ModelParameters["passed"],
+    }
     : {};
   return {
     model: body.model ?? undefined,
@@ -125,6 +134,7 @@ function toParameters(body: MessagesBody, left: LeftOut): ModelParameters {
   const { max_tokens, temperature, top_p, stop_sequences: stop, metadata, output_config: output } = body;
   const effort = effortOf(body);
   const user = metadata?.user_id;
+  if (effort !== undefined) left.changed.add("thinking");
   if (metadata) left.sort(metadata, METADATA_FIELDS, "metadata");
   if (body.thinking) left.sort(body.thinking, THINKING_FIELDS, "thinking");
   if (output) left.sort(output, OUTPUT_FIELDS, "output_config");
@@ -302,6 +312,7 @@ function toUser(blocks: readonly MessageBlock[], { role, left, plain, place }: U
       ...(is_error === true ? { is_error } : {}),
     });
     if (others.length === 0) return [];
+    left.changed.add("messages[].content[].content");
     return [
       { type: "text", text: `[Postern] Of the result of the tool call ${JSON.stringify(tool_use_id)}:` },
       ...others,

@@ -82,6 +82,7 @@ export function toResponseInput(
       parameters: toParameters(body, { plain, ignored }),
     },
     ignored,
+    changed: plain ? changedTools([...tools.named.values()]) : undefined,
     agent: plain ? undefined : {
       instructions: ruled,
       limits: typeof body.max_tool_calls === "number" ? { maxToolCalls: body.max_tool_calls } : undefined,
@@ -89,6 +90,14 @@ export function toResponseInput(
     storing,
     ...toResponseForm(body, { named: tools.named, isStored: storing !== undefined }),
   };
+}
+
+/** Returns the kinds of tools that the model is told of as functions. */
+function changedTools(tools: readonly NamedTool[]): readonly string[] {
+  return [
+    ...(tools.some(({ kind }) => kind === "custom") ? ["tools[].custom"] : []),
+    ...(tools.some(({ namespace }) => namespace !== undefined) ? ["tools[].namespace"] : []),
+  ];
 }
 
 const KNOWN: ReadonlySet<string> = new Set([

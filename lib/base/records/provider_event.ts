@@ -38,7 +38,7 @@ export type ProviderEvent =
     readonly type: "notice";
     readonly code: string;
     readonly message: string;
-    /** With code `parameter_ignored`: the request's parameter that is not honoured */
+    /** With codes `parameter_ignored` and `parameter_changed`: the request's parameter that is not honoured, or sent in another form */
     readonly param?: string | undefined;
     /** With code `history_trimmed`: messages that were left out or shortened */
     readonly count?: number | undefined;
