@@ -5,7 +5,7 @@ import type { Random } from "../lib/base/random.ts";
 import type { Identity } from "../lib/access/identity.ts";
 import { checkStillCounts } from "./door.ts";
 import type { RequestContext, RequestServices, ResponseClass, Route, RouteParts, RunClaim } from "./route.ts";
-import { isMessagesPath } from "./wire/http_errors.ts";
+import { wantsMessagesForm } from "./wire/http_errors.ts";
 
 /** The parts of an absolute request URL as they came. A path that needs normalising is refused, not repaired. */
 export interface RequestTarget {
@@ -73,8 +73,27 @@ export interface PendingBody {
   fail(error: Error): void;
 }
 
-/** Begins to read the whole body of a request, up to `maxBytes`. */
-export type BodyReader = (request: Request, maxBytes: number) => PendingBody;
+/** A compressed body that is expanded as it comes, so that the reader keeps nothing of it. */
+export interface BodyExpansion extends PendingBody {
+  take(chunk: Uint8Array): void;
+  end(): void;
+}
+
+/** Opens the expansion of a body, see `expandBody` in middleware/expand_body.ts. */
+export type BodyExpander = (codings: readonly string[], maxBytes: number) => Promise<BodyExpansion>;
+
+/** Begins to read the whole body of a request, up to `maxBytes`. With an expansion, that gets the bytes and gives the body. */
+export type BodyReader = (request: Request, maxBytes: number, expansion?: BodyExpansion) => PendingBody;
+
+/** Returns the codings of a body in the order in which they were applied, in lower case; a plain body has none. */
+export function codingsOf({ headers }: Pick<Request, "headers">): readonly string[] {
+  const given = headers.get("content-encoding");
+  if (given === null) return NO_CODINGS;
+  const names = given.toLowerCase().split(",").map((name) => name.trim().replace(/^x-gzip$/, "gzip"));
+  return names.filter((name) => name !== "" && name !== "identity");
+}
+
+const NO_CODINGS: readonly string[] = [];
 
 /** Calls `onGone` when the client goes away before the reply is written. @returns function that ends the watch */
 export type ClientWatch = (request: Request, onGone: () => void) => () => void;
@@ -89,6 +108,7 @@ export interface RequestContextOptions {
   readonly target: RequestTarget;
   readonly path: string;
   readonly readBody: BodyReader;
+  readonly expandBody: BodyExpander;
   readonly watchClient: ClientWatch;
 }
 
@@ -103,6 +123,7 @@ export class GatewayRequestContext implements RequestContext {
   readonly path: string;
   readonly ignored: string[] = [];
   readonly replyHeaders: Record<string, string>;
+  readonly wantsMessagesForm: boolean;
   built: Response | undefined = undefined;
   identity: Identity | null = null;
   claim: RunClaim | undefined = undefined;
@@ -115,6 +136,7 @@ export class GatewayRequestContext implements RequestContext {
   followers = 0;
   #request: Request;
   #readBody: BodyReader;
+  #expandBody: BodyExpander;
   #watchClient: ClientWatch;
   #query: URLSearchParams | undefined = undefined;
   #body: PendingBody | undefined = undefined;
@@ -124,12 +146,15 @@ export class GatewayRequestContext implements RequestContext {
   #unwatch: (() => void) | undefined = undefined;
   /** Runs `request_timeout_secs`, for the body and the work after it together */
   #timer: Timer | undefined = undefined;
+  /** Refusal of a body that took too long */
+  #slow: HttpError | undefined = undefined;
   #clientGone = false;
   #done = false;
 
   constructor(request: Request, options: RequestContextOptions) {
     this.#request = request;
     this.#readBody = options.readBody;
+    this.#expandBody = options.expandBody;
     this.#watchClient = options.watchClient;
     this.parts = options.parts;
     this.services = options.services;
@@ -140,7 +165,8 @@ export class GatewayRequestContext implements RequestContext {
     this.path = options.path;
     const { requestId } = options;
     this.replyHeaders = { "x-request-id": requestId, vary: "Origin" };
-    if (isMessagesPath(this.path)) this.replyHeaders["request-id"] = requestId;
+    this.wantsMessagesForm = wantsMessagesForm(this.path, request.headers);
+    if (this.wantsMessagesForm) this.replyHeaders["request-id"] = requestId;
   }
 
   get query(): URLSearchParams {
@@ -170,17 +196,31 @@ export class GatewayRequestContext implements RequestContext {
   body(): Promise<Uint8Array> {
     if (this.#checkedBody === undefined) {
       this.#startTimer();
-      this.#body = this.#readBody(
-        this.#request,
-        Math.min(this.#ownBodyBytes ?? this.services.config().gateway.max_request_bytes, this.#maxBodyBytes),
+      const maxBytes = Math.min(
+        this.#ownBodyBytes ?? this.services.config().gateway.max_request_bytes,
+        this.#maxBodyBytes,
       );
-      this.#checkedBody = this.#body.bytes.then((bytes) => {
+      const codings = codingsOf(this.#request);
+      const reading = codings.length === 0 ? this.#read(maxBytes) : this.#readExpanded(codings, maxBytes);
+      this.#checkedBody = reading.then((bytes) => {
         // The sender decides how long a body takes
         checkStillCounts(this.identity, this.services);
         return bytes;
       });
     }
     return this.#checkedBody;
+  }
+
+  #read(maxBytes: number, expansion?: BodyExpansion): Promise<Uint8Array> {
+    this.#body = this.#readBody(this.#request, maxBytes, expansion);
+    return this.#body.bytes;
+  }
+
+  /** Whoever reads the body, for its digest or its signature too, sees what was compressed. */
+  async #readExpanded(codings: readonly string[], maxBytes: number): Promise<Uint8Array> {
+    const expansion = await this.#expandBody(codings, maxBytes);
+    if (this.#slow !== undefined) throw this.#slow;
+    return await this.#read(maxBytes, expansion);
   }
 
   /** Stops the handler's work; does nothing once the reply was handed over. */
@@ -213,7 +253,8 @@ export class GatewayRequestContext implements RequestContext {
     const { clock, config } = this.services;
     const seconds = config().gateway.request_timeout_secs;
     this.#timer = clock.after(seconds * 1000, () => {
-      this.#body?.fail(slowBody(seconds));
+      this.#slow = slowBody(seconds);
+      this.#body?.fail(this.#slow);
       this.abort("timeout");
     });
   }
@@ -257,29 +298,45 @@ export const watchSignal: ClientWatch = ({ signal }, onGone) => {
 };
 
 /** Reads the body as a web stream, which works with any fetch-based server. */
-export const readWebBody: BodyReader = (request, maxBytes) => {
+export const readWebBody: BodyReader = (request, maxBytes, expansion) => {
   const { promise: bytes, resolve, reject } = Promise.withResolvers<Uint8Array>();
-  if (request.bodyUsed) reject(bodyTaken());
-  else {readStream(request.body, maxBytes).then(resolve, (error: unknown) => {
-      reject(error instanceof HttpError ? error : new CancelError("client_gone"));
+  const fail = (error: Error) => {
+    reject(error);
+    expansion?.fail(error);
+  };
+  if (request.bodyUsed) fail(bodyTaken());
+  else {readStream(request.body, maxBytes, expansion).then(resolve, (error: unknown) => {
+      fail(error instanceof HttpError ? error : new CancelError("client_gone"));
     });}
-  return { bytes, fail: reject };
+  return { bytes, fail };
 };
 
-async function readStream(body: Request["body"], maxBytes: number): Promise<Uint8Array> {
+async function readStream(
+  body: Request["body"],
+  maxBytes: number,
+  expansion: BodyExpansion | undefined,
+): Promise<Uint8Array> {
   if (body === null) return new Uint8Array(0);
   const reader = body.getReader();
   const chunks: Uint8Array[] = [];
+  const stop = () => void reader.cancel().catch(() => {});
+  // A bomb ends the reading
+  expansion?.bytes.catch(stop);
   let size = 0;
   for (;;) {
     const { done, value } = await reader.read();
     if (done) break;
     size += value.length;
     if (size > maxBytes) {
-      reader.cancel().catch(() => {});
+      stop();
       throw tooLarge(maxBytes);
     }
-    chunks.push(value);
+    if (expansion === undefined) chunks.push(value);
+    else expansion.take(value);
+  }
+  if (expansion !== undefined) {
+    expansion.end();
+    return await expansion.bytes;
   }
   if (chunks.length === 1) return chunks[0] as Uint8Array; // length was checked
   const whole = new Uint8Array(size);

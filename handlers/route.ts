@@ -54,11 +54,14 @@ export interface RequestContext {
   readonly claim?: RunClaim | undefined;
   /** Headers of every reply to this request, such as x-request-id. The middleware writes them, wire/reply.ts sends them */
   readonly replyHeaders: Record<string, string>;
+  /** true: errors go out in the form of the Messages API */
+  readonly wantsMessagesForm: boolean;
   /** The reply that wire/reply.ts built; any other reply gets `replyHeaders` from the router, at the cost of a copy */
   built: Response | undefined;
   /**
-   * Reads the whole request body, once, up to `max_request_bytes`; empty when there is none. Call it before the reply only.
-   * @throws {HttpError} 413 payload_too_large, 408 request_timeout; 401 auth_invalid when the token was revoked while the body came;
+   * Reads the whole request body, once, up to `max_request_bytes`, and undoes its compression; empty when there is none. Call it before
+   * the reply only.
+   * @throws {HttpError} 413 payload_too_large, 408 request_timeout, 415 and 400 as `expandBody`; 401 auth_invalid when the token was revoked while the body came;
    *   {CancelError} client_gone when it stops half-way
    */
   body(): Promise<Uint8Array>;

@@ -6,6 +6,7 @@ import { createGatewaySettings } from "./middleware/guards.ts";
 import { Idempotency } from "./middleware/idempotency.ts";
 import { createObserver, lateHooks, Visit, type VisitedParts } from "./visit.ts";
 import {
+  type BodyExpander,
   type BodyReader,
   type ClientWatch,
   GatewayRequestContext,
@@ -23,6 +24,10 @@ import { StrangerPlaces } from "./stranger_places.ts";
 const UNKNOWN_TOKENS = { max: 256, maxEach: 16 } as const;
 /** Tickets that are taken from the database at the same time. */
 const TICKETS = { max: 64, maxEach: 8 } as const;
+
+/** Expands compressed bodies. What does so is loaded with the first of them. */
+export const expandBody: BodyExpander = async (codings, maxBytes) =>
+  (await import("./middleware/expand_body.ts")).expandBody(codings, maxBytes);
 
 /** Options of `createRouter`. */
 export interface RouterOptions {
@@ -89,6 +94,7 @@ export function createRouter(options: RouterOptions): GatewayRouter {
       target,
       path: pathWithin(basePath, target),
       readBody,
+      expandBody,
       watchClient,
     });
     return new Visit(parts, request, { context, canUpgrade });

@@ -2,7 +2,7 @@ import { refuse } from "../../lib/base/errors.ts";
 import { isLoopbackName } from "../../lib/system/net/address.ts";
 import type { Config } from "../../lib/config/config.ts";
 import { createWindows, type LimitSettings, sameLimits } from "./rate_limit.ts";
-import { hostNameOf, type RequestTarget, toAuthority, tooLarge } from "../request_context.ts";
+import { codingsOf, hostNameOf, type RequestTarget, toAuthority, tooLarge } from "../request_context.ts";
 import type { Route } from "../route.ts";
 
 /** Settings that the middleware reads with each request. They are derived once from each configuration. */
@@ -125,9 +125,9 @@ export function addPreflightHeaders(headers: Record<string, string>, request: Re
 }
 
 const ALLOWED =
-  "Authorization, Content-Type, X-Pairing-Code, Idempotency-Key, Last-Event-ID, X-Request-Id, X-Postern-Tools, Traceparent, MCP-Protocol-Version, Mcp-Session-Id, Mcp-Method, Mcp-Name, OpenAI-Organization, OpenAI-Project, OpenAI-Beta, X-Api-Key, Anthropic-Version, Anthropic-Beta, Anthropic-Dangerous-Direct-Browser-Access";
+  "Authorization, Content-Type, Content-Encoding, X-Pairing-Code, Idempotency-Key, Last-Event-ID, X-Request-Id, X-Postern-Tools, Traceparent, MCP-Protocol-Version, Mcp-Session-Id, Mcp-Method, Mcp-Name, OpenAI-Organization, OpenAI-Project, OpenAI-Beta, X-Api-Key, Anthropic-Version, Anthropic-Beta, Anthropic-Dangerous-Direct-Browser-Access";
 const EXPOSED =
-  "x-request-id, request-id, x-ratelimit-limit-requests, x-ratelimit-remaining-requests, x-ratelimit-reset-requests, retry-after, idempotency-replayed, x-postern-ignored, x-postern-fallback, x-postern-trimmed, x-should-retry, mcp-session-id, mcp-protocol-version";
+  "x-request-id, request-id, x-ratelimit-limit-requests, x-ratelimit-remaining-requests, x-ratelimit-reset-requests, retry-after, idempotency-replayed, x-postern-ignored, x-postern-changed, x-postern-fallback, x-postern-trimmed, x-should-retry, mcp-session-id, mcp-protocol-version";
 const MAX_EXTRA = 20;
 
 /** The official OpenAI client describes its platform in x-stainless-* headers, a set that grows with its versions. */
@@ -141,8 +141,8 @@ function allowedHeaders(requested: string): string {
 /**
  * Refuses by its headers a request whose body cannot be taken, before a byte of the body is read and before `100 Continue`.
  * Bodies without a length are counted as they are read.
- * @throws {HttpError} 417 expectation_failed, 501 not_implemented for a transfer coding, 415 unsupported_media_type for a content
- *   coding, 413 payload_too_large, 400 invalid_request for a length that is no number. Source: RFC 9110 sections 8.4 and 10.1.1,
+ * @throws {HttpError} 417 expectation_failed, 501 not_implemented for a transfer coding, 415 unsupported_media_type for an
+ *   unknown content coding, 413 payload_too_large, 400 invalid_request for a length that is no number. Source: RFC 9110 sections 8.4 and 10.1.1,
  *   RFC 9112 section 6.1
  */
 export function guardBody(request: Request, maxBytes: number): void {
@@ -154,13 +154,9 @@ export function guardBody(request: Request, maxBytes: number): void {
       'Cannot meet the expectation of the header Expect: "100-continue" is the only one that is known here',
     );
   }
-  const coding = headers.get("content-encoding");
-  if (coding !== null && !IDENTITY.test(coding)) {
-    throw refuse(
-      "unsupported_media_type",
-      "Cannot read the request body: it is compressed; send it without Content-Encoding",
-      { headers: { "accept-encoding": "identity" } },
-    );
+  const codings = codingsOf(request);
+  if (codings.length > MAX_CODINGS || !codings.every((coding) => CODINGS.includes(coding))) {
+    throw unknownCoding(CODINGS);
   }
   const length = headers.get("content-length");
   if (length === null) return checkTransfer(headers.get("transfer-encoding"));
@@ -173,7 +169,20 @@ export function guardBody(request: Request, maxBytes: number): void {
 }
 
 const CONTINUE = /^(?:100-continue)?$/i;
-const IDENTITY = /^(?:identity)?$/i;
+/** Codings of a body that are undone, where the runtime can. */
+export const CODINGS: readonly string[] = ["gzip", "deflate", "zstd"];
+/** Most codings of one body: each costs memory before its first byte. */
+const MAX_CODINGS = 2;
+
+/** Returns the refusal of a body that is compressed in another way, with those that are taken. Source: RFC 9110 section 15.5.16 */
+export function unknownCoding(known: readonly string[]) {
+  return refuse(
+    "unsupported_media_type",
+    `Cannot read the request body: send it without Content-Encoding, or compressed at most ${MAX_CODINGS} times, each with one of ` +
+      known.join(", "),
+    { headers: { "accept-encoding": known.join(", ") } },
+  );
+}
 
 /** The server beneath decodes `chunked`. The handler would take the bytes of any other coding for the body itself. */
 function checkTransfer(coding: string | null): void {

@@ -2,6 +2,7 @@ import { Buffer } from "node:buffer";
 import { CancelError } from "../../lib/base/cancel.ts";
 import { batchPerTick } from "../../lib/base/tick.ts";
 import {
+  type BodyExpansion,
   type BodyReader,
   bodyTaken,
   type ClientWatch,
@@ -63,54 +64,68 @@ export function createNodeBodyReader(): BodyReader {
   const giveLater = batchPerTick<Reading>(16, ({ resolve, chunks }) => {
     resolve(chunks.length === 1 ? (chunks[0] as Uint8Array) : Buffer.concat(chunks)); // length was checked
   });
-  return (request, maxBytes) => readNodeBody(request, { maxBytes, giveLater });
+  return (request, maxBytes, expansion) => readNodeBody(request, { maxBytes, giveLater, expansion });
 }
 
 function readNodeBody(
   request: Request,
-  { maxBytes, giveLater }: { readonly maxBytes: number; readonly giveLater: (reading: Reading) => void },
+  { maxBytes, giveLater, expansion }: {
+    readonly maxBytes: number;
+    readonly giveLater: (reading: Reading) => void;
+    readonly expansion: BodyExpansion | undefined;
+  },
 ): PendingBody {
   const node = (request as { runtime?: { node?: { req?: BodyStream; res?: ReplyStream } } }).runtime?.node;
   const stream = node?.req;
-  if (stream === undefined) return readWebBody(request, maxBytes);
+  if (stream === undefined) return readWebBody(request, maxBytes, expansion);
   if (hasNoBody(stream)) return EMPTY;
   if (request.bodyUsed) return failed(bodyTaken());
   // Another middleware has the bytes: srvx knows where, such as in a clone of the request
-  if (stream.readableDidRead) return readWebBody(request, maxBytes);
+  if (stream.readableDidRead) return readWebBody(request, maxBytes, expansion);
   if (stream.destroyed) return failed(new CancelError("client_gone"));
   // A request that its headers condemn has been refused before: the client may send the body now
   if (stream.headers.expect && stream.httpVersion === "1.1" && !node?.res?._sent100) node?.res?.writeContinue();
   // Undefined once the body has been read: a reply may go on for minutes, and the listeners keep what they refer to in memory
-  let reading: Reading | undefined;
+  const { promise: bytes, resolve, reject } = Promise.withResolvers<Uint8Array>();
+  let reading: Reading | undefined = { resolve, reject, chunks: [], size: 0, expansion };
   const fail = (error: Error) => {
     reading?.reject(error);
+    reading?.expansion?.fail(error);
     reading = undefined;
   };
-  const bytes = new Promise<Uint8Array>((resolve, reject) => (reading = { resolve, reject, chunks: [], size: 0 }));
   // Listeners are never removed: they go with the request, and to remove them costs as much as to read
   stream.on("data", (chunk: Uint8Array) => {
     if (reading === undefined) return;
     reading.size += chunk.length;
     if (reading.size > maxBytes) fail(tooLarge(maxBytes));
-    else reading.chunks.push(chunk);
+    else if (reading.expansion === undefined) reading.chunks.push(chunk);
+    else reading.expansion.take(chunk);
   });
   stream.on("end", () => {
     if (reading === undefined) return;
-    giveLater(reading);
+    const { resolve, expansion } = reading;
+    if (expansion === undefined) giveLater(reading);
+    else {
+      expansion.end();
+      resolve(expansion.bytes);
+    }
     reading = undefined;
   });
   // Without a listener for errors Node reports one as the end of the connection
   stream.on("close", () => {
     if (reading !== undefined) fail(new CancelError("client_gone"));
   });
+  // A bomb ends the reading
+  expansion?.bytes.catch(fail);
   return { bytes, fail };
 }
 
 /** Body that is being read. */
 interface Reading {
-  readonly resolve: (body: Uint8Array) => void;
+  readonly resolve: (body: Uint8Array | Promise<Uint8Array>) => void;
   readonly reject: (error: Error) => void;
   readonly chunks: Uint8Array[];
+  readonly expansion: BodyExpansion | undefined;
   size: number;
 }
 

@@ -2,7 +2,7 @@ import * as v from "valibot";
 import { defineRoute, type RouteInput } from "../define_route.ts";
 import type { QueryField } from "../route.ts";
 import { agentToolsOf, BY_RUN, estimateInput, requireAgent, toDecodedBody, TOOLS_HEADER } from "../wire/agent_runs.ts";
-import { answerByRun, type AnswerParts, type DecodedRequest, type Wire } from "../wire/answer_by_run.ts";
+import { answerByRun, type AnswerParts, type DecodedRequest, LIMITS, type Wire } from "../wire/answer_by_run.ts";
 import { countTokensSchema, messagesSchema } from "../wire/messages/message_body.ts";
 import { MESSAGE_PING, messageJson, MessageStream } from "../wire/messages/message_reply.ts";
 import { toMessageInput } from "../wire/messages/to_message_input.ts";
@@ -97,6 +97,11 @@ function answer(parts: AnswerParts, asked: DecodedRequest<MessagesInput>, runId?
 
 const MESSAGES: Wire<MessagesInput> = {
   toolChoiceField: "tool_choice.name",
+  fieldName: (name) =>
+    LIMITS.has(name) ? undefined : name.replace(/^tools\[\]\.function\./, "tools[].").replace(
+      /^tools\[\]\.parameters$/,
+      "tools[].input_schema",
+    ).replace("tool_calls[]", "content[]"),
   inOrder: true,
   keepAlive: MESSAGE_PING,
   json: messageJson,

@@ -29,7 +29,7 @@ const modelSchema = v.object({
 /** Header by which clients of Anthropic's SDK say that they expect its form. */
 const VERSION_HEADER = {
   "anthropic-version": {
-    description: "Adds the fields by which clients of Anthropic know models and pages",
+    description: "Adds the fields by which clients of Anthropic know models and pages, and gives errors their form",
     schema: { type: "string" },
   },
 } as const;
@@ -88,7 +88,7 @@ function pageOf(
 }
 
 function isAnthropic({ headers }: Pick<Request, "headers">): boolean {
-  return headers.get("anthropic-version") !== null;
+  return headers.has("anthropic-version");
 }
 
 function withAnthropicFields(model: ModelEntry) {

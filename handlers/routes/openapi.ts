@@ -5,7 +5,7 @@ import { isRecord, type JsonSchema } from "../../lib/base/json.ts";
 import { defineRoute } from "../define_route.ts";
 import type { DoorAccess } from "../door.ts";
 import type { Route, RouteParameter, RouteReply } from "../route.ts";
-import { isMessagesPath, statusOnPath } from "../wire/http_errors.ts";
+import { isMessagesPath, isModelsPath, statusOnPath } from "../wire/http_errors.ts";
 
 const PATH = "/openapi.json";
 
@@ -91,7 +91,7 @@ function describeRoutes(routes: readonly Route[], version: string) {
         node_token: { type: "http", scheme: "bearer", description: "The token of [gateway.node_control]" },
       },
       headers: REPLY_HEADERS,
-      schemas: { Error: ERROR_SCHEMA, MessagesError: MESSAGES_ERROR_SCHEMA },
+      schemas: { Error: ERROR_SCHEMA, MessagesError: MESSAGES_ERROR_SCHEMA, ModelsError: MODELS_ERROR_SCHEMA },
       responses: Object.fromEntries([...responses].sort(([a], [b]) => a < b ? -1 : 1)),
     },
   };
@@ -118,6 +118,11 @@ const MESSAGES_ERROR_SCHEMA: JsonSchema = {
   required: ["type", "error", "request_id"],
 };
 
+/** Error on a path of clients of both formats: with `anthropic-version` in that of the Messages API */
+const MODELS_ERROR_SCHEMA: JsonSchema = {
+  anyOf: [{ $ref: "#/components/schemas/Error" }, { $ref: "#/components/schemas/MessagesError" }],
+};
+
 /** Headers of replies, by the name of their description. */
 const REPLY_HEADERS = {
   RequestId: {
@@ -132,6 +137,10 @@ const REPLY_HEADERS = {
   Authenticate: { description: "The scheme that is asked for", schema: { type: "string" } },
   Ignored: {
     description: "Names of body fields that were not honoured, with commas between them",
+    schema: { type: "string" },
+  },
+  Changed: {
+    description: "In plain mode: names of body fields that reached the model in another form, with commas between them",
     schema: { type: "string" },
   },
   Fallback: {
@@ -150,7 +159,7 @@ function errorName(path: string, status: number): string {
 }
 
 function errorSchemaName(path: string): string {
-  return isMessagesPath(path) ? "MessagesError" : "Error";
+  return isMessagesPath(path) ? "MessagesError" : isModelsPath(path) ? "ModelsError" : "Error";
 }
 
 function errorReplyOf(path: string, status: number) {
@@ -214,6 +223,9 @@ function headersOf(route: Route, { status, headers }: RouteReply): Record<string
     "x-request-id": headerOf("RequestId"),
     ...(route.body === undefined ? {} : { "x-postern-ignored": headerOf("Ignored") }),
     ...(status === 200 && answersByModel(route) ? { "x-postern-fallback": headerOf("Fallback") } : {}),
+    ...(status === 200 && answersByModel(route) && route.steady === "completion"
+      ? { "x-postern-changed": headerOf("Changed") }
+      : {}),
     ...(takesKey(route) ? { "idempotency-replayed": headerOf("Replayed") } : {}),
     ...headers,
   };

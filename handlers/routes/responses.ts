@@ -16,7 +16,7 @@ import {
   TOOLS_HEADER,
   upTo,
 } from "../wire/agent_runs.ts";
-import { answerByRun, type AnswerParts, type DecodedRequest, type Wire } from "../wire/answer_by_run.ts";
+import { answerByRun, type AnswerParts, type DecodedRequest, LIMITS, type Wire } from "../wire/answer_by_run.ts";
 import { followReply } from "../wire/event_stream.ts";
 import { toHttpError } from "../wire/http_errors.ts";
 import { afterOf, choiceQuery, countQuery, positionQuery, textQuery } from "../wire/lists.ts";
@@ -317,8 +317,17 @@ async function compact(
   return await answerByRun({ ...RESPONSES, json }, parts, asked, runId);
 }
 
+/** Names of fields that this format has in another place than chat completions. */
+const NAMES: ReadonlyMap<string, string> = new Map([
+  ["messages[].tool_calls[].id", "input[].call_id"],
+  ["messages[].reasoning_content", "input[].encrypted_content"],
+  ["reasoning_effort", "reasoning.effort"],
+]);
+
 const RESPONSES: Wire<ResponseInput> = {
   toolChoiceField: "tool_choice.name",
+  fieldName: (name) =>
+    NAMES.get(name) ?? (LIMITS.has(name) ? undefined : name.replace(/^messages/, "input").replace(".function.", ".")),
   inOrder: true,
   accepted: acceptedJson,
   json: (head, { said }, input) => responseJson(head, said, input),

@@ -6,7 +6,7 @@ import type { Services } from "../../lib/services.ts";
 import type { RouteInput } from "../define_route.ts";
 import type { RouteParts } from "../route.ts";
 import { attachRun, type DecodedBody, readRun, requireAgent } from "./agent_runs.ts";
-import { type CollectedReply, collectReply } from "./collect_reply.ts";
+import { type CollectedReply, collectReply, PARAMETER_CHANGED } from "./collect_reply.ts";
 import { type EventEncoder, eventStream, KEEP_ALIVE_MS, openEvents, paceComment } from "./event_stream.ts";
 import { endedInSilence, runFailure, toHttpError } from "./http_errors.ts";
 import { changeHeaders, fallbackHeader, type Reply, streamReply } from "./reply.ts";
@@ -41,6 +41,8 @@ export interface Wire<Input extends WireInput> {
   readonly toolChoiceField: string;
   /** true: the JSON reply is told what was said in its order. Default false */
   readonly inOrder?: boolean;
+  /** Returns the client's own name of a field that chat completions name so; undefined where its form is translated anyway. Default: the same */
+  fieldName?(name: string): string | undefined;
   /** Text of a stream's signs of life. Default: a comment line */
   readonly keepAlive?: string;
   /** Returns the text of the reply to work in the background, which has begun. Default: no work is */
@@ -50,6 +52,9 @@ export interface Wire<Input extends WireInput> {
   /** Returns the encoder of one stream */
   encoder(head: StreamHead, input: Input): EventEncoder;
 }
+
+/** Limits of chat completions, which other formats have under a name of their own in either case. */
+export const LIMITS: ReadonlySet<string> = new Set(["max_tokens", "max_completion_tokens"]);
 
 /** Services that answering by a run takes. */
 export type AnswerParts = Pick<RouteParts, "agent" | "kit" | "tools">;
@@ -116,6 +121,7 @@ export async function answerByRun<Input extends WireInput>(
     }
     const reply = await collectReply(handle, wire);
     const { fallback, ignored } = reply;
+    const changed = changedNames(reply.changed, wire, input);
     const answered = fallback !== undefined && reply.fallbackAnswered ? { ...head, model: fallback } : head;
     const fallen = fallback === undefined ? undefined : fallbackHeader(fallback);
     // The history of a conversation may be trimmed, that of a client never is
@@ -126,6 +132,7 @@ export async function answerByRun<Input extends WireInput>(
       type: "application/json",
       headers,
       ignored,
+      changed,
     };
   } catch (error) {
     return { error, hadEffect: handle.hadEffect() };
@@ -165,11 +172,13 @@ async function streamed<Input extends WireInput>(
   let firstModel = head.model;
   let headers: Readonly<Record<string, string>> | undefined;
   let ignored: string[] | undefined;
+  let changed: string[] | undefined;
   for (const event of opening.held.flat()) {
     if (event.type === "error") throw runFailure(event);
     if (event.type === "turn_start" || event.type === "turn_restart") firstModel = head.model;
     if (event.type !== "notice") continue;
-    if (event.param !== undefined) (ignored ??= []).push(event.param);
+    if (event.param !== undefined && event.code === PARAMETER_CHANGED) (changed ??= []).push(event.param);
+    else if (event.param !== undefined) (ignored ??= []).push(event.param);
     if (event.model === undefined) continue;
     firstModel = event.model;
     headers = fallbackHeader(firstModel);
@@ -191,7 +200,17 @@ async function streamed<Input extends WireInput>(
     toError: (error) => toError(error ?? endedInSilence()),
     onLeave: leave,
   });
-  return { ...streamReply(stream), headers, ignored };
+  return { ...streamReply(stream), headers, ignored, changed: changedNames(changed ?? [], wire, input) };
+}
+
+/** Returns the client's names of what reaches the model in another form: by its wire's own translation, and by the provider. */
+function changedNames<Input extends WireInput>(
+  names: readonly string[],
+  { fieldName = (name) => name }: Pick<Wire<Input>, "fieldName">,
+  { changed = [] }: WireInput,
+): readonly string[] {
+  if (names.length === 0) return changed;
+  return [...new Set([...changed, ...names.flatMap((name) => fieldName(name) ?? [])])];
 }
 
 function checkToolChoice(

@@ -15,6 +15,8 @@ export interface CollectedReply {
   readonly finishReason: FinishReason;
   /** Parameters of the request that the provider has nothing for */
   readonly ignored: readonly string[];
+  /** Parameters of the request that the provider got in another form */
+  readonly changed: readonly string[];
   /** The `provider/model` that served a turn in place of the one that was asked for; undefined: no other did */
   readonly fallback: string | undefined;
   /** Tells whether `fallback` served the last turn, and so gave the answer: the provider may be back for a later turn */
@@ -27,6 +29,9 @@ export interface CollectedReply {
   /** Events of what was said and done, in the order in which it came, to the end: deltas of one kind are one event. Empty unless it was asked for */
   readonly said: readonly AgentEvent[];
 }
+
+/** Code of the notice of a parameter that the provider got in another form; any other one with a `param` is of one that it did not get. */
+export const PARAMETER_CHANGED = "parameter_changed";
 
 /** Fields of a completion that the gateway does not know, by the object that they stand in. */
 export interface ReplyFields {
@@ -84,6 +89,7 @@ class Collector {
   #calls: { id: string; name: string; arguments: string; extra: Fields | undefined }[] = [];
   #fields: ReplyFields | undefined = undefined;
   #ignored: readonly string[] = NONE;
+  #changed: readonly string[] = NONE;
   #fallback: string | undefined = undefined;
   #fallbackAnswers = false;
   /** Messages left out before the first turn, said once */
@@ -127,9 +133,7 @@ class Collector {
           this.#fallbackAnswers = true;
         }
         if (event.count !== undefined) this.#countTrimmed(event.count);
-        if (event.param !== undefined && !this.#ignored.includes(event.param)) {
-          this.#ignored = [...this.#ignored, event.param];
-        }
+        if (event.param !== undefined) this.#name(event.param, event.code === PARAMETER_CHANGED);
         break;
       case "turn_start":
         this.#hasTurn = true;
@@ -170,6 +174,7 @@ class Collector {
       }),
       finishReason: done.finish_reason,
       ignored: this.#ignored,
+      changed: this.#changed,
       fallback: this.#fallback,
       fallbackAnswered: this.#fallbackAnswers,
       trimmed: this.#trimmedBefore + this.#trimmedInTurn,
@@ -190,6 +195,13 @@ class Collector {
     const joined = last === undefined ? undefined : joinSaid(last, event);
     if (joined === undefined) said.push(event);
     else said[said.length - 1] = joined;
+  }
+
+  #name(param: string, isChanged: boolean): void {
+    const names = isChanged ? this.#changed : this.#ignored;
+    if (names.includes(param)) return;
+    if (isChanged) this.#changed = [...names, param];
+    else this.#ignored = [...names, param];
   }
 
   #countTrimmed(count: number): void {

@@ -74,6 +74,19 @@ export function isMessagesPath(path: string): boolean {
 }
 
 /**
+ * Tells whether a request gets its errors in the form of the Messages API: on its paths, and on those of models, which clients of several
+ * formats ask for, where the client says by `anthropic-version` that it knows that form.
+ */
+export function wantsMessagesForm(path: string, headers: Headers): boolean {
+  return isMessagesPath(path) || (isModelsPath(path) && headers.has("anthropic-version"));
+}
+
+/** Tells whether clients of several formats ask for a path: the form of an answer is that of the client. */
+export function isModelsPath(path: string): boolean {
+  return path === "/v1/models" || path.startsWith("/v1/models/");
+}
+
+/**
  * Returns the status that clients of the Messages API know an error by: 529 in place of 503, unless there is no agent at all, and where the
  * model's server has too much to do.
  */

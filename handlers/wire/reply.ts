@@ -5,7 +5,6 @@ import type { CollectedReply } from "./collect_reply.ts";
 import {
   errorBody,
   type ErrorMapping,
-  isMessagesPath,
   isProviderFailure,
   messageErrorBody,
   messageStatus,
@@ -29,6 +28,8 @@ interface PlainReply {
   readonly reading?: AbortController | undefined;
   /** Names of fields of the request that were not honoured, beside those that no schema knows. Default: none */
   readonly ignored?: readonly string[] | undefined;
+  /** Names of fields of the request that the model got in another form. Default: none */
+  readonly changed?: readonly string[] | undefined;
 }
 
 /** A reply that tells of an error after work was begun. An error before that is thrown. */
@@ -54,6 +55,9 @@ export function emptyReply(): PlainReply {
 export function sendReply(context: RequestContext, reply: Reply): Response {
   if (reply.ignored !== undefined) context.ignored.push(...reply.ignored);
   if ("error" in reply) return errorReply(context, reply.error, reply);
+  if (reply.changed !== undefined && reply.changed.length > 0) {
+    context.replyHeaders["x-postern-changed"] = namesOf(reply.changed);
+  }
   if (reply.reading !== undefined) listFollower(context, reply.reading);
   return build(context, reply.status, reply.body, reply.type, reply.headers);
 }
@@ -124,7 +128,7 @@ export function errorReply(
   const mayPass = isProviderFailure(error) || (told.status === 409 && !(error instanceof CancelError));
   if (mayPass && !options.hadEffect && !isFinal) context.claim?.reopen();
   const program = services.programName;
-  if (!isMessagesPath(context.path)) return sendJson(context, told.status, errorBody(told, program), told.headers);
+  if (!context.wantsMessagesForm) return sendJson(context, told.status, errorBody(told, program), told.headers);
   return sendJson(context, messageStatus(told), messageErrorBody(told, { requestId, program }), told.headers);
 }
 
@@ -169,7 +173,7 @@ function build(
     headers["x-accel-buffering"] = "no";
   }
   if (contentType !== null) headers["content-type"] = contentType;
-  if (context.ignored.length > 0) headers["x-postern-ignored"] = ignoredNames(context.ignored);
+  if (context.ignored.length > 0) headers["x-postern-ignored"] = namesOf(context.ignored);
   if (context.services.isDraining()) headers["connection"] = "close";
   if (extra !== undefined) { for (const name in extra) headers[name.toLowerCase()] = extra[name] as string; } // the name is a key of `extra`
   return (context.built = new context.Response(body, { status, headers }));
@@ -178,7 +182,7 @@ function build(
 const MAX_IGNORED_NAMES = 20;
 
 /** Returns the names for a header. They come from the client, so they are cut to visible ASCII without a comma and to a bounded length. */
-function ignoredNames(names: readonly string[]): string {
+function namesOf(names: readonly string[]): string {
   const shown = names.slice(0, MAX_IGNORED_NAMES).map((name) =>
     name.slice(0, 64).replace(/[^\x21-\x2b\x2d-\x7e]/g, "_")
   );

@@ -11,6 +11,7 @@ import type { ModelParameters, ModelWishes, ToolChoice, ToolDeclaration } from "
 import type { AskedAgent, RunAuthor, RunRequest } from "../../lib/runs/run_request.ts";
 import type { Write } from "../../lib/storage/store.ts";
 import { checkParts, type CompletionBody, type CompletionMessage, type CompletionTool } from "./completion_body.ts";
+import { PassedBounds } from "./passed_bounds.ts";
 import type { Fields } from "../../lib/base/join_fields.ts";
 
 /** A body of any wire, translated for the start of a run. */
@@ -21,6 +22,8 @@ export interface WireInput {
   readonly wishes: ModelWishes;
   /** Fields that are not honoured, as `logit_bias` or `messages[].cache_control`, each once */
   readonly ignored: readonly string[];
+  /** Fields that reach the model in another form than a chat completion has. Default: none */
+  readonly changed?: readonly string[] | undefined;
   /** See RunRequest. Default: the gateway's own agent */
   readonly agent?: AskedAgent | undefined;
   /** How the reply is stored. Default: it is not */
@@ -54,8 +57,8 @@ interface Unknown {
   readonly ignored: string[];
   /** Names of fields that go on to the model, each once */
   readonly passed: string[];
-  /** true: every unknown field goes on to the model */
-  readonly plain: boolean;
+  /** Present: every unknown field goes on to the model, within these bounds */
+  readonly bounds: PassedBounds | undefined;
 }
 
 /**
@@ -63,7 +66,7 @@ interface Unknown {
  * those of the body itself, and the names of all, go to `parameters.passed`. Otherwise they are named in `ignored` and not copied, save
  * a vendor's own parts of a reply that the client sends back with a tool call.
  * @throws {HttpError} 400 `unsupported_parameter` for `n` above 1, for `logprobs` where the agent's tools are on, and for the legacy
- * `functions`; 400 `invalid_request` for a tool name given twice, and for a content part that `checkParts` refuses
+ * `functions`; 400 `invalid_request` for a tool name given twice, for too many unknown fields, and for a content part that `checkParts` refuses
  */
 export function toCompletionInput(
   body: CompletionBody,
@@ -82,8 +85,9 @@ export function toCompletionInput(
         'header "x-postern-tools: none" or the model "plain/<id>"',
     );
   }
-  const unknown: Unknown = { ignored: [], passed: [], plain };
+  const unknown: Unknown = { ignored: [], passed: [], bounds: plain ? new PassedBounds() : undefined };
   const parameters: Record<string, unknown> = {};
+  const unlimited: string[] = [];
   let passedBody: [string, unknown][] | undefined;
   for (const key in body) {
     // The key was just listed on this object
@@ -91,10 +95,12 @@ export function toCompletionInput(
     if (value === null || value === undefined || OWN_FIELDS.has(key)) continue;
     if (PARAMETERS.has(key)) {
       if (value !== -1 || !key.startsWith("max_")) parameters[key] = value;
+      else if (plain) unlimited.push(key);
     } else if (key === "functions" || key === "function_call") {
       throw unsupported(key, `Cannot honour "${key}": use "${key === "functions" ? "tools" : "tool_choice"}" instead`);
     } else if (key !== "logprobs" || value === true) {
       addOnce(plain ? unknown.passed : unknown.ignored, key);
+      unknown.bounds?.add(key, value, passedBody?.length ?? 0);
       if (plain) (passedBody ??= []).push([key, value]);
     }
   }
@@ -123,6 +129,7 @@ export function toCompletionInput(
       parameters: parameters as ModelParameters,
     },
     ignored,
+    changed: unlimited,
   };
 }
 
@@ -307,7 +314,9 @@ function sortUnknownFields(
     // The key was just listed on this object
     const value = (fields as Record<string, unknown>)[key];
     if (known.has(key) || value === null || value === undefined) continue;
-    const isKept = unknown.plain || always.has(key);
+    const isVendors = always.has(key);
+    const isKept = unknown.bounds !== undefined || isVendors;
+    if (!isVendors) unknown.bounds?.add(`${place}.${key}`, value, kept?.length ?? 0);
     if (isKept) (kept ??= []).push([key, value]);
     addOnce(isKept ? unknown.passed : unknown.ignored, `${place}.${key}`);
   }

@@ -41,6 +41,8 @@ export interface PassedFields {
   readonly body: Readonly<Record<string, unknown>>;
   /** All of them, as `logit_bias` or `messages[].cache_control`: a provider of another format says that it has nothing for them */
   readonly names: readonly string[];
+  /** Names of what a provider of another format gets in another form. Default: none */
+  readonly changed?: readonly string[];
   /** The client's request where it came in another format than chat completions: a provider of that format sends it as it is */
   readonly sent?: SentRequest;
 }
@@ -63,6 +65,16 @@ export function parameterIgnored(name: string): ProviderEvent {
     type: "notice",
     code: "parameter_ignored",
     message: `The provider has nothing for the parameter "${name}": left out`,
+    param: name,
+  };
+}
+
+/** Returns the notice that a parameter of the request goes to the model in another form, see docs/http.md. */
+export function parameterChanged(name: string): ProviderEvent {
+  return {
+    type: "notice",
+    code: "parameter_changed",
+    message: `The provider takes the parameter "${name}" in another form: sent so`,
     param: name,
   };
 }

@@ -229,6 +229,7 @@ export type ProgramRunEvent =
       readonly reply?: Fields | undefined;
       readonly choice?: Fields | undefined;
       readonly message?: Fields | undefined;
+      readonly provider?: string | undefined;
     }
     | { readonly type: "tool_start"; readonly call_id: string; readonly tool: string; readonly input: unknown }
     | { readonly type: "tool_progress"; readonly call_id: string; readonly message: string }

@@ -139,6 +139,50 @@ test("the rate limit and a repeated key have the vendor's form", async () => {
   assert.deepEqual(await toldBy(await send("POST", PATH, { headers, body: { a: 2 } })), [409, "invalid_request_error"]);
 });
 
+const FORM = { "anthropic-version": "2023-06-01" };
+
+const MODEL_GUARDS: Readonly<Record<string, Guard>> = {
+  "no token": { init: { token: null }, status: 401 },
+  "two tokens that differ": { init: { headers: { "x-api-key": "token_chat" } }, status: 401 },
+  "a token without the scope": { init: { token: "token_runs" }, status: 403 },
+  "another host": { init: { headers: { host: "evil.com" } }, status: 403 },
+  "another method": { method: "DELETE", status: 405 },
+  "an expectation": { init: { headers: { expect: "more" } }, status: 417 },
+  "a query that nobody knows": { path: "/v1/models?other=1", status: 400 },
+  "a model that is not there": { path: "/v1/models/some/model", status: 404 },
+  "a path that is not clean": { path: "/v1/models//x", status: 404 },
+};
+
+for (const [name, { init = {}, method = "GET", path = "/v1/models", status }] of Object.entries(MODEL_GUARDS)) {
+  test(`a refusal about models has the vendor's form for a client that asks in it: ${name}`, async () => {
+    const { send } = createTestRouter();
+    const reply = await send(method, path, { ...init, headers: { ...FORM, ...init.headers } });
+    const type = TYPES[status] ?? "invalid_request_error";
+    assert.deepEqual(await toldBy(reply), [status, type]);
+    const other = await send(method, path, init);
+    const body = await other.json() as Record<string, unknown>;
+    assert.deepEqual([other.status, Object.keys(body), other.headers.get("request-id")], [status, ["error"], null]);
+  });
+}
+
+test("the rate limit and a drain about models have the vendor's form for a client that asks in it", async () => {
+  const limited = createTestRouter({ gateway: { rate_limit_max: 1 } });
+  await limited.send("GET", "/v1/models", { headers: FORM });
+  assert.deepEqual(await toldBy(await limited.send("GET", "/v1/models", { headers: FORM })), [429, "rate_limit_error"]);
+  const { send } = createTestRouter({
+    routes: [{
+      ...routeOf(() => {
+        throw refuse("shutting_down", "Cannot do it: it is only tried");
+      }),
+      method: "GET",
+      path: "/v1/models",
+    }],
+  });
+  const reply = await send("GET", "/v1/models", { headers: FORM });
+  assert.ok(Number(reply.headers.get("retry-after")) > 0);
+  assert.deepEqual(await toldBy(reply), [529, "overloaded_error"]);
+});
+
 test("other paths keep their own form", async () => {
   const reply = await createTestRouter().send("POST", "/v1/messagesx", { body: HI });
   assert.equal(reply.headers.get("request-id"), null);

@@ -181,7 +181,7 @@ const ATTACKS: readonly Attack[] = [
   { name: "a socket elsewhere", request: ["GET {p}/health", "Host: {h}", ...HANDSHAKE], status: 400 },
   {
     name: "a compressed body",
-    request: ["POST {p}/api/chat", "Host: {h}", AUTH, "Content-Encoding: gzip", ...JSON_BODY],
+    request: ["POST {p}/api/chat", "Host: {h}", AUTH, "Content-Encoding: br", ...JSON_BODY],
     status: 415,
   },
   {

@@ -7,6 +7,7 @@ import {
   type ToolChoice,
   type ToolDeclaration,
 } from "../../../lib/providers/provider.ts";
+import { PassedBounds } from "../passed_bounds.ts";
 import { checkAddresses } from "../completion_body.ts";
 import type { WireInput } from "../to_completion_input.ts";
 import { type MessageBlock, type MessagesBody, type MessageTool, readMessagesBody } from "./message_body.ts";
@@ -25,6 +26,14 @@ const BILLING = /^x-anthropic-billing-header:/;
 /** Names of what a request says and the run's own words have no place for, each once. */
 class LeftOut {
   readonly names: string[] = [];
+  /** Names of what a chat completion has in another form */
+  readonly changed = new Set<string>();
+  /** Present: a provider of the same format gets them */
+  readonly #bounds: PassedBounds | undefined;
+
+  constructor(isPassed: boolean) {
+    this.#bounds = isPassed ? new PassedBounds() : undefined;
+  }
 
   add(name: string): void {
     if (this.names.length < MAX_NAMES && !this.names.includes(name)) this.names.push(name);
@@ -32,11 +41,14 @@ class LeftOut {
 
   /** Adds the fields of an object that are not among the known ones. */
   sort(fields: object, known: ReadonlySet<string>, place: string): void {
+    let before = 0;
     for (const name in fields) {
-      if (known.has(name)) continue;
       // The name was just listed on this object
-      const value = (fields as Readonly<Record<string, unknown>>)[name];
-      if (value !== null && value !== undefined) this.add(place === "" ? name : `${place}.${name}`);
+      const value = (fields as Record<string, unknown>)[name];
+      if (known.has(name) || value === null || value === undefined) continue;
+      const path = place === "" ? name : `${place}.${name}`;
+      this.#bounds?.add(path, value, before++);
+      this.add(path);
     }
   }
 }
@@ -50,13 +62,20 @@ const MAX_NAMES = 100;
  */
 export function toMessageInput(json: unknown, { plain, headers }: MessageInputOptions): WireInput {
   const body = readMessagesBody(json);
-  const left = new LeftOut();
+  const left = new LeftOut(plain);
   left.sort(body, BODY_FIELDS, "");
   const messages = toMessages(body, left, plain);
   const clientTools = toTools(body.tools ?? [], left);
   const parameters = toParameters(body, left);
   const passed = plain
-    ? { passed: { body: {}, names: left.names, sent: sentRequest(body, headers) } satisfies ModelParameters["passed"] }
+    ? {
+      passed: {
+        body: {},
+        names: left.names,
+        changed: [...left.changed],
+        sent: sentRequest(body, headers),
+      } satisfies ModelParameters["passed"],
+    }
     : {};
   return {
     model: body.model ?? undefined,
@@ -112,6 +131,7 @@ function toParameters(body: MessagesBody, left: LeftOut): ModelParameters {
   const { max_tokens, temperature, top_p, stop_sequences: stop, metadata, output_config: output } = body;
   const effort = effortOf(body);
   const user = metadata?.user_id;
+  if (effort !== undefined) left.changed.add("thinking");
   if (metadata) left.sort(metadata, METADATA_FIELDS, "metadata");
   if (body.thinking) left.sort(body.thinking, THINKING_FIELDS, "thinking");
   if (output) left.sort(output, OUTPUT_FIELDS, "output_config");
@@ -290,6 +310,7 @@ function toUser(blocks: readonly MessageBlock[], { role, left, plain, place, sai
     const text = given.filter(isText).map(({ text }) => text).join("\n");
     said.push({ role: "tool", tool_call_id: tool_use_id, content: text, ...failed });
     if (given.every(isText)) return;
+    left.changed.add("messages[].content[].content");
     parts.push({ type: "text", text: `[Postern] Of the result of the tool call ${JSON.stringify(tool_use_id)}:` });
     for (const part of given) if (!isText(part)) parts.push(part);
   });

@@ -244,7 +244,7 @@ export class ResponseEvents implements EventEncoder {
         this.#lastDelta = event.seq;
         return this.#callDelta(event);
       case "reply_fields":
-        this.#addThought(event.message?.["reasoning_details"]);
+        this.#addThought(event);
         return "";
       case "tool_start":
         return this.#form.showsOwnCalls ? this.#ownCall(event) : "";
@@ -483,8 +483,10 @@ export class ResponseEvents implements EventEncoder {
   }
 
   /** A stream tells of the vendor's details in pieces. */
-  #addThought(details: unknown): void {
-    if (details !== undefined) this.#thought = joinFields(this.#thought, { reasoning_details: details });
+  #addThought({ message, provider }: Event<"reply_fields">): void {
+    const details = message?.["reasoning_details"];
+    if (details === undefined) return;
+    this.#thought = { ...joinFields(this.#thought, { reasoning_details: details }), provider };
   }
 
   #closeSaid(status: ItemStatus): string {

@@ -100,6 +100,7 @@ export function toResponseInput(
       parameters: toParameters(body, { plain, ignored }),
     },
     ignored,
+    changed: plain ? changedTools([...tools.named.values()]) : undefined,
     agent: plain ? undefined : {
       instructions: ruled,
       limits: typeof body.max_tool_calls === "number" ? { maxToolCalls: body.max_tool_calls } : undefined,
@@ -115,6 +116,14 @@ const TRIGGER = { type: "compaction_trigger" } as const;
 /** Tells whether a request asks for a compaction in place of an answer. */
 export function isTriggered({ input }: ResponseBody): boolean {
   return Array.isArray(input) && input.some(({ type }) => type === TRIGGER.type);
+}
+
+/** Returns the kinds of tools that the model is told of as functions. */
+function changedTools(tools: readonly NamedTool[]): readonly string[] {
+  return [
+    ...(tools.some(({ kind }) => kind === "custom") ? ["tools[].custom"] : []),
+    ...(tools.some(({ namespace }) => namespace !== undefined) ? ["tools[].namespace"] : []),
+  ];
 }
 
 const KNOWN: ReadonlySet<string> = new Set([
@@ -218,11 +227,14 @@ function toFormat(format: NonNullable<ResponseBody["text"]>["format"]): ModelPar
   return { type, json_schema: schema };
 }
 
+/** Fields of the model's reasoning: those that every vendor may get, and those that go back to the provider that gave them. */
+type Thought = Pick<AssistantMessage, "extra" | "opaque">;
+
 /** Messages of the model that items of one turn are put together to. */
 interface Turn {
   texts: string[];
   refusal: string;
-  thought: Record<string, unknown> | undefined;
+  thought: Thought;
   calls: ToolCall[];
 }
 
@@ -233,7 +245,7 @@ function toMessages(input: ResponseBody["input"], ignored: string[]): readonly M
   if (typeof input === "string") return [{ role: "user", content: input }];
   const messages: Message[] = [];
   let turn: Turn | undefined;
-  const own = () => (turn ??= { texts: [], refusal: "", thought: undefined, calls: [] });
+  const own = () => (turn ??= { texts: [], refusal: "", thought: {}, calls: [] });
   const flush = () => {
     if (turn !== undefined) messages.push(...toAssistant(turn));
     turn = undefined;
@@ -247,7 +259,7 @@ function toMessages(input: ResponseBody["input"], ignored: string[]): readonly M
       messages.push(...toSummary(item, ignored).slice(0, at === input.length - 1 ? 1 : 2));
     } else if (isOf(item, "reasoning")) {
       if (turn !== undefined && (turn.texts.length > 0 || turn.calls.length > 0)) flush();
-      own().thought = { ...turn?.thought, ...toThought(item, ignored) };
+      own().thought = joinThoughts(own().thought, toThought(item, ignored));
     } else if (isOf(item, "function_call")) own().calls.push(toCall(item, item.arguments));
     else if (isOf(item, "custom_tool_call")) {
       own().calls.push(toCall(item, JSON.stringify({ [CUSTOM_INPUT]: item.input })));
@@ -344,7 +356,7 @@ function toAssistant({ texts, refusal, thought, calls }: Turn): readonly Assista
     content: texts.length === 0 ? null : texts.join("\n\n"),
     ...(refusal === "" ? {} : { refusal }),
     // Vendors want reasoning back with the calls that it led to
-    ...(calls.length === 0 ? {} : { tool_calls: calls, ...(thought === undefined ? {} : { extra: thought }) }),
+    ...(calls.length === 0 ? {} : { tool_calls: calls, ...thought }),
   }];
 }
 
@@ -362,17 +374,31 @@ export function seal(fields: Readonly<Record<string, unknown>>): string {
   return SEAL + Buffer.from(JSON.stringify(fields)).toString("base64url");
 }
 
-function toThought(item: Item<"reasoning">, ignored: string[]): Record<string, unknown> | undefined {
+function joinThoughts(before: Thought, { extra, opaque }: Thought): Thought {
+  return {
+    ...before,
+    ...(extra === undefined ? {} : { extra: { ...before.extra, ...extra } }),
+    ...(opaque === undefined ? {} : { opaque: { ...before.opaque, ...opaque } }),
+  };
+}
+
+function toThought(item: Item<"reasoning">, ignored: string[]): Thought {
   const sealed = item.encrypted_content;
   const fields = openSeal(sealed);
   const known = Object.entries(THOUGHT_FIELDS).filter(([name]) => fields?.[name] !== undefined);
   if (known.length > 0 && known.every(([name, fits]) => fits(fields?.[name]))) {
-    return Object.fromEntries(known.map(([name]) => [name, fields?.[name]]));
+    const { reasoning_details: details, ...extra } = Object.fromEntries(known.map(([name]) => [name, fields?.[name]]));
+    const provider = fields?.["provider"];
+    const isOwned = details !== undefined && typeof provider === "string";
+    return {
+      ...(Object.keys(extra).length === 0 ? {} : { extra }),
+      ...(isOwned ? { opaque: { [provider]: { message: { reasoning_details: details } } } } : {}),
+    };
   }
   if (typeof sealed === "string") addOnce(ignored, "input[].encrypted_content");
   const parts = [...(item.content?.length ? item.content : item.summary ?? [])];
   const text = parts.flatMap((part) => "text" in part ? [part.text] : []).join("\n");
-  return text === "" ? undefined : { reasoning_content: text };
+  return text === "" ? {} : { extra: { reasoning_content: text } };
 }
 
 /** Most characters of a summary that is taken back: several times what the gateway makes. */

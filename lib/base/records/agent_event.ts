@@ -65,6 +65,8 @@ export const agentEventSchema = v.variant("type", [
     reply: v.optional(fields),
     choice: v.optional(fields),
     message: v.optional(fields),
+    /** Name of the provider, where the message has parts that no other one may get */
+    provider: v.optional(v.string()),
   }),
   event("tool_start", { call_id: v.string(), tool: v.string(), input: v.unknown() }),
   event("tool_progress", { call_id: v.string(), message: v.string() }),
@@ -122,7 +124,7 @@ export const agentEventSchema = v.variant("type", [
   event("notice", {
     code: v.string(),
     message: v.string(),
-    /** With code `parameter_ignored`: the request's parameter that is not honoured */
+    /** With codes `parameter_ignored` and `parameter_changed`: the request's parameter that is not honoured, or sent in another form */
     param: v.optional(v.string()),
     /** With code `provider_fallback`: the `provider/model` that answers in place of the one that was asked for */
     model: v.optional(v.string()),

@@ -30,13 +30,15 @@ export type ProviderEvent =
     readonly reply?: Fields;
     readonly choice?: Fields;
     readonly message?: Fields;
+    /** Name of the provider, where the message has parts that no other one may get */
+    readonly provider?: string;
   }
   /** A quirk that was mended or could not be (lost tool call, broken arguments, empty reply): reported, not swallowed */
   | {
     readonly type: "notice";
     readonly code: string;
     readonly message: string;
-    /** With code `parameter_ignored`: the request's parameter that is not honoured */
+    /** With codes `parameter_ignored` and `parameter_changed`: the request's parameter that is not honoured, or sent in another form */
     readonly param?: string | undefined;
     /** With code `history_trimmed`: messages that were left out or shortened */
     readonly count?: number | undefined;

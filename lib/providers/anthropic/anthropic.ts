@@ -2,6 +2,7 @@ import { isRecord, isShallow } from "../../base/json.ts";
 import { AnthropicDecoder, CALL_MARK, TEXT_MARK } from "./anthropic_decoder.ts";
 import {
   type ModelParameters,
+  parameterChanged,
   parameterIgnored,
   type Provider,
   type ProviderRequest,
@@ -55,11 +56,12 @@ export function createAnthropic(settings: UpstreamSettings, forms: VendorForms):
       const given = sent === undefined ? headers : { ...headers, ...sent.headers };
       /** Names of what the request that was sent last leaves out */
       const notices: ProviderEvent[] = [];
-      const build = (fitted: ProviderRequest, form: VendorForm) => {
-        const { body, ignored } = sent === undefined
-          ? toAnthropicRequest(fitted, { provider: upstream.name, form })
-          : { body: toSentRequest(fitted, sent), ignored: [] };
-        notices.splice(0, notices.length, ...ignored.map(parameterIgnored));
+      const build = (fitted: ProviderRequest, form: VendorForm, others: readonly string[]) => {
+        const { body, ignored, changed } = sent === undefined
+          ? toAnthropicRequest(fitted, { provider: upstream.name, form, isPlain: givesFields === true })
+          : toSentRequest(fitted, sent);
+        const told = givesFields === true ? [...(sent === undefined ? others : []), ...changed] : [];
+        notices.splice(0, notices.length, ...ignored.map(parameterIgnored), ...told.map(parameterChanged));
         return body;
       };
       const post = (body: string, onRefusal: (error: ProviderError) => Promise<HttpExchange>) =>
@@ -82,16 +84,21 @@ export function createAnthropic(settings: UpstreamSettings, forms: VendorForms):
 }
 
 /** Returns a client's own request of this format: its model resolved, streamed, and within what a budget has granted. */
-function toSentRequest({ model, parameters: { max_tokens: most } }: ProviderRequest, { body }: SentRequest): string {
+function toSentRequest(
+  { model, parameters: { max_tokens: most } }: ProviderRequest,
+  { body }: SentRequest,
+): AnthropicRequest {
   const asked = body["max_tokens"] ?? DEFAULT_MAX_TOKENS;
   const max_tokens = typeof asked === "number" && most !== undefined && most < asked ? most : asked;
-  return JSON.stringify({ ...body, model, max_tokens, stream: true });
+  const changed = max_tokens === body["max_tokens"] || body["max_tokens"] === undefined ? [] : ["max_tokens"];
+  return { body: JSON.stringify({ ...body, model, max_tokens, stream: true }), ignored: [], changed };
 }
 
-/** A Messages request and the names of the parameters that the vendor has nothing for. */
+/** A Messages request, the names of the parameters that the vendor has nothing for, and of those that it takes in another form. */
 interface AnthropicRequest {
   readonly body: string;
   readonly ignored: readonly string[];
+  readonly changed: readonly string[];
 }
 
 type Block = Readonly<Record<string, unknown>>;
@@ -110,7 +117,7 @@ interface Turn {
  */
 function toAnthropicRequest(
   request: ProviderRequest,
-  { provider, form }: { readonly provider: string; readonly form: VendorForm },
+  { provider, form, isPlain }: { readonly provider: string; readonly form: VendorForm; readonly isPlain: boolean },
 ): AnthropicRequest {
   const { parameters, messages, tools, stableTools = 0 } = request;
   const system = messages
@@ -149,8 +156,36 @@ function toAnthropicRequest(
       ...(stop.length < asked.length ? ["stop"] : []),
       ...SAMPLING.filter((name) => parameters[name] !== undefined && !(name in sampling)),
       ...(parameters.passed?.names.filter((name) => !TAKEN.has(name) || !messages.some(hasDetails)) ?? []),
+      ...(isPlain ? leftOut(request, budget > 0) : []),
+      ...(thinking > 0 && budget === 0 ? ["reasoning_effort"] : []),
+    ],
+    changed: [
+      ...(budget > 0 ? ["reasoning_effort"] : []),
+      ...(Number(parameters.temperature ?? 0) > 1 && "temperature" in sampling ? ["temperature"] : []),
+      ...(messages.some(({ role }, at) => role === "developer" || (role === "system" && at > 0))
+        ? ["messages[].role"]
+        : []),
     ],
   };
+}
+
+/** Returns the names of fields that the format has no place for, as chat completions have them. */
+function leftOut({ messages, tools, toolChoice, parameters: { metadata, user } }: ProviderRequest, thinking: boolean) {
+  const isNamed = messages.some((message) => "name" in message && message.name !== undefined);
+  const hasRefusal = messages.some((message) => message.role === "assistant" && message.refusal !== undefined);
+  const isDetailed = (part: ContentPart) => isImagePart(part) && part.image_url.detail !== undefined;
+  const hasDetail = messages.some(({ content }) => Array.isArray(content) && content.some(isDetailed));
+  const isStrict = tools.some(({ strict }) => strict !== undefined);
+  const isForced = toolChoice === "required" || typeof toolChoice === "object";
+  const others = Object.keys(metadata ?? {}).some((name) => name !== "user_id" || user !== undefined);
+  return [
+    ...(isNamed ? ["messages[].name"] : []),
+    ...(hasRefusal ? ["messages[].refusal"] : []),
+    ...(hasDetail ? ["messages[].content[].image_url.detail"] : []),
+    ...(isStrict ? ["tools[].function.strict"] : []),
+    ...(isForced && thinking ? ["tool_choice"] : []),
+    ...(others ? ["metadata"] : []),
+  ];
 }
 
 /** The vendor refuses a smaller budget of thinking */
@@ -305,7 +340,10 @@ function inOrder(
 /** Returns what the provider gave with a turn; where nobody kept it, what the client sends back of it. */
 function opaqueOf(message: AssistantMessage, provider: string): Block[] {
   const opaque = message.opaque?.[provider];
-  return Array.isArray(opaque) ? opaque.filter(isRecord) : toThoughtBlocks(message.extra?.[THOUGHT_DETAILS]);
+  if (Array.isArray(opaque)) return opaque.filter(isRecord);
+  // A client hands the details back, sealed with the name of the provider or as they are
+  const fields = isRecord(opaque) && isRecord(opaque["message"]) ? opaque["message"] : message.extra;
+  return toThoughtBlocks(fields?.[THOUGHT_DETAILS]);
 }
 
 /** Names of the details, and of the same thinking without its signature, as a request that leaves them out says them */

@@ -286,7 +286,7 @@ export class AnthropicDecoder implements TurnDecoder {
     this.#blocks.delete(index);
     if (block?.opaque !== undefined && this.#givesDetails && this.#empty) {
       const reasoning_details = [toThoughtDetail(block.opaque, this.#opaque.length - 1)];
-      out.push({ type: "reply_fields", message: { reasoning_details } });
+      out.push({ type: "reply_fields", message: { reasoning_details }, provider: this.#upstream.name });
     }
     if (block === undefined || block.call < 0) return;
     const held = block.given.text === "" ? block.input : block.given.finish();

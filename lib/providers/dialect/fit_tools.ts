@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from "node:util";
 import type { JsonSchema } from "../../base/json.ts";
 import type { Message } from "../../base/records/message.ts";
 import type { ProviderEvent } from "../../base/records/provider_event.ts";
@@ -11,6 +12,8 @@ export interface FittedTools {
   readonly request: ProviderRequest;
   /** Gives the events of the reply with the names that Postern knows. Undefined: they are the same */
   readonly toOwn: ((events: readonly ProviderEvent[]) => readonly ProviderEvent[]) | undefined;
+  /** Names of what the vendor is told in another form */
+  readonly changed: readonly string[];
 }
 
 /** Keeps the fitted schemas of tools that come again in the requests of a provider. */
@@ -30,7 +33,8 @@ export function fitTools(request: ProviderRequest, dialect: SchemaDialect, cache
   const names = createToolNames(namesOf(request), dialect.toolName);
   const work = { left: MAX_WORK };
   const tools = request.tools.map((tool) => fitTool(tool, { dialect, cache, names, work }));
-  if (names.changed === 0) return { request: { ...request, tools }, toOwn: undefined };
+  const changed = changedFields(request.tools, tools);
+  if (names.changed === 0) return { request: { ...request, tools }, toOwn: undefined, changed };
   const { toolChoice } = request;
   return {
     request: {
@@ -40,7 +44,14 @@ export function fitTools(request: ProviderRequest, dialect: SchemaDialect, cache
       toolChoice: typeof toolChoice === "object" ? { name: names.toVendor(toolChoice.name) } : toolChoice,
     },
     toOwn: (events) => events.map((event) => renameCall(event, names)),
+    changed: ["tools[].function.name", ...changed],
   };
+}
+
+function changedFields(given: readonly ToolDeclaration[], told: readonly ToolDeclaration[]): readonly string[] {
+  const isChanged = (field: "description" | "parameters") =>
+    told.some((tool, at) => tool[field] !== given[at]?.[field] && !isDeepStrictEqual(tool[field], given[at]?.[field]));
+  return (["description", "parameters"] as const).filter(isChanged).map((field) => `tools[].function.${field}`);
 }
 
 function* namesOf({ tools, messages, toolChoice }: ProviderRequest): Generator<string> {

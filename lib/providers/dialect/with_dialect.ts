@@ -1,7 +1,13 @@
 import { isRecord, type JsonSchema } from "../../base/json.ts";
 import { lazily } from "../../base/lazily.ts";
 import type { ProviderEvent } from "../../base/records/provider_event.ts";
-import type { Provider, ProviderCallOptions, ProviderLayer, ProviderRequest } from "../provider.ts";
+import {
+  parameterChanged,
+  type Provider,
+  type ProviderCallOptions,
+  type ProviderLayer,
+  type ProviderRequest,
+} from "../provider.ts";
 import type { VendorForms } from "../vendors/vendor_forms.ts";
 import type { FittedTools, SchemaCache } from "./fit_tools.ts";
 
@@ -42,6 +48,8 @@ interface FittedStart {
 class FittedStream implements AsyncIterableIterator<readonly ProviderEvent[], undefined> {
   #inner: AsyncIterator<readonly ProviderEvent[]> | undefined;
   #toOwn: FittedTools["toOwn"];
+  /** Told with the first events: before them the provider may still refuse */
+  #notices: readonly ProviderEvent[] = [];
   readonly #provider: Provider;
   readonly #start: FittedStart;
 
@@ -58,7 +66,10 @@ class FittedStream implements AsyncIterableIterator<readonly ProviderEvent[], un
     const inner = this.#inner ??= await this.#open();
     const { done, value } = await inner.next();
     if (done === true) return { done, value: undefined };
-    return { done: false, value: this.#toOwn === undefined ? value : this.#toOwn(value) };
+    const told = this.#toOwn === undefined ? value : this.#toOwn(value);
+    const notices = this.#notices;
+    this.#notices = [];
+    return { done: false, value: notices.length === 0 ? told : [...notices, ...told] };
   }
 
   async return(): Promise<Result> {
@@ -70,6 +81,7 @@ class FittedStream implements AsyncIterableIterator<readonly ProviderEvent[], un
     const { request, options, load } = this.#start;
     const fitted = (await load())(request);
     this.#toOwn = fitted.toOwn;
+    if (options.givesFields === true) this.#notices = fitted.changed.map(parameterChanged);
     return this.#provider.stream(fitted.request, options)[Symbol.asyncIterator]();
   }
 }

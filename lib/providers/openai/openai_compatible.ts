@@ -6,6 +6,7 @@ import { OpenAiDecoder, type OpenAiOpaque } from "./openai_decoder.ts";
 import { readEmbeddings } from "./embeddings.ts";
 import { hasPictures, splitPictures } from "../picture_parts.ts";
 import {
+  parameterChanged,
   parameterIgnored,
   type Provider,
   type ProviderCallOptions,
@@ -33,10 +34,15 @@ export function createOpenAiCompatible(settings: UpstreamSettings, forms: Vendor
   if (upstream.key !== undefined) {
     for (const sent of [headers, jsonHeaders, listHeaders]) sent["authorization"] = `Bearer ${upstream.key}`;
   }
-  const open = (request: ProviderRequest, { signal, whole = false }: ProviderCallOptions) =>
+  /** @param changed gets the names of what the request that was sent last has in another form */
+  const open = (request: ProviderRequest, { signal, whole = false }: ProviderCallOptions, changed: Set<string>) =>
     sendInForm({
       ...{ forms, request, provider: upstream.name },
-      build: (fitted, form) => toOpenAiRequest(fitted, { form, whole, provider: upstream.name }),
+      build: (fitted, form, others) => {
+        changed.clear();
+        for (const name of others) changed.add(name);
+        return toOpenAiRequest(fitted, { form, whole, provider: upstream.name, changed });
+      },
       post: (body, onRefusal) =>
         sendUpstream(settings, {
           path: "/chat/completions",
@@ -51,17 +57,20 @@ export function createOpenAiCompatible(settings: UpstreamSettings, forms: Vendor
     name: upstream.name,
     stream(request, call) {
       const { passed, reasoning_effort } = request.parameters;
+      const changed = new Set<string>();
       // Fields of this format say nothing to a client of another one
       const givesFields = call.givesFields === true && passed?.sent === undefined;
       const stream = new TurnStream({
         upstream,
-        open: () => open(request, call),
+        open: () => open(request, call, changed),
         decoder: new OpenAiDecoder({ upstream, nextId, givesFields }),
         whole: call.whole,
       });
-      const names = () => leftOut(request, forms.of(request.model));
-      const isSilent = (passed?.sent === undefined || passed.names.length === 0) && reasoning_effort === undefined;
-      return isSilent ? stream : withNotices(stream, names);
+      if (call.givesFields !== true && reasoning_effort === undefined) return stream;
+      return new NoticedStream(stream, () => [
+        ...leftOut(request, forms.of(request.model)).map(parameterIgnored),
+        ...(call.givesFields === true ? [...changed, ...passed?.changed ?? []].map(parameterChanged) : []),
+      ]);
     },
     listModels: (signal) => readModelList(settings, { path: "/models", headers: listHeaders, signal }),
     embed: (request, signal) => readEmbeddings(settings, { headers: jsonHeaders, request, signal }),
@@ -71,18 +80,46 @@ export function createOpenAiCompatible(settings: UpstreamSettings, forms: Vendor
 }
 
 /** Returns the names of what a request leaves out: fields of another format, and an effort that the server has refused. */
-function leftOut({ parameters: { passed, reasoning_effort } }: ProviderRequest, form: VendorForm): readonly string[] {
-  const names = passed?.sent === undefined ? [] : passed.names;
+function leftOut(
+  { messages, parameters: { passed, reasoning_effort } }: ProviderRequest,
+  form: VendorForm,
+): readonly string[] {
+  const failed = messages.some((message) => message.role === "tool" && message.is_error === true);
+  const names = passed?.sent === undefined ? [] : [...passed.names, ...(failed ? [FAILED] : [])];
   return reasoning_effort !== undefined && form.takesEffort === false ? [...names, "reasoning_effort"] : names;
 }
 
-/** Tells with the first events of a stream what its request left out. */
-async function* withNotices(stream: ReturnType<Provider["stream"]>, names: () => readonly string[]) {
-  let isFirst = true;
-  for await (const batch of stream) {
-    const notices: readonly ProviderEvent[] = isFirst ? names().map(parameterIgnored) : [];
-    yield notices.length === 0 ? batch : [...notices, ...batch];
-    isFirst = false;
+const FAILED = "messages[].content[].is_error";
+
+/** Stream that tells with its first events of what its request left out or changed. A bare iterator: each level of generators costs time. */
+class NoticedStream implements AsyncIterableIterator<readonly ProviderEvent[]> {
+  readonly #inner: AsyncIterator<readonly ProviderEvent[]>;
+  #toNotices: (() => readonly ProviderEvent[]) | undefined;
+
+  /** @param toNotices called when the first events are there: before them the server may still teach another form */
+  constructor(stream: ReturnType<Provider["stream"]>, toNotices: () => readonly ProviderEvent[]) {
+    this.#inner = stream[Symbol.asyncIterator]();
+    this.#toNotices = toNotices;
+  }
+
+  [Symbol.asyncIterator](): this {
+    return this;
+  }
+
+  next(): Promise<IteratorResult<readonly ProviderEvent[]>> {
+    return this.#toNotices === undefined ? this.#inner.next() : this.#first(this.#toNotices);
+  }
+
+  async return(): Promise<IteratorResult<readonly ProviderEvent[]>> {
+    await this.#inner.return?.();
+    return { done: true, value: undefined };
+  }
+
+  async #first(toNotices: () => readonly ProviderEvent[]): Promise<IteratorResult<readonly ProviderEvent[]>> {
+    const { done, value } = await this.#inner.next();
+    if (done === true) return { done, value };
+    this.#toNotices = undefined;
+    return { done: false, value: [...toNotices(), ...value] };
   }
 }
 
@@ -109,6 +146,8 @@ interface OpenAiRequestOptions {
   readonly whole: boolean;
   /** Name under which the opaque parts of its own replies were kept */
   readonly provider: string;
+  /** Gets the names of what goes out in another form */
+  readonly changed: Set<string>;
 }
 
 /**
@@ -117,14 +156,16 @@ interface OpenAiRequestOptions {
  */
 function toOpenAiRequest(request: ProviderRequest, options: OpenAiRequestOptions): string {
   const { max_tokens, max_completion_tokens, limit_holds_thinking: _, passed, ...parameters } = request.parameters;
-  const { form, whole } = options;
+  const { form, whole, changed } = options;
   const limit = max_completion_tokens ?? max_tokens;
   const said = request.messages.some(hasPictures) ? spreadPictures(request) : request.messages;
   const isFilled = form.wantsReasoning === true || form.wantsSignatures === true;
   const messages = isFilled || said.some(isSpecial) ? said.map((message) => toWire(message, options)) : said;
+  const joint = joinMessages(messages, form);
+  if (joint !== messages) changed.add("messages[].role");
   const body: Record<string, unknown> = {
     model: request.model,
-    messages: joinMessages(messages, form),
+    messages: joint,
     stream: !whole,
     ...parameters,
   };
@@ -134,6 +175,9 @@ function toOpenAiRequest(request: ProviderRequest, options: OpenAiRequestOptions
   else body["stream_options"] = { ...(isRecord(asked) ? asked : {}), include_usage: true };
   if (form.takesEffort === false) delete body["reasoning_effort"];
   if (limit !== undefined) body[form.limit] = limit;
+  for (const [name, given] of Object.entries({ max_tokens, max_completion_tokens })) {
+    if (given !== undefined && body[name] !== given) changed.add(name);
+  }
   if (request.tools.length > 0) {
     body["tools"] = request.tools.map(toTool);
     if (request.parallelToolCalls !== undefined) body["parallel_tool_calls"] = request.parallelToolCalls;
@@ -193,7 +237,7 @@ function toWire(message: Message, options: OpenAiRequestOptions): Message {
   return { ...rest, ...extra };
 }
 
-function toWireAssistant(message: AssistantMessage, { provider, form }: OpenAiRequestOptions): Message {
+function toWireAssistant(message: AssistantMessage, { provider, form, changed }: OpenAiRequestOptions): Message {
   const { opaque, extra, tool_calls: calls, ...known } = message;
   const own = toOpaque(opaque?.[provider]);
   // Fields that the gateway kept are whole and win: clients that join streams may keep only the last part of a field unknown to them
@@ -203,6 +247,8 @@ function toWireAssistant(message: AssistantMessage, { provider, form }: OpenAiRe
   };
   // The gateway's own name for it, beside the vendor's, says nothing more
   const isTold = reasoning === undefined || others["reasoning"] === reasoning || !form.takesReasoning;
+  if ((reasoning !== undefined && isTold) || form.wantsReasoning === true) changed.add("messages[].reasoning_content");
+  if (form.wantsSignatures === true && calls !== undefined) changed.add("messages[].tool_calls[].extra_content");
   const sent = calls?.map((call, i) => toWireCall(call, own.calls?.[i] ?? undefined));
   return {
     ...known,

@@ -187,6 +187,7 @@ export class OpenAiDecoder implements TurnDecoder {
       ...(reply === undefined ? {} : { reply }),
       ...(ofChoice === undefined ? {} : { choice: ofChoice }),
       ...(ofMessage === undefined ? {} : { message: ofMessage }),
+      ...(ofMessage?.["reasoning_details"] === undefined ? {} : { provider: this.#upstream.name }),
     });
   }
 

@@ -229,7 +229,8 @@ function isSaid(message: Message): boolean {
 
 /** Joins the instructions at the beginning to one system message, and makes later ones of the role `developer` system messages. */
 function withOneSystem(messages: readonly Message[]): readonly Message[] {
-  if (!messages.some(({ role }, i) => role === "developer" || (role === "system" && i > 0))) return messages;
+  const isJoined = messages.slice(0, 2).filter(isInstruction).length === 2;
+  if (!isJoined && !messages.some(({ role }) => role === "developer")) return messages;
   const end = messages.findIndex((message) => !isInstruction(message));
   const [first, ...head] = messages.slice(0, end < 0 ? messages.length : end);
   const joint = first === undefined ? [] : [joined([first, ...head])];

@@ -10,8 +10,8 @@ export interface FormedRequest {
   /** Name of the provider, under which messages keep what it gave */
   readonly provider: string;
   readonly request: ProviderRequest;
-  /** Returns the JSON of a request in a form. The messages of the request have it already */
-  readonly build: (request: ProviderRequest, form: VendorForm) => string;
+  /** Returns the JSON of a request in a form. The messages of the request have it already, and `changed` names what that took */
+  readonly build: (request: ProviderRequest, form: VendorForm, changed: readonly string[]) => string;
   /** Sends it. `onRefusal` is called with a refusal of the server, and gives the reply in its place or throws it */
   readonly post: (body: string, onRefusal: (error: ProviderError) => Promise<HttpExchange>) => Promise<HttpExchange>;
 }
@@ -26,7 +26,12 @@ export function sendInForm({ forms, provider, request, build, post }: FormedRequ
   const send = (form: VendorForm, taught: Partial<VendorForm>, refused?: Refused): Promise<HttpExchange> => {
     const shown = request.pictures === undefined || form.sees ? request : { ...request, pictures: undefined };
     const filled = form.takesBlanks === false ? leaveOutBlanks(shown) : shown;
-    const body = build(fitCallIds(filled, { provider, ids: form.callIds }), form);
+    const fitted = fitCallIds(filled, { provider, ids: form.callIds });
+    const changed = [
+      ...(filled === shown ? [] : ["messages[].content"]),
+      ...(fitted === filled ? [] : ["messages[].tool_calls[].id"]),
+    ];
+    const body = build(fitted, form, changed);
     if (body === refused?.body) return Promise.reject(refused.error);
     return post(body, async (error) => {
       const lesson = lessonOf(form, error, body);

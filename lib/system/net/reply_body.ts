@@ -191,6 +191,16 @@ function damageOf(error: unknown, encoding: string | undefined): unknown {
 
 type Decoder = ReturnType<typeof zlib.createGunzip>;
 
+/** Opens a decoder. @throws {TypeError} the runtime has none for this encoding */
+export function openDecoder(encoding: string): Decoder {
+  const decoder = DECODERS[encoding]?.();
+  if (decoder === undefined) throw new TypeError("Cannot decompress: there is no decoder for this encoding");
+  return decoder;
+}
+
+/** Largest window of zstd, as a power of 2: 8 MiB. A frame may ask for 128 MiB of memory before its first byte. Source: RFC 9659 */
+const ZSTD_WINDOW = 23;
+
 /** Decoders by the name of their encoding. A null object: a server chooses the name. */
 const DECODERS: Readonly<Record<string, (() => Decoder) | undefined>> = Object.assign(Object.create(null), {
   gzip: zlib.createGunzip,
@@ -198,7 +208,8 @@ const DECODERS: Readonly<Record<string, (() => Decoder) | undefined>> = Object.a
   deflate: zlib.createInflate,
   br: zlib.createBrotliDecompress,
   // Not in every runtime
-  zstd: zlib.createZstdDecompress as typeof zlib.createZstdDecompress | undefined,
+  zstd: (zlib.createZstdDecompress as typeof zlib.createZstdDecompress | undefined) &&
+    (() => zlib.createZstdDecompress({ params: { [zlib.constants.ZSTD_d_windowLogMax]: ZSTD_WINDOW } })),
 });
 
 const ALWAYS_READ = ["gzip", "x-gzip", "deflate"];

@@ -169,7 +169,8 @@ test("bodies that are too large, too deep, of a wrong type or no message are ref
       [JSON.stringify(PING), { "content-type": "text/plain" }, 415],
       [JSON.stringify(PING), {}, 400],
       [JSON.stringify(INITIALIZE), { accept: "application/json" }, 406],
-      [JSON.stringify(INITIALIZE), { "content-encoding": "gzip" }, 415],
+      [JSON.stringify(INITIALIZE), { "content-encoding": "br" }, 415],
+      [JSON.stringify(INITIALIZE), { "content-encoding": "gzip" }, 400],
     ];
     for (const [body, headers, status] of cases) {
       const reply = await send({ token: owner, body, headers });

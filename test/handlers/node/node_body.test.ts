@@ -6,17 +6,26 @@ import process from "node:process";
 import { test } from "node:test";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
+import { gzipSync } from "node:zlib";
 import { NodeRequest } from "srvx/node";
+import { expandBody } from "../../../handlers/middleware/expand_body.ts";
 import { createNodeBodyReader } from "../../../handlers/node/node_body.ts";
 import { until } from "../../support/until.ts";
 
 const MAX_BYTES = 1_000_000;
 
-/** Reads a body that comes in these pieces, and forgets it. */
-async function readAndForget(stream: EventEmitter, sizes: readonly number[]): Promise<readonly WeakRef<Uint8Array>[]> {
+/** Reads a body that comes in these pieces, compressed or not, and forgets it. */
+async function readAndForget(
+  stream: EventEmitter,
+  sizes: readonly number[],
+  codings: readonly string[],
+): Promise<readonly WeakRef<Uint8Array>[]> {
+  const expansion = codings.length === 0 ? undefined : await expandBody(codings, MAX_BYTES);
   // No more of the request is asked
-  const { bytes } = createNodeBodyReader()({ runtime: { node: { req: stream } } } as unknown as Request, MAX_BYTES);
-  const chunks = sizes.map((size) => new Uint8Array(size));
+  const request = { runtime: { node: { req: stream } } } as unknown as Request;
+  const { bytes } = createNodeBodyReader()(request, MAX_BYTES, expansion);
+  const plain = sizes.map((size) => new Uint8Array(size));
+  const chunks = codings.length === 0 ? plain : plain.map((chunk) => new Uint8Array(gzipSync(chunk)));
   for (const chunk of chunks) stream.emit("data", chunk);
   stream.emit("end");
   const body = await bytes;
@@ -29,9 +38,9 @@ test("a body that was read is not kept for as long as its request is answered", 
 }, async () => {
   setFlagsFromString("--expose-gc");
   const collect = runInNewContext("gc") as () => void;
-  for (const sizes of [[50_000], [50_000, 50_000]]) {
+  for (const [sizes, codings] of [[[50_000], []], [[50_000, 50_000], []], [[50_000, 50_000], ["gzip"]]] as const) {
     const stream = Object.assign(new EventEmitter(), { headers: { "transfer-encoding": "chunked" } });
-    const kept = await readAndForget(stream, sizes);
+    const kept = await readAndForget(stream, sizes, codings);
     await until(() => {
       collect();
       return kept.every((body) => body.deref() === undefined);

@@ -162,7 +162,11 @@ test("the run gets the messages, the parameters and the client's tools; null equ
   const reply = await response;
   assert.equal(reply.status, 200);
   const { by, reader, ...request } = runs.started[0]?.request ?? assert.fail("no run was started");
-  assert.deepEqual(by, { caller: { via: "http", tokenId: "tok_1", scopes: ["chat"] }, requestId: "req_test" });
+  assert.deepEqual(by, {
+    caller: { via: "http", tokenId: "tok_1", scopes: ["chat"] },
+    requestId: "req_test",
+    after: undefined,
+  });
   assert.equal(reader?.whole, true);
   assert.deepEqual(request, {
     kind: "chat",

@@ -127,6 +127,7 @@ test("the replies of a model are the ones that may name a fallback", async () =>
     "/v1/chat/completions",
     "/v1/messages",
     "/v1/responses",
+    "/v1/responses/compact",
     "/v1/webhook/{channel}",
     "/webhook",
   ]);

@@ -728,6 +728,29 @@ test("a choice of allowed tools without its fields is refused with the field", a
   }
 });
 
+test("a vendor's own parts of reasoning go back to the provider that gave them, and to no other", async () => {
+  const details = [{ type: "reasoning.encrypted", data: "ZW5j" }];
+  const script = [
+    [{ type: "turn_start", turn: 1 }],
+    [
+      { type: "reasoning_delta", delta: "I think" },
+      { type: "reply_fields", message: { reasoning_details: details }, provider: "router" },
+      { type: "client_tool_call_delta", index: 0, call_id: "c", name: "look", arguments_delta: "{}" },
+    ],
+    [{ type: "turn_end", turn: 1, usage: USAGE }, { type: "done", finish_reason: "tool_calls", usage: USAGE }],
+  ] satisfies Parameters<typeof told>[0]["script"];
+  const tools = [{ type: "function", name: "look" }];
+  const { response } = await told({ script, body: { tools, include: ["reasoning.encrypted_content"] } });
+  const history = (items: readonly object[]) => ({
+    input: [{ role: "user", content: "hi" }, ...items, { type: "function_call_output", call_id: "c", output: "42" }],
+  });
+  const { request } = await started({ body: history(response.output) });
+  const message = request.messages[1];
+  assert.ok(message?.role === "assistant");
+  assert.deepEqual(message.extra, { reasoning_content: "I think" });
+  assert.deepEqual(message.opaque, { router: { message: { reasoning_details: details } } });
+});
+
 test("reasoning that somebody has altered is never more than texts and a shallow list", async () => {
   const seal = (json: string) => `postern.${Buffer.from(json).toString("base64url")}`;
   const input = (encrypted_content: string) => [
@@ -744,6 +767,8 @@ test("reasoning that somebody has altered is never more than texts and a shallow
   assert.deepEqual((await extraOf('{"reasoning_content":"kept","content":"x","role":"system"}')).extra, {
     reasoning_content: "kept",
   });
+  // Parts of a vendor that nobody names reach none
+  assert.equal((await extraOf('{"reasoning_details":[{"data":"x"}]}')).extra, undefined);
   const deep = "[".repeat(100_000) + "]".repeat(100_000);
   for (
     const altered of [`{"reasoning_details":${deep}}`, '{"reasoning_content":{"a":1}}', '{"reasoning":5}', "[]", "{"]

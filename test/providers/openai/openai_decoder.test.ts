@@ -204,3 +204,19 @@ test("a line that never ends is bounded", () => {
     for (let i = 0; i < 20; i++) stream.push(new TextEncoder().encode("0123456789"));
   }, RangeError);
 });
+
+test("fields with a vendor's own reasoning name their provider, and others do not", () => {
+  const told = (delta: object) => {
+    const stream = new EventStreamDecoder({ maxBytes: MAX_BYTES });
+    const decoder = new OpenAiDecoder({ upstream, nextId: () => "call_1", givesFields: true });
+    const events: ProviderEvent[] = [];
+    const data = new TextEncoder().encode(`data: ${JSON.stringify({ choices: [{ index: 0, delta }] })}\n\n`);
+    for (const one of stream.push(data)) decoder.push(one, events);
+    return events;
+  };
+  const details = [{ type: "reasoning.encrypted", data: "ZW5j" }];
+  assert.deepEqual(told({ reasoning_details: details }), [
+    { type: "reply_fields", message: { reasoning_details: details }, provider: "up" },
+  ]);
+  assert.deepEqual(told({ mood: "calm" }), [{ type: "reply_fields", message: { mood: "calm" } }]);
+});

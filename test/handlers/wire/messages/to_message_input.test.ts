@@ -183,6 +183,7 @@ test("in plain mode the body goes along as it came, with the headers of its form
   });
   assert.deepEqual(passed, {
     body: {},
+    changed: [],
     names: ["later", "messages[].content[].later"],
     sent: {
       format: "messages",
