@@ -12,7 +12,7 @@ import { GatewayRequestContext, parseRequestTarget, readWebBody, requestIdOf, wa
 import type { RequestServices, Route, RouteParts } from "./route.ts";
 import { createRouteTable, type RouteMatch } from "./route_table.ts";
 import { expandBody } from "./router.ts";
-import { lateHooks, withReplyHeaders } from "./visit.ts";
+import { lateHooks, withoutBody, withReplyHeaders } from "./visit.ts";
 import { createSockets, type SocketServices } from "./websocket/sockets.ts";
 import { errorReply } from "./wire/reply.ts";
 
@@ -69,7 +69,10 @@ type SocketRoute<Need extends keyof RouteParts> = Route & {
 export function makeHandler<Need extends keyof RouteParts>(route: HandledRoute<Need>): HandlerOf<Need> {
   return (parts) => {
     const visit = prepare(route, parts);
-    return (request) => visit(request, (context) => route.handler(request, context), (refusal) => refusal);
+    return (request) => {
+      const reply = visit(request, (context) => route.handler(request, context), (refusal) => refusal);
+      return request.method === "HEAD" ? withoutBody(reply, Response) : reply;
+    };
   };
 }
 

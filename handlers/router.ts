@@ -4,7 +4,7 @@ import type { Services } from "../lib/services.ts";
 import { type Connections, createConnections } from "./connections.ts";
 import { createGatewaySettings } from "./middleware/guards.ts";
 import { Idempotency } from "./middleware/idempotency.ts";
-import { createObserver, lateHooks, Visit, type VisitedParts } from "./visit.ts";
+import { createObserver, lateHooks, Visit, type VisitedParts, withoutBody } from "./visit.ts";
 import {
   type BodyExpander,
   type BodyReader,
@@ -135,16 +135,6 @@ export function createRouter(options: RouterOptions): GatewayRouter {
 function tableOf(routes: readonly Route[]): Pick<VisitedParts, "table" | "socketPaths"> {
   const sockets = routes.filter((route) => route.websocket !== undefined);
   return { table: createRouteTable(routes), socketPaths: new Set(sockets.map(({ path }) => path)) };
-}
-
-/** Returns the reply to HEAD: that to GET with the length of its body. Without a length, Node closes the connection. */
-async function withoutBody(answer: Response | Promise<Response>, ReplyClass: ResponseClass): Promise<Response> {
-  const reply = await answer;
-  if (reply.body === null) return reply;
-  const headers = new Headers(reply.headers);
-  if (headers.get("content-type") === "text/event-stream") reply.body.cancel().catch(() => {});
-  else headers.set("content-length", String((await reply.arrayBuffer()).byteLength));
-  return new ReplyClass(null, { status: reply.status, headers });
 }
 
 /** Returns the path within the mount. Outside the mount it is "", which is no clean path and so has no route. */

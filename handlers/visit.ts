@@ -23,7 +23,7 @@ import {
 } from "./middleware/rate_limit.ts";
 import { notFound } from "./missing_path.ts";
 import type { GatewayRequestContext } from "./request_context.ts";
-import type { Route } from "./route.ts";
+import type { ResponseClass, Route } from "./route.ts";
 import type { RouteMatch, RouteTable, RouteVisitor } from "./route_table.ts";
 import type { StrangerPlaces } from "./stranger_places.ts";
 import { errorReply } from "./wire/reply.ts";
@@ -372,6 +372,16 @@ function merge(reply: Response, context: GatewayRequestContext): Response {
   const headers = new Headers(reply.headers);
   for (const [name, value] of Object.entries(context.replyHeaders)) headers.set(name, value);
   return new context.Response(reply.body, { status: reply.status, statusText: reply.statusText, headers });
+}
+
+/** Returns the reply to HEAD: that to GET with the length of its body. Without a length, Node closes the connection. */
+export async function withoutBody(answer: Response | Promise<Response>, ReplyClass: ResponseClass): Promise<Response> {
+  const reply = await answer;
+  if (reply.body === null) return reply;
+  const headers = new Headers(reply.headers);
+  if (headers.get("content-type") === "text/event-stream") reply.body.cancel().catch(() => {});
+  else headers.set("content-length", String((await reply.arrayBuffer()).byteLength));
+  return new ReplyClass(null, { status: reply.status, headers });
 }
 
 /** Returns the hooks of a socket that are made when its handshake begins. @param make never rejects */

@@ -85,12 +85,14 @@ export class CallApproval {
     // A client that brings no answer is asked again, or hears how the approval has ended
     if (answer.kind !== "elicit") return this.#approver(state.approvalId);
     const asked = await approvals.get(state.approvalId);
-    if (answer.action !== "accept") {
+    const isLink = asked !== undefined && this.#modeFor(asked) === "url";
+    if (answer.action !== "accept" && isLink) {
       // The answer is given behind the address. Clients decline to open it unasked where they run without a person, as codex exec does
-      if (asked?.status === "pending" && this.#modeFor(asked) === "url") {
-        const _meta = { "postern/approval_id": asked.id };
-        return { ...refused(sayWaiting(asked, this.#wayOn(asked.id))), _meta };
-      }
+      if (asked.status !== "pending") return this.#approver(state.approvalId);
+      const _meta = { "postern/approval_id": asked.id };
+      return { ...refused(sayWaiting(asked, this.#wayOn(asked.id))), _meta };
+    }
+    if (answer.action !== "accept") {
       await approvals.cancel(state.approvalId);
       return refused(`Cannot call "${this.#params.name}": the client's user did not approve it`);
     }

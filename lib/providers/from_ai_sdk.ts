@@ -19,6 +19,7 @@ const VERSIONS = ["v2", "v3", "v4"];
 /** Longest metadata that comes back with a turn, in UTF-16 units. */
 const MAX_KEPT = 1_000_000;
 const MAX_NOTICE = 1_000;
+const MAX_NAME = 256;
 
 /**
  * Makes a provider of language models of the AI SDK. Each is named by its `modelId`.
@@ -109,7 +110,7 @@ class Turn {
       case "stream-start":
         return noticeOf(part.warnings);
       case "response-metadata":
-        if (typeof part.modelId === "string") this.#model = part.modelId;
+        this.#model = nameOf(part.modelId);
         return [];
       case "text-start":
       case "text-end":
@@ -148,6 +149,8 @@ class Turn {
   }
 
   #begin({ toolName: name, inputEncoding }: StreamPart, id: string): readonly ProgramProviderEvent[] {
+    // A second beginning would share its index with the next call, whose tool would get nothing
+    if (this.#calls.has(id)) return [];
     const index = this.#calls.size;
     this.#calls.set(id, { index, isText: inputEncoding === "text", hasInput: false });
     return [{ type: "tool_call_delta", index, call_id: id, name, arguments_delta: "" }];
@@ -163,7 +166,7 @@ class Turn {
   #call(part: StreamPart): readonly ProgramProviderEvent[] {
     const { toolCallId: id, input, providerMetadata } = part;
     if (providerMetadata !== undefined) this.#kept.calls[id] = providerMetadata;
-    const begun = this.#calls.has(id) ? [] : this.#begin(part, id);
+    const begun = this.#begin(part, id);
     const call = this.#calls.get(id);
     if (call === undefined || call.hasInput) return begun;
     call.hasInput = true;
@@ -201,6 +204,11 @@ class Turn {
 
 function notice(message: string): ProgramProviderEvent {
   return { type: "notice", code: "ai_sdk", message: message.slice(0, MAX_NOTICE) };
+}
+
+/** Returns the name of the model that answers. Servers leave it empty, which must not cost the turn: then the asked one counts. */
+function nameOf(modelId: unknown): string | undefined {
+  return typeof modelId === "string" && modelId !== "" && modelId.length <= MAX_NAME ? modelId : undefined;
 }
 
 /** Returns what the model says of the call's settings, in one sentence. */

@@ -60,6 +60,13 @@ test("a handler answers a request by its parts alone", async () => {
   assert.match(reply.headers.get("x-request-id") ?? "", /^req_/);
 });
 
+test("HEAD answers as GET, without a body", async () => {
+  const head = { method: "HEAD" };
+  const reply = await handlers.health({ facts })(ask("/health", head));
+  const length = String(JSON.stringify(facts.health()).length);
+  assert.deepEqual([reply.status, await reply.text(), reply.headers.get("content-length")], [200, "", length]);
+});
+
 test("path parameters, query and body are read from the request, and `identify` says whose it is", async () => {
   const asked: unknown[] = [];
   const tokens = {

@@ -264,6 +264,31 @@ test("an error of the model is that of any upstream, wherever it comes", async (
   }
 });
 
+test("a call that is begun twice stays one, and the next one has its own tool", async () => {
+  const begin = { type: "tool-input-start", id: "a", toolName: "one" };
+  const call = (toolCallId: string, toolName: string) => ({ type: "tool-call", toolCallId, toolName, input: "{}" });
+  const { model } = modelOf([[begin, begin, call("a", "one"), call("b", "two"), finish("tool-calls")]]);
+  await withModel(fromAiSdk(model), async (gateway) => {
+    const tools = ["one", "two"].map((name) => ({ type: "function", function: { name } }));
+    const { body } = await complete(gateway, { tools });
+    const [{ message }] = body["choices"] as unknown as [{ message: { tool_calls: object[] } }];
+    assert.deepEqual(message.tool_calls, [
+      { id: "a", type: "function", function: { name: "one", arguments: "{}" } },
+      { id: "b", type: "function", function: { name: "two", arguments: "{}" } },
+    ]);
+  });
+});
+
+test("a turn whose server names no model, or one too long, is whole", async () => {
+  const turns = ["", "x".repeat(300)].map((modelId) => [{ type: "response-metadata", modelId }, ...said("Hello")]);
+  await withModel(fromAiSdk(modelOf(turns).model), async (gateway) => {
+    for (const _ of turns) {
+      const { status, body } = await complete(gateway, {});
+      assert.deepEqual([status, body["model"]], [200, "sdk/fake-1"]);
+    }
+  });
+});
+
 test("a cancelled run aborts the model, and a whole turn does not", async () => {
   const { model, asked } = modelOf([said("Hello")]);
   const { promise: begun, resolve: begin } = Promise.withResolvers<AbortSignal>();

@@ -166,7 +166,11 @@ export function readResponseBody(json: unknown): ResponseBody {
     known["input"] = withoutUsual(input, isUsualItem, { type: "item_reference", id: "" });
   }
   if (Array.isArray(tools)) known["tools"] = withoutUsual(tools, isUsualTool, { type: "function", name: "usual" });
-  const body = Object.assign(checkBody(responseSchema, known, []), unknown);
+  // Attack: an assignment to "__proto__" would give the body fields that no schema has checked
+  const body = Object.defineProperties(
+    checkBody(responseSchema, known, []),
+    Object.getOwnPropertyDescriptors(unknown),
+  );
   // Each entry has passed, by the schema or by the same check by hand
   if (Array.isArray(input)) body.input = input as ResponseBody["input"];
   if (Array.isArray(tools)) body.tools = tools as ResponseBody["tools"];

@@ -66,7 +66,7 @@ export interface Conversations {
   history(id: string, caller: ConversationCaller): Promise<History>;
   /**
    * Returns the conversation that a run goes on in behind another one. It is that of the other for the first run that asks, as long as nothing
-   * follows there: then `givenBack` ends what was taken. Any further run gets a branch, a new conversation that begins with the same history.
+   * follows there: then `giveBack` ends what was taken. Any further run gets a branch, a new conversation that begins with the same history.
    * @param options.isBusy true: a run is at work in the conversation, or waits for it
    * @throws as `upTo`
    */
@@ -79,8 +79,8 @@ export interface Conversations {
    * @throws {HttpError} 409 conflict where the run said nothing there that is kept, or too much was said; 403 as `history`
    */
   upTo(place: ConversationPlace, caller: ConversationCaller): Promise<Pick<History, "messages" | "taint">>;
-  /** Returns the writes for a run that has said nothing in what `goOnAfter` gave it: the branch goes, or the next run may go on in its place. */
-  givenBack(id: string, place: ConversationPlace): Promise<readonly Write[]>;
+  /** Gives back what `goOnAfter` gave a run that has said nothing in it: the branch goes, or the next run may go on in its place. */
+  giveBack(id: string, place: ConversationPlace): Promise<void>;
   /** Keeps a summary, so that it is made once. The messages stay stored. Does nothing when the conversation changed meanwhile. */
   summarized(id: string, summary: HistorySummary, time: string): Promise<void>;
   /** Returns the writes that add these messages, for one batch with the run's end. Valid while no other run of the conversation works. */
@@ -104,7 +104,7 @@ export interface Conversations {
 }
 
 /** The conversation of a run, as its beginning reads it and its end writes it. */
-export type RunConversations = Pick<Conversations, "history" | "summarized" | "writes" | "givenBack">;
+export type RunConversations = Pick<Conversations, "history" | "summarized" | "writes" | "giveBack">;
 
 type ConversationCaller = Pick<Caller, "via" | "tokenId" | "scopes">;
 
@@ -133,7 +133,7 @@ export function createConversations(options: ConversationsOptions): Conversation
       history: patiently(patience, conversations.history),
       summarized: patiently(patience, conversations.summarized),
       writes: patiently(patience, conversations.writes),
-      givenBack: patiently(patience, conversations.givenBack),
+      giveBack: patiently(patience, conversations.giveBack),
     }),
     open(id) {
       if (beginsConversation({ conversationId: id })) return random.id("conv_");
@@ -182,15 +182,21 @@ export function createConversations(options: ConversationsOptions): Conversation
       const said = summary === undefined ? [] : summaryMessages(`${summary.covers} messages`, summary.text);
       return { messages: [...said, ...history.messages], taint: history.taint };
     },
-    async givenBack(id, place) {
-      const stored = await CONVERSATIONS.read(store, id);
-      if (id === place.conversationId) {
-        const { continued, ...body } = stored?.value ?? {};
-        return continued === place.runId ? [{ op: "put", collection: CONVERSATIONS.name, key: id, body }] : [];
+    async giveBack(id, place) {
+      for (;;) {
+        const stored = await CONVERSATIONS.read(store, id);
+        if (stored === undefined) return;
+        const { version, value: { continued, ...body } } = stored;
+        const record = { collection: CONVERSATIONS.name, key: id, version };
+        const isBranch = id !== place.conversationId;
+        // Others may have gone on in a branch
+        if (isBranch ? version !== 1 : continued !== place.runId) return;
+        const writes: readonly Write[] = isBranch
+          ? [{ op: "check", ...record }, CONVERSATIONS.remove(id), { op: "drop", stream: conversationStream(id) }]
+          : [{ op: "putIf", ...record, body }];
+        // A record of another version was changed meanwhile, and is read again
+        if (await store.batch(writes)) return;
       }
-      // Others may have gone on in it
-      if (stored?.version !== 1) return [];
-      return [CONVERSATIONS.remove(id), { op: "drop", stream: conversationStream(id) }];
     },
     async summarized(id, { text, covers }, time) {
       const stored = await CONVERSATIONS.read(store, id);

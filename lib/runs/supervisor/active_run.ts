@@ -95,7 +95,7 @@ export interface RunJournalOptions {
   readonly recorder: RunRecorder | undefined;
   /** Right to effects, which a gateway of a cluster has while it owns the run. Default: effects need none */
   readonly right?: EffectRight | undefined;
-  readonly conversations: Pick<RunConversations, "writes" | "givenBack">;
+  readonly conversations: Pick<RunConversations, "writes" | "giveBack">;
   readonly parkedRecords: Pick<ParkedRecords, "writes" | "note">;
   readonly log: Logger;
   /** Receives the events of a run that ended without a record. Default: nobody does */
@@ -184,8 +184,10 @@ export class RunJournal implements AgentJournal {
     const { entry: { id, conversationId, taint }, request, conversations, parkedRecords } = this.#options;
     if (said === undefined) {
       const { after } = request.by;
-      const isKept = conversationId === null || after === undefined;
-      return await recorder.finish(isKept ? [] : await conversations.givenBack(conversationId, after));
+      await recorder.finish([]);
+      // Last, since a run that goes on after a crash goes on in it
+      if (conversationId !== null && after !== undefined) await conversations.giveBack(conversationId, after);
+      return;
     }
     const { added, terminal } = said;
     const { durable } = request;

@@ -7,7 +7,12 @@ import type { AgentEvent } from "../../base/records/agent_event.ts";
 import { type Caller, hasScope } from "../../base/records/caller.ts";
 import { isPlainModel, plainModelOf } from "../../providers/models/model_names.ts";
 import type { Store } from "../../storage/store.ts";
-import { beginsConversation, checkConversation, ownerFor } from "../conversations/conversation_records.ts";
+import {
+  beginsConversation,
+  checkConversation,
+  type ConversationPlace,
+  ownerFor,
+} from "../conversations/conversation_records.ts";
 import { type Conversations, createConversations } from "../conversations/conversations.ts";
 import { createParkedRecords, type ParkedRecords } from "../conversations/parked_records.ts";
 import type { InterruptedRun } from "../recovery/recover_runs.ts";
@@ -15,7 +20,13 @@ import { resumedRequest } from "../recovery/run_input.ts";
 import type { RunHandle, RunRequest, RunSupervisor } from "../run_request.ts";
 import { AttachedRun, durableHandle } from "./active_run.ts";
 import type { AgentOf } from "./agent_profile.ts";
-import { type LaunchedRun, type LaunchParts, type RunConfiguration, RunLauncher } from "./launch_run.ts";
+import {
+  type LaunchedRun,
+  type LaunchOptions,
+  type LaunchParts,
+  type RunConfiguration,
+  RunLauncher,
+} from "./launch_run.ts";
 import type { RunGuidance } from "./run_settings.ts";
 
 /** Parts that a start needs, with those that are handed on to the launcher. */
@@ -66,28 +77,16 @@ export class RunStarter {
   async start(asked: RunRequest): Promise<RunHandle> {
     this.#requireOpen();
     const request = asPlain(asked);
-    const { by: { after, caller }, messages } = request;
-    if (after === undefined) return await this.#start(request);
-    const conversations = this.#conversations;
-    if (request.wishes?.condenses) {
-      const history = await conversations.upTo(after, caller);
-      return await this.#start({ ...request, messages: [...history.messages, ...messages] });
-    }
-    const { store, kit, supervised: { active } } = this.#options;
-    const isBusy = active.all().some(({ conversationId }) => conversationId === after.conversationId);
-    const conversationId = await conversations.goOnAfter(after, { caller, time: kit.time(), isBusy });
-    try {
-      return await this.#start({ ...request, conversationId });
-    } catch (error) {
-      await store.batch(await conversations.givenBack(conversationId, after));
-      throw error;
-    }
+    const { by: { after, ...by }, messages } = request;
+    if (after === undefined || !request.wishes?.condenses) return await this.#start(request);
+    const history = await this.#conversations.upTo(after, by.caller);
+    return await this.#start({ ...request, by, messages: [...history.messages, ...messages] });
   }
 
   async #start(request: RunRequest): Promise<RunHandle> {
-    const { agent, conversationId, messages } = request;
-    if (conversationId !== undefined && !beginsConversation(request)) {
-      await this.#checkOwner(conversationId, request.by.caller);
+    const { agent, conversationId, messages, by: { after, caller } } = request;
+    if (after === undefined && conversationId !== undefined && !beginsConversation(request)) {
+      await this.#checkOwner(conversationId, caller);
     }
     const { agentOf, supervised: { day } } = this.#options;
     const profile = agent?.name === undefined ? undefined : await agentOf(agent.name, request.model);
@@ -95,12 +94,37 @@ export class RunStarter {
     if (messages.at(-1)?.role === "tool") await this.#parkedRecords.recall(messages);
     const needsGuidance = request.agentTools !== "none" && request.call === undefined;
     const guidance = needsGuidance ? await this.#options.guidance?.() : undefined;
+    if (after === undefined) return await this.#launch(request, { profile, guidance });
+    const taken = await this.#take(after, caller);
+    try {
+      return await this.#launch({ ...request, conversationId: taken }, { profile, guidance });
+    } catch (error) {
+      await this.#conversations.giveBack(taken, after);
+      throw error;
+    }
+  }
+
+  /** Returns the conversation that a run goes on in behind another one. It is launched at once, so that none comes between. */
+  async #take(after: ConversationPlace, caller: Caller): Promise<string> {
+    const { kit, supervised: { active } } = this.#options;
+    const conversations = this.#conversations;
+    const isBusy = () => active.all().some(({ conversationId }) => conversationId === after.conversationId);
+    const goOn = (busy: boolean) => conversations.goOnAfter(after, { caller, time: kit.time(), isBusy: busy });
+    const id = await goOn(isBusy());
+    if (id !== after.conversationId || !isBusy()) return id;
+    // Another run began while this one was noted, and speaks first
+    await conversations.giveBack(id, after);
+    return await goOn(true);
+  }
+
+  /** Launches a run whose request has passed every look at the store. */
+  async #launch(request: RunRequest, asked: Pick<LaunchOptions, "profile" | "guidance">): Promise<RunHandle> {
     // The gateway may have been drained meanwhile
     this.#requireOpen();
     const { cluster, events, cancel } = this.#options;
     const isChild = this.#hasParentHere(request);
-    if (request.durable && !isChild) cluster.checkBounds(conversationId ?? null);
-    const launched = this.#launcher.launch(request, { profile, guidance });
+    if (request.durable && !isChild) cluster.checkBounds(request.conversationId ?? null);
+    const launched = this.#launcher.launch(request, asked);
     const { entry, run, recorder } = launched;
     if (!request.durable || recorder === undefined) return new AttachedRun(entry, runAgent(run));
     const { isReady, leave, workspace } = launched;

@@ -104,6 +104,26 @@ for (const era of MCP_ERAS) {
     });
   }
 
+  test(`${era}: a client that closes its question after the answer in the dashboard goes by that answer`, async () => {
+    await withMcpGateway({ config: CONFIG }, async (started) => {
+      let decision: "approve" | "deny" = "approve";
+      const client = await connectAsked(started, era, {
+        token: await started.token("tools"),
+        elicitation: { url: {} },
+        async onAsked() {
+          await answer(started, decision);
+          return { action: "cancel" };
+        },
+      });
+      assert.notEqual((await client.callTool(CALL)).isError, true);
+      decision = "deny";
+      const denied = await client.callTool(CALL);
+      assert.equal(denied.isError, true);
+      assert.doesNotMatch(textOf(denied), /did not approve/);
+      assert.deepEqual((await approvalsOf(started)).map(({ status }) => status), ["denied", "approved"]);
+    });
+  });
+
   test(`${era}: a user who declines in the client's own form takes the approval back`, async () => {
     await withMcpGateway({ config: TRUSTING }, async (started) => {
       const client = await connectAsked(started, era, {

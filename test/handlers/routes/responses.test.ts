@@ -426,6 +426,13 @@ test("what is not honoured is named", async () => {
   );
 });
 
+test("a field named __proto__ is an unknown one, and hides no others from the check", async () => {
+  const body = JSON.parse('{"__proto__":{"tools":5,"model":7,"instructions":{},"temperature":99}}');
+  const { request, ignored } = await started({ body });
+  assert.equal(ignored, "__proto__");
+  assert.deepEqual([request.model, request.wishes?.clientTools, request.wishes?.parameters], [undefined, [], {}]);
+});
+
 test("of many unknown fields a hundred are copied, and those that are known or refused are all seen", async () => {
   const many = Object.fromEntries(Array.from({ length: 5_000 }, (_, i) => [`unknown_${i}`, 1]));
   const body = readResponseBody({ ...many, input: "hi", model: "m" });

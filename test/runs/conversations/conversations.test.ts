@@ -118,12 +118,12 @@ describe("conversations", () => {
     assert.notEqual(await behind("run_3"), "talk");
     // Given back, it goes to the next one; a branch goes, unless somebody else has said something in it
     const place = { conversationId: "talk", runId: "run_3" };
-    await store.batch(await conversations.givenBack("talk", place));
+    await conversations.giveBack("talk", place);
     assert.notEqual(await behind("run_3", true), "talk");
     assert.equal(await behind("run_3"), "talk");
     const [branch, used] = [await behind("run_3"), await behind("run_3")];
     await say("run_4", "4", used);
-    for (const id of [branch, used]) await store.batch(await conversations.givenBack(id, place));
+    for (const id of [branch, used]) await conversations.giveBack(id, place);
     assert.deepEqual([(await textsOf(branch)).length, (await textsOf(used)).length], [0, 6]);
     // What is said ends what was taken
     await say("run_5", "5");
@@ -215,6 +215,77 @@ describe("runs of a conversation", () => {
     await readAll(await runs.start(ask("First", { conversationId: "talk" })));
     await readAll(await runs.start(ask("Second", { conversationId: "talk" })));
     assert.deepEqual(provider.requests[1]?.messages.slice(1).map((message) => message.content), ["Second"]);
+  });
+
+  /** A conversation with one run, and a store that can hold back the next write of its record alone. */
+  async function heldBack(script: readonly string[], options: Parameters<typeof supervised>[1] = {}) {
+    const memory = createMemoryStore();
+    const [reached, through] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+    let holds: "taken" | "given back" | undefined;
+    const batch: Store["batch"] = async (writes) => {
+      const [write] = writes;
+      const body = writes.length === 1 && write !== undefined && "body" in write ? write.body : undefined;
+      const kind = typeof body === "object" && body !== null && "continued" in body ? "taken" : "given back";
+      if (body === undefined || kind !== holds) return await memory.batch(writes);
+      holds = undefined;
+      reached.resolve();
+      await through.promise;
+      return await memory.batch(writes);
+    };
+    const store: Store = {
+      ...memory,
+      batch,
+      putIfVersion: (collection, key, version, body) => batch([{ op: "putIf", collection, key, version, body }]),
+    };
+    const { runs, provider } = supervised(script, { ...options, store });
+    const first = await runs.start(ask("one", { conversationId: "new" }));
+    await readAll(first);
+    const conversationId = first.conversationId ?? assert.fail();
+    const behind = (text: string, model?: string) => {
+      const { by, ...rest } = ask(text, { model });
+      return runs.start({ ...rest, by: { ...by, after: { conversationId, runId: first.id } } });
+    };
+    return {
+      ...{ runs, provider, conversationId, behind, reached: reached.promise, letThrough: through.resolve },
+      hold: (kind: typeof holds) => void (holds = kind),
+    };
+  }
+
+  test("behind another one get no turn of a run that began meanwhile: they become a branch", async () => {
+    const { runs, provider, conversationId, behind, hold, reached, letThrough } = await heldBack(["1", "2", "3"]);
+    hold("taken");
+    const starting = behind("after one");
+    await reached;
+    const between = await runs.start(ask("in between", { conversationId }));
+    letThrough();
+    const branch = await starting;
+    assert.notEqual(branch.conversationId, conversationId);
+    await Promise.all([readAll(between), readAll(branch)]);
+    const asked = provider.requests.map(({ messages }) => messages.slice(1).map(({ content }) => content));
+    assert.deepEqual(asked.slice(1).sort(), [["one", "1", "after one"], ["one", "1", "in between"]]);
+  });
+
+  test("that were refused behind another one lose nothing that was said meanwhile", async () => {
+    const refused = new Error("No such model");
+    const { runs, provider, conversationId, behind, hold, reached, letThrough } = await heldBack(["1", "2", "3"], {
+      wrap: (providers) => ({
+        ...providers,
+        resolve(model) {
+          if (model === "nobody") throw refused;
+          return providers.resolve(model);
+        },
+      }),
+    });
+    hold("given back");
+    const starting = assert.rejects(behind("after one", "nobody"), refused);
+    await reached;
+    await readAll(await runs.start(ask("two", { conversationId })));
+    letThrough();
+    await starting;
+    const last = await readAll(await runs.start(ask("three", { conversationId })));
+    assert.equal(last.at(-1)?.type, "done");
+    const asked = provider.requests.at(-1)?.messages.slice(1).map(({ content }) => content);
+    assert.deepEqual(asked, ["one", "1", "two", "2", "three"]);
   });
 
   test("read nothing when they begin, and are written once, at the end of their first run", async () => {
