@@ -17,6 +17,9 @@ const TALK: OpenAI.Responses.ResponseInput = [
   { role: "user", content: "I want a cat" },
   { type: "function_call", call_id: "call_1", name: "look", arguments: "{}" },
   { type: "function_call_output", call_id: "call_1", output: "a cat" },
+  { type: "additional_tools", role: "developer", tools: [] },
+  { type: "tool_search_call", call_id: "call_2", execution: "client", arguments: { query: "pets" } },
+  { type: "tool_search_output", call_id: "call_2", execution: "client", tools: [] },
   { role: "assistant", content: "There is one" },
 ];
 const TOOLS = [{ type: "function" as const, name: "look", parameters: { type: "object" }, strict: false }];
@@ -55,7 +58,7 @@ for (const model of ["plain/up/upstream-model", "up/upstream-model"]) {
       assert.match(String(sent().messages[0]?.content), /^You condense conversations/);
       assert.match(
         String(sent().messages[1]?.content),
-        /User: I want a cat[^]*\(called look \{\}\)[^]*Tool result: a cat/,
+        /User: I want a cat[^]*\(called look \{\}\)[^]*Tool result: a cat[^]*\(called tool_search [^]*No tool was found/,
       );
       assert.doesNotMatch(String(sent().messages[1]?.content), /Rules/);
       assert.equal(sent().tools, undefined);

@@ -75,6 +75,88 @@ test("OpenAI's client calls its tools over two rounds, and hands reasoning back 
     assert.deepEqual(messages.map(({ role }) => role), ["user", "assistant", "tool"]);
   }));
 
+const SEARCH = {
+  type: "tool_search" as const,
+  execution: "client" as const,
+  description: "Finds tools",
+  parameters: { type: "object", properties: { query: { type: "string" } } },
+};
+
+function calls(name: string, given: object): UpstreamReply {
+  const called = {
+    index: 0,
+    id: `call_${name}`,
+    type: "function",
+    function: { name, arguments: JSON.stringify(given) },
+  };
+  return { kind: "chunks", chunks: [toDelta({ tool_calls: [called] }), toDelta({}, "tool_calls"), USAGE_CHUNK] };
+}
+
+function isSearch(item: OpenAI.Responses.ResponseOutputItem): item is OpenAI.Responses.ResponseToolSearchCall {
+  return item.type === "tool_search_call";
+}
+
+function isCall(item: OpenAI.Responses.ResponseOutputItem): item is OpenAI.Responses.ResponseFunctionToolCall {
+  return item.type === "function_call";
+}
+
+test("OpenAI's client searches for tools, and the model calls what was found", () =>
+  withWorld(async (world) => {
+    const look = { type: "function" as const, name: "look", parameters: { type: "object" }, strict: false };
+    const far = { ...look, name: "far", defer_loading: true };
+    const found = {
+      type: "namespace" as const,
+      name: "sky",
+      description: "The sky",
+      tools: [{ ...far, name: "stars" }],
+    };
+    const { client, upstream } = await startClient(
+      world,
+      calls("tool_search", { query: "sky" }),
+      calls("sky.stars", {}),
+      { kind: "text", chunks: ["Many"] },
+      calls("tool_search", { query: "sky" }),
+      calls("sky.stars", {}),
+      { kind: "text", chunks: ["Many"] },
+    );
+    for (const isStream of [true, false]) {
+      const asked = { model: "plain/up/upstream-model", tools: [SEARCH, look, far] };
+      const input: OpenAI.Responses.ResponseInput = [{ role: "user", content: "How many stars?" }];
+      const answer = (): Promise<OpenAI.Responses.Response> =>
+        isStream
+          ? client.responses.stream({ ...asked, input }).finalResponse()
+          : client.responses.create({ ...asked, input });
+      const first = await answer();
+      const search = first.output.find(isSearch) ?? assert.fail("no search");
+      assert.deepEqual([search.arguments, search.execution], [{ query: "sky" }, "client"]);
+      const before = await client.responses.inputTokens.count({ ...asked, input });
+      const { call_id } = search;
+      input.push(search, {
+        type: "tool_search_output",
+        call_id,
+        execution: "client",
+        status: "completed",
+        tools: [found],
+      });
+      const after = await client.responses.inputTokens.count({ ...asked, input });
+      assert.ok(after.input_tokens > before.input_tokens);
+      const second = await answer();
+      const call = second.output.find(isCall) ?? assert.fail("no call");
+      assert.deepEqual([call.namespace, call.name], ["sky", "stars"]);
+      input.push(call, { type: "function_call_output", call_id: call.call_id, output: "many" });
+      assert.equal((await answer()).output_text, "Many");
+      const told = upstream.turns.slice(-3).map(({ json }) =>
+        (json as { tools: readonly { function: { name: string } }[] }).tools.map((tool) => tool.function.name)
+      );
+      assert.deepEqual(told[0], ["tool_search", "look"]);
+      assert.deepEqual(told[2], told[1]);
+      // A dot becomes what the model's server takes
+      assert.match(told[1]?.join() ?? "", /^tool_search,look,sky_stars_[0-9a-f]+$/);
+      const { messages } = upstream.turns.at(-1)?.json as { messages: readonly { role: string }[] };
+      assert.deepEqual(messages.map(({ role }) => role), ["user", "assistant", "tool", "assistant", "tool"]);
+    }
+  }));
+
 test("the agent answers with its own tools, which are items only where they are asked for", () =>
   withWorld(async (world) => {
     const gateway = await world.gateway({

@@ -37,16 +37,12 @@ const WEATHER = {
   parameters: { type: "object", properties: {} },
   strict: false,
 };
-const CALL: UpstreamReply = {
-  kind: "chunks",
-  chunks: [
-    toDelta({
-      tool_calls: [{ index: 0, id: "call_1", type: "function", function: { name: "weather", arguments: "{}" } }],
-    }),
-    toDelta({}, "tool_calls"),
-    USAGE_CHUNK,
-  ],
-};
+const CALL = toCall("weather", "{}");
+
+function toCall(name: string, given: string): UpstreamReply {
+  const called = { index: 0, id: "call_1", type: "function", function: { name, arguments: given } };
+  return { kind: "chunks", chunks: [toDelta({ tool_calls: [called] }), toDelta({}, "tool_calls"), USAGE_CHUNK] };
+}
 
 /** Roles of the messages that the model's server was asked with, without the agent's own prompt. */
 function asked(upstream: { readonly turns: readonly { readonly json: unknown }[] }) {
@@ -225,6 +221,60 @@ test("references to items of stored responses are these items", () =>
     assert.deepEqual(kept.data.map(({ type }) => type), ["message", "function_call", "function_call_output"]);
     const plain = await gateway.call("/v1/responses", { body: { model: `plain/${model}`, input } });
     assert.equal((await readRefusal(plain)).code, "unsupported_parameter");
+  }));
+
+test("calls of tools that a search found are read again as they were given, and items refer to them", () =>
+  withWorld(async (world) => {
+    const search = { type: "tool_search" as const, execution: "client" as const, parameters: { type: "object" } };
+    const sky = {
+      type: "namespace" as const,
+      name: "sky",
+      description: "",
+      tools: [{ ...WEATHER, defer_loading: true }],
+    };
+    const { client, upstream, gateway } = await startClient(
+      world,
+      toCall("tool_search", '{"query":"sky"}'),
+      toCall("sky.weather", "{}"),
+      HELLO,
+      toCall("sky.weather", "{}"),
+    );
+    const asking = { model, tools: [search] };
+    const first = await client.responses.create({ ...asking, input: "The weather?" });
+    const called = first.output.find((item): item is OpenAI.Responses.ResponseToolSearchCall =>
+      item.type === "tool_search_call"
+    ) ?? assert.fail("no search");
+    assert.deepEqual((await client.responses.retrieve(first.id)).output, first.output);
+    const { id: searched, call_id } = called;
+    const found = { type: "tool_search_output" as const, call_id, execution: "client" as const, tools: [sky] };
+    const input: OpenAI.Responses.ResponseInput = [
+      { role: "user", content: "The weather?" },
+      { type: "item_reference", id: searched },
+      found,
+    ];
+    const stream = checkEvents(
+      await (await gateway.call("/v1/responses", { body: { ...asking, input, stream: true } })).text(),
+    );
+    const [call] = stream.response.output;
+    assert.deepEqual(call?.type === "function_call" && [call.name, call["namespace"]], ["weather", "sky"]);
+    const { id } = stream.response;
+    assert.deepEqual((await client.responses.retrieve(id)).output, stream.response.output);
+    const again = await (await gateway.call(`/v1/responses/${id}?stream=true`)).text();
+    assert.deepEqual(checkEvents(again).response.output, stream.response.output);
+    const kept = await client.responses.inputItems.list(id, { order: "asc" });
+    assert.deepEqual(kept.data.map(({ type }) => type), ["message", "tool_search_call", "tool_search_output"]);
+    // References bring the tools of the items that they stand for
+    const refers = kept.data.map((item) => ({ type: "item_reference" as const, id: item.id ?? "" }));
+    assert.equal((await client.responses.create({ ...asking, input: refers })).output_text, "Hello");
+    assert.deepEqual(asked(upstream).map(({ role }) => role), ["user", "assistant", "tool"]);
+    assert.match(JSON.stringify(upstream.turns.at(-1)?.json), /"name":"sky_weather_/);
+    // An input that is too large to be kept leaves the names of its tools
+    const image_url = `data:image/png;base64,${"A".repeat(4 * 1024 * 1024)}`;
+    const content = [{ type: "input_image" as const, image_url, detail: "auto" as const }];
+    const large = await client.responses.create({ ...asking, input: [...refers, { role: "user", content }] });
+    assert.equal(large.output[0]?.type === "function_call" && large.output[0].namespace, "sky");
+    assert.deepEqual((await client.responses.retrieve(large.id)).output, large.output);
+    await assert.rejects(client.responses.inputItems.list(large.id), isStatus(404));
   }));
 
 test("a stored stream is told again with the same events, from any of them on", () =>

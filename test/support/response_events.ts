@@ -28,6 +28,13 @@ const item = v.variant("type", [
   typed("message", { id: v.string(), status, role: v.literal("assistant"), content: v.array(part) }),
   typed("function_call", { ...call, arguments: v.string(), status }),
   typed("custom_tool_call", { ...call, input: v.string() }),
+  typed("tool_search_call", {
+    id: v.string(),
+    call_id: v.string(),
+    execution: v.literal("client"),
+    arguments: v.unknown(),
+    status,
+  }),
   typed("reasoning", {
     id: v.string(),
     summary: v.array(part),

@@ -36,9 +36,46 @@ const contentSchema = v.union([v.string(), v.array(partSchema)]);
 const ROLES = ["user", "assistant", "system", "developer"] as const;
 const called = { call_id: v.string(), name: v.string(), namespace: text };
 
+const name = v.pipe(v.string(), v.regex(CLIENT_TOOL_NAME, "Expected 1 to 64 letters, digits, _ or -"));
+const functionTool = typed("function", {
+  name,
+  description: text,
+  parameters: v.nullish(v.looseObject({})),
+  strict: flag,
+  defer_loading: flag,
+});
+const customTool = typed("custom", {
+  name,
+  description: text,
+  format: v.nullish(v.looseObject({ type: v.string(), syntax: text, definition: text })),
+  defer_loading: flag,
+});
+const searchTool = typed("tool_search", {
+  execution: v.nullish(v.picklist(["server", "client"])),
+  description: text,
+  parameters: v.nullish(v.looseObject({})),
+});
+const namespaceTool = typed("namespace", {
+  name,
+  description: text,
+  tools: v.array(v.variant("type", [functionTool, customTool])),
+});
+/** A tool of a request that the client runs. */
+export type ResponseTool =
+  | v.InferOutput<typeof functionTool>
+  | v.InferOutput<typeof customTool>
+  | v.InferOutput<typeof searchTool>;
+const CLIENT_TOOLS: ReadonlySet<unknown> = new Set(["function", "custom", "namespace", "tool_search"]);
+const hostedTool = v.looseObject({
+  type: v.pipe(v.string(), v.check((type) => !CLIENT_TOOLS.has(type), "Expected a tool with its fields")),
+});
+const toolsSchema = v.array(v.union([functionTool, customTool, namespaceTool, searchTool, hostedTool]));
+/** Tools as a request and some of its items declare them. */
+export type DeclaredTools = v.InferOutput<typeof toolsSchema>;
+
 /** Items of tools that run at the vendor: they are left out and named. */
 const HOSTED_ITEM =
-  /^(?:(?:file_search|web_search|computer|image_generation|code_interpreter|local_shell|shell|mcp|apply_patch|tool_search|program)(?:_[a-z_]+)?|additional_tools|configuration_update|postern:tool_call)$/;
+  /^(?:(?:file_search|web_search|computer|image_generation|code_interpreter|local_shell|shell|mcp|apply_patch|program)(?:_[a-z_]+)?|configuration_update|postern:tool_call)$/;
 
 const itemSchema = v.variant("type", [
   typed("message", { role: v.picklist(ROLES), content: contentSchema }),
@@ -51,6 +88,9 @@ const itemSchema = v.variant("type", [
     content: v.nullish(v.array(partSchema)),
     encrypted_content: text,
   }),
+  typed("tool_search_call", { call_id: text, execution: text, arguments: v.unknown() }),
+  typed("tool_search_output", { call_id: text, execution: text, tools: toolsSchema }),
+  typed("additional_tools", { tools: toolsSchema }),
   typed("item_reference", { id: v.string() }),
   typed("compaction", { encrypted_content: text }),
   typed("compaction_trigger", {}),
@@ -58,30 +98,6 @@ const itemSchema = v.variant("type", [
 ]);
 /** An item of the input. */
 export type ResponseItem = v.InferOutput<typeof itemSchema>;
-
-const name = v.pipe(v.string(), v.regex(CLIENT_TOOL_NAME, "Expected 1 to 64 letters, digits, _ or -"));
-const functionTool = typed("function", {
-  name,
-  description: text,
-  parameters: v.nullish(v.looseObject({})),
-  strict: flag,
-});
-const customTool = typed("custom", {
-  name,
-  description: text,
-  format: v.nullish(v.looseObject({ type: v.string(), syntax: text, definition: text })),
-});
-const namespaceTool = typed("namespace", {
-  name,
-  description: text,
-  tools: v.array(v.variant("type", [functionTool, customTool])),
-});
-/** A tool of a request that the client runs. */
-export type ResponseTool = v.InferOutput<typeof functionTool> | v.InferOutput<typeof customTool>;
-const CLIENT_TOOLS: ReadonlySet<unknown> = new Set(["function", "custom", "namespace"]);
-const hostedTool = v.looseObject({
-  type: v.pipe(v.string(), v.check((type) => !CLIENT_TOOLS.has(type), "Expected a tool with its fields")),
-});
 
 const chosen = v.looseObject({
   type: v.pipe(v.string(), v.check((type) => type !== "allowed_tools", "Expected a choice with its fields")),
@@ -110,7 +126,7 @@ export const responseSchema = v.looseObject({
   instructions: text,
   stream: flag,
   stream_options: v.nullish(v.looseObject({ include_obfuscation: flag })),
-  tools: v.nullish(v.array(v.union([functionTool, customTool, namespaceTool, hostedTool]))),
+  tools: v.nullish(toolsSchema),
   tool_choice: v.nullish(choiceSchema),
   parallel_tool_calls: flag,
   max_output_tokens: whole(1),
@@ -197,6 +213,10 @@ export function isUsualItem(item: unknown): boolean {
       return typeof item.call_id === "string" && isContent(item.output);
     case "reasoning":
       return isListOfParts(item.summary) && isListOfParts(item.content) && isText(item.encrypted_content);
+    case "tool_search_output":
+    case "additional_tools":
+      return isText(item.call_id) && isText(item.execution) && Array.isArray(item.tools) &&
+        item.tools.every(isUsualTool);
     default:
       return false;
   }
@@ -229,16 +249,27 @@ function isUsualPart(part: unknown): boolean {
     isText(part.file_id);
 }
 
-/** Tells whether a tool is a function that the schema takes. */
+/** Tells whether a tool is a function, or a namespace of functions, that the schema takes. */
 export function isUsualTool(tool: unknown): boolean {
-  return isRecord(tool) && tool.type === "function" && typeof tool.name === "string" &&
-    CLIENT_TOOL_NAME.test(tool.name) && isText(tool.description) && isFlag(tool.strict) &&
-    ((tool.parameters ?? null) === null || isRecord(tool.parameters));
+  return isUsualFunction(tool) || (isRecord(tool) && tool.type === "namespace" && isNamed(tool) &&
+    Array.isArray(tool.tools) && tool.tools.every(isUsualFunction));
 }
 
-/** Tells whether a declared tool is the client's own, and not one that runs at the vendor. */
-export function isClientTool(
-  tool: NonNullable<ResponseBody["tools"]>[number],
-): tool is ResponseTool | v.InferOutput<typeof namespaceTool> {
-  return isRecord(tool) && CLIENT_TOOLS.has(tool.type);
+function isUsualFunction(tool: unknown): boolean {
+  return isRecord(tool) && tool.type === "function" && isNamed(tool) && isFlag(tool.strict) &&
+    isFlag(tool.defer_loading) && ((tool.parameters ?? null) === null || isRecord(tool.parameters));
+}
+
+function isNamed({ name, description }: Readonly<Record<string, unknown>>): boolean {
+  return typeof name === "string" && CLIENT_TOOL_NAME.test(name) && isText(description);
+}
+
+/** Tells whether a declared tool is the client's own, and not one that runs at the vendor, as a search does unless it says otherwise. */
+export function isClientTool(tool: DeclaredTools[number]): tool is ResponseTool | v.InferOutput<typeof namespaceTool> {
+  return isRecord(tool) && CLIENT_TOOLS.has(tool.type) && (tool.type !== "tool_search" || tool.execution === "client");
+}
+
+/** Tells whether the tools of an item are the model's from then on. */
+export function bringsTools(item: ResponseItem): item is ResponseItem & { readonly tools: DeclaredTools } {
+  return item.type === "tool_search_output" || item.type === "additional_tools";
 }

@@ -6,7 +6,8 @@ import type { Usage } from "../../../lib/base/records/usage.ts";
 import { RUN_ID } from "../../../lib/base/records/run.ts";
 import type { AnswerHead, StreamHead } from "../answer_by_run.ts";
 import { type EventEncoder, restarted } from "../event_stream.ts";
-import { CUSTOM_INPUT } from "./response_tools.ts";
+import { parseJsonBytes } from "../read_json.ts";
+import { CUSTOM_INPUT, TOOL_SEARCH } from "./response_tools.ts";
 import { type ResponseForm, seal } from "./to_response_input.ts";
 
 type Event<T extends AgentEvent["type"]> = Extract<AgentEvent, { type: T }>;
@@ -427,11 +428,11 @@ export class ResponseEvents implements EventEncoder {
       told = this.#closeSaid("completed");
       item = this.#openCall(call_id, name);
       this.#calls.set(index, item);
-      told += this.#added(item, { status: "in_progress", ...(isCustom(item) ? { input: "" } : { arguments: "" }) });
+      told += this.#added(item, { status: "in_progress", ...EMPTY[String(item.base["type"])] });
     }
     item.text += delta;
-    // The text of a custom tool is known when its JSON is whole
-    if (delta === "" || isCustom(item)) return told;
+    // The text of a custom tool and what to search for are known when their JSON is whole
+    if (delta === "" || item.base["type"] !== "function_call") return told;
     return told + this.#tell("response.function_call_arguments.delta", {
       item_id: item.id,
       output_index: item.place,
@@ -443,6 +444,9 @@ export class ResponseEvents implements EventEncoder {
     const { kind, name, namespace } = this.#form.named.get(told) ??
       { kind: "function", name: told, namespace: undefined };
     const own = { call_id: callId, name, ...(namespace === undefined ? {} : { namespace }) };
+    if (kind === TOOL_SEARCH) {
+      return this.#open("call", "tsc", { type: "tool_search_call", call_id: callId, execution: "client" });
+    }
     return kind === "custom"
       ? this.#open("call", "ctc", { type: "custom_tool_call", ...own })
       : this.#open("call", "fc", { type: "function_call", ...own });
@@ -450,6 +454,9 @@ export class ResponseEvents implements EventEncoder {
 
   #closeCall(item: OpenItem, status: ItemStatus): string {
     const place = { item_id: item.id, output_index: item.place };
+    if (item.base["type"] === "tool_search_call") {
+      return this.#whole(item, { arguments: searchArguments(item.text), status });
+    }
     if (!isCustom(item)) {
       const { text } = item;
       const done = { ...place, name: item.base["name"], arguments: text };
@@ -547,6 +554,22 @@ function toSummary(text: string) {
 
 function toPart(part: "output_text" | "refusal", text: string): Fields {
   return part === "refusal" ? { type: part, refusal: text } : { type: part, text, annotations: [], logprobs: [] };
+}
+
+/** Members of a call in which the model has said nothing yet, by the type of its item. */
+const EMPTY: Readonly<Record<string, Fields>> = {
+  function_call: { arguments: "" },
+  custom_tool_call: { input: "" },
+  tool_search_call: { arguments: {} },
+};
+
+/** Returns what the model searches for; its text, where that is no JSON of a bounded depth. */
+function searchArguments(given: string): unknown {
+  try {
+    return parseJsonBytes(Buffer.from(given || "{}"));
+  } catch {
+    return given;
+  }
 }
 
 /** Returns the text that the model gave a custom tool; all that it wrote, where that is not the JSON that it was asked for. */

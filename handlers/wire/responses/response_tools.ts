@@ -1,11 +1,17 @@
 import { refuse } from "../../../lib/base/errors.ts";
 import type { ToolChoice, ToolDeclaration } from "../../../lib/providers/provider.ts";
 import { addOnce } from "../to_completion_input.ts";
-import { isClientTool, type ResponseBody, type ResponseTool } from "./response_body.ts";
+import {
+  bringsTools,
+  type DeclaredTools,
+  isClientTool,
+  type ResponseBody,
+  type ResponseTool,
+} from "./response_body.ts";
 
 /** A tool of the client as its request declares it, by the name that the model is told. */
 export interface NamedTool {
-  readonly kind: "function" | "custom";
+  readonly kind: ResponseTool["type"];
   readonly name: string;
   readonly namespace: string | undefined;
 }
@@ -26,45 +32,100 @@ export function flatName(name: string, namespace: string | null | undefined): st
 /** Field of the function that stands for a custom tool. */
 export const CUSTOM_INPUT = "input";
 
+/** Name of the function that stands for a search of tools that the client executes. */
+export const TOOL_SEARCH = "tool_search";
+
 /**
- * Translates the tools of a request. A custom tool becomes a function with one text; tools of a namespace become `namespace.name`. Tools
- * that run at the vendor are left out.
+ * Translates the tools of a request, and those that items of its input bring. A custom tool becomes a function with one text; tools of a
+ * namespace become `namespace.name`. Tools that run at the vendor are left out. Where the client executes a search, deferred tools wait for it.
+ *
+ * A name in `tools` is that tool, whatever an item says; of several items the last one counts, as a client repeats what it found.
  * @param ignored receives the names of fields that are not honoured
- * @throws {HttpError} 400 `invalid_request` for a name given twice and an allowed tool that is not declared; 400 `unsupported_parameter` for
- *   a choice that forces a tool of the vendor
+ * @throws {HttpError} 400 `invalid_request` for a name given twice in `tools` and an allowed tool that is not declared; 400
+ *   `unsupported_parameter` for a choice that forces a tool of the vendor
  */
-export function toResponseTools({ tools, tool_choice: choice }: ResponseBody, ignored: string[]): ResponseTools {
+export function toResponseTools({ tools, tool_choice: choice, input }: ResponseBody, ignored: string[]): ResponseTools {
   const declared = new Map<string, ToolDeclaration>();
   const named = new Map<string, NamedTool>();
-  const add = (tool: ResponseTool, namespace: string | undefined, param: string) => {
-    const name = flatName(tool.name, namespace);
-    if (declared.has(name)) {
-      throw refuse("invalid_request", `Cannot declare the tool "${name}" twice: rename one of the two`, { param });
-    }
+  const deferred = new Set<string>();
+  const loaded = new Set<string>();
+  let own: ReadonlySet<string> = new Set();
+  const add = ({ tool, name, namespace }: PlacedTool, isFound: boolean) => {
+    (tool["defer_loading"] === true && !isFound ? deferred : loaded).add(name);
+    if (own.has(name)) return;
     declared.set(name, { ...toDeclaration(tool, ignored), name });
-    named.set(name, { kind: tool.type, name: tool.name, namespace });
+    named.set(name, { kind: tool.type, name: tool.type === TOOL_SEARCH ? name : tool.name, namespace });
   };
-  (tools ?? []).forEach((tool, at) => {
-    const param = `tools[${at}]`;
-    if (!isClientTool(tool)) addOnce(ignored, `tools[].${tool.type}`);
-    else if (tool.type !== "namespace") add(tool, undefined, `${param}.name`);
-    else tool.tools.forEach((inner, place) => add(inner, tool.name, `${param}.tools[${place}].name`));
-  });
-  const all = [...declared.values()];
-  if (typeof choice !== "object" || choice === null) return { declared: all, choice: choice ?? undefined, named };
+  for (const placed of clientTools(tools ?? [], ignored)) {
+    const { name, place } = placed;
+    if (declared.has(name)) {
+      throw refuse("invalid_request", `Cannot declare the tool "${name}" twice: rename one of the two`, {
+        param: `tools${place}`,
+      });
+    }
+    add(placed, false);
+  }
+  own = new Set(declared.keys());
+  for (const item of typeof input === "string" ? [] : input ?? []) {
+    if (!bringsTools(item)) continue;
+    for (const placed of clientTools(item.tools, ignored)) add(placed, item.type === "tool_search_output");
+  }
+  const canSearch = named.get(TOOL_SEARCH)?.kind === TOOL_SEARCH;
+  if (!canSearch && deferred.size > 0) addOnce(ignored, "tools[].defer_loading");
+  const told = () => [...declared.values()].filter(({ name }) => !canSearch || loaded.has(name) || !deferred.has(name));
+  if (typeof choice !== "object" || choice === null) return { declared: told(), choice: choice ?? undefined, named };
   // The schema tells this choice from the others by its type, which TypeScript cannot see
   const allowed = choice as AllowedTools;
+  const nameOf = (chosen: Chosen, param: string) =>
+    canSearch && chosen.type === TOOL_SEARCH ? TOOL_SEARCH : chosenName(chosen, param);
   if (allowed.type !== "allowed_tools") {
-    return { declared: all, choice: { name: chosenName(choice, "tool_choice") }, named };
+    const name = nameOf(choice, "tool_choice");
+    // What must be called waits for no search
+    loaded.add(name);
+    return { declared: told(), choice: { name }, named };
   }
-  const names = new Set(allowed.tools.map((tool, at) => chosenName(tool, `tool_choice.tools[${at}]`)));
+  const names = new Set(allowed.tools.map((tool, at) => nameOf(tool, `tool_choice.tools[${at}]`)));
   for (const name of names) {
     if (declared.has(name)) continue;
     throw refuse("invalid_request", `Cannot allow the tool "${name}": it is not among the request's tools`, {
       param: "tool_choice.tools",
     });
   }
-  return { declared: all.filter(({ name }) => names.has(name)), choice: allowed.mode, named };
+  return { declared: told().filter(({ name }) => names.has(name)), choice: allowed.mode, named };
+}
+
+/** Returns what the model is told of a search: the names of the tools that it brought. */
+export function toFound(tools: DeclaredTools): string {
+  const names = clientTools(tools, []).map(({ name }) => name);
+  return names.length === 0 ? "No tool was found" : `These tools can be called from now on: ${names.join(", ")}`;
+}
+
+/** A tool of the client with the name that the model is told. */
+interface PlacedTool {
+  readonly tool: ResponseTool;
+  readonly name: string;
+  readonly namespace: string | undefined;
+  /** Place of its name in the list, as `[3].name` */
+  readonly place: string;
+}
+
+/** Returns the client's tools of a list, those of its namespaces too. @param ignored receives the types of those that run at the vendor */
+function clientTools(tools: DeclaredTools, ignored: string[]): readonly PlacedTool[] {
+  return tools.flatMap((tool, at): PlacedTool | PlacedTool[] => {
+    if (!isClientTool(tool)) {
+      addOnce(ignored, `tools[].${tool.type}`);
+      return [];
+    }
+    if (tool.type === "tool_search") return { tool, name: TOOL_SEARCH, namespace: undefined, place: `[${at}]` };
+    if (tool.type !== "namespace") return { tool, name: tool.name, namespace: undefined, place: `[${at}].name` };
+    const { name: namespace } = tool;
+    return tool.tools.map((inner, place) => ({
+      tool: inner,
+      name: flatName(inner.name, namespace),
+      namespace,
+      place: `[${at}].tools[${place}].name`,
+    }));
+  });
 }
 
 interface Chosen {
@@ -92,11 +153,24 @@ function chosenName({ type, name, namespace }: Chosen, param: string): string {
   );
 }
 
-const FIELDS: ReadonlySet<string> = new Set(["type", "name", "description", "parameters", "strict", "format"]);
+const FIELDS: ReadonlySet<string> = new Set([
+  "type",
+  "name",
+  "description",
+  "parameters",
+  "strict",
+  "format",
+  "execution",
+  "defer_loading",
+]);
 
 function toDeclaration(tool: ResponseTool, ignored: string[]): ToolDeclaration {
   for (const key in tool) {
     if (!FIELDS.has(key) && tool[key] !== null && tool[key] !== undefined) addOnce(ignored, `tools[].${key}`);
+  }
+  if (tool.type === "tool_search") {
+    const { description, parameters } = tool;
+    return { name: TOOL_SEARCH, description: description ?? "Finds more tools", parameters: parameters ?? undefined };
   }
   if (tool.type === "function") {
     return {

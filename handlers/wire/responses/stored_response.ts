@@ -18,7 +18,7 @@ import type { StreamHead } from "../answer_by_run.ts";
 import { collectSaid } from "../collect_reply.ts";
 import { runFailure, toHttpError } from "../http_errors.ts";
 import type { ReplyStoring } from "../to_completion_input.ts";
-import type { ResponseBody, ResponseItem } from "./response_body.ts";
+import { bringsTools, type ResponseBody, type ResponseItem } from "./response_body.ts";
 import { ResponseEvents, toRunId } from "./response_reply.ts";
 import { toResponseTools } from "./response_tools.ts";
 import { type ResponseForm, toResponseForm } from "./to_response_input.ts";
@@ -39,15 +39,17 @@ export interface StoredResponse {
 
 /** Returns how a reply is stored, with what it repeats of its request. @throws {HttpError} 413 payload_too_large */
 export function toStoring(body: ResponseBody, conversationId: string): ReplyStoring {
-  const { input: _input, stream: _stream, stream_options: _options, ...request } = body;
+  const { input: _input, stream: _stream, stream_options: _options, ...settings } = body;
+  const items = inputItems(body);
+  const isKept = bytesOf(items) <= MAX_RESPONSE_BYTES;
+  // Calls of tools that items bring are read again by the names of these tools
+  const request = isKept ? settings : { ...settings, input: items.filter(bringsTools) };
   if (bytesOf(request) > MAX_RESPONSE_BYTES) {
     throw refuse(
       "payload_too_large",
       'Cannot store this response: its tools and settings have more than 4 MiB; send "store": false',
     );
   }
-  const items = inputItems(body);
-  const isKept = bytesOf(items) <= MAX_RESPONSE_BYTES;
   return {
     conversationId,
     isBackground: body.background === true,
@@ -85,7 +87,7 @@ export async function findResponse(
   const { request, input } = kept.value;
   // Written from a body that had passed its check
   const body = request as ResponseBody;
-  const { named } = toResponseTools(body, []);
+  const { named } = toResponseTools(input === undefined ? body : { ...body, input: input as ResponseItem[] }, []);
   return {
     run,
     form: toResponseForm(body, { named, isStored: true }),
@@ -116,6 +118,9 @@ const PREFIXES: Readonly<Record<string, string>> = {
   function_call_output: "fco",
   custom_tool_call: "ctc",
   custom_tool_call_output: "cto",
+  tool_search_call: "tsc",
+  tool_search_output: "tso",
+  additional_tools: "at",
 };
 
 /** Returns an item of the input as lists show it. */

@@ -12,7 +12,7 @@ import type { ModelParameters } from "../../../lib/providers/provider.ts";
 import { addOnce, type ReplyStoring, type WireInput } from "../to_completion_input.ts";
 import { parseJsonBytes } from "../read_json.ts";
 import type { ResponseBody, ResponseItem, ResponsePart } from "./response_body.ts";
-import { CUSTOM_INPUT, flatName, type NamedTool, toResponseTools } from "./response_tools.ts";
+import { CUSTOM_INPUT, flatName, type NamedTool, toFound, TOOL_SEARCH, toResponseTools } from "./response_tools.ts";
 
 /** Facts of a request that its reply depends on. */
 export interface ResponseForm {
@@ -263,6 +263,13 @@ function toMessages(input: ResponseBody["input"], ignored: string[]): readonly M
     } else if (isOf(item, "function_call")) own().calls.push(toCall(item, item.arguments));
     else if (isOf(item, "custom_tool_call")) {
       own().calls.push(toCall(item, JSON.stringify({ [CUSTOM_INPUT]: item.input })));
+    } else if (isOf(item, "tool_search_call") && isAtClient(item)) {
+      const { call_id, arguments: given = {} } = item;
+      own().calls.push(
+        toCall({ call_id, name: TOOL_SEARCH }, typeof given === "string" ? given : JSON.stringify(given)),
+      );
+    } else if (isOf(item, "additional_tools")) {
+      // Its tools are told beside those of the request
     } else if (isOf(item, "message") && item.role === "assistant") {
       if (turn !== undefined && turn.texts.length > 0) flush();
       const { texts, refusal } = toSaid(item.content);
@@ -295,6 +302,9 @@ type KnownType =
   | "function_call_output"
   | "custom_tool_call"
   | "custom_tool_call_output"
+  | "tool_search_call"
+  | "tool_search_output"
+  | "additional_tools"
   | "reasoning"
   | "compaction"
   | "compaction_trigger"
@@ -309,6 +319,9 @@ function toMessage(item: ResponseItem, at: number, ignored: string[]): Message |
   if (isOf(item, "function_call_output") || isOf(item, "custom_tool_call_output")) {
     return { role: "tool", tool_call_id: item.call_id, content: toContent(item.output, () => `input[${at}].output`) };
   }
+  if (isOf(item, "tool_search_output") && isAtClient(item)) {
+    return { role: "tool", tool_call_id: item.call_id, content: toFound(item.tools) };
+  }
   if (isOf(item, "item_reference")) {
     const param = `input[${at}]`;
     throw refuse(
@@ -321,7 +334,17 @@ function toMessage(item: ResponseItem, at: number, ignored: string[]): Message |
   return undefined;
 }
 
-function toCall(item: Item<"function_call"> | Item<"custom_tool_call">, given: string): ToolCall {
+/** Tells whether a search is one that the client executed, which its model called. */
+function isAtClient<T extends Item<"tool_search_call"> | Item<"tool_search_output">>(
+  item: T,
+): item is T & { readonly call_id: string } {
+  return typeof item.call_id === "string" && item.execution !== "server";
+}
+
+function toCall(
+  item: Pick<Item<"function_call">, "call_id" | "name"> & { readonly namespace?: string | null | undefined },
+  given: string,
+): ToolCall {
   const name = flatName(item.name, item.namespace);
   return { id: item.call_id, type: "function", function: { name, arguments: given } };
 }

@@ -468,6 +468,164 @@ test("a custom tool is a function with one text, whose grammar the model is told
   }]);
 });
 
+const SEARCH = {
+  type: "tool_search",
+  execution: "client",
+  description: "Finds tools",
+  parameters: { type: "object", properties: { query: { type: "string" } } },
+};
+const lookUp = (name: string, more: object = {}) => ({ type: "function", name, description: `Does ${name}`, ...more });
+const found = (...tools: object[]) => ({ type: "tool_search_output", call_id: "s1", execution: "client", tools });
+const brought = (...tools: object[]) => ({ type: "additional_tools", role: "developer", tools });
+
+/** Returns the names of the tools that the model is told of, and the header of what was not honoured. */
+async function toolsOf(body: Record<string, unknown>, plain = true) {
+  const { request, ignored } = await started({ body, plain });
+  return [(request.wishes ?? assert.fail()).clientTools.map(({ name }) => name), ignored];
+}
+
+test("a search of tools that the client executes is a function, and its call an item of its own", async () => {
+  for (const plain of [true, false]) {
+    const { request, ignored } = await started({ body: { tools: [SEARCH] }, plain });
+    const { parameters, description } = SEARCH;
+    assert.deepEqual(request.wishes?.clientTools, [{ name: "tool_search", description, parameters }]);
+    assert.equal(ignored, null);
+    const whole = { type: "client_tool_call_delta", index: 0, call_id: "s1", name: "tool_search" } as const;
+    for (
+      const [given, shown] of [
+        ['{"query":"files"}', { query: "files" }],
+        ["", {}],
+        ['{"query":', '{"query":'],
+        ["[".repeat(50_000), "[".repeat(50_000)],
+        ["[".repeat(50_000) + "]".repeat(50_000), "[".repeat(50_000) + "]".repeat(50_000)],
+      ] as const
+    ) {
+      const script: ScriptStep[] = [
+        [{ type: "turn_start", turn: 1 }, { ...whole, arguments_delta: given.slice(0, 5) }],
+        [{ type: "client_tool_call_delta", index: 0, call_id: "s1", arguments_delta: given.slice(5) }],
+        [{ type: "turn_end", turn: 1, usage: USAGE }, { type: "done", finish_reason: "tool_calls", usage: USAGE }],
+      ];
+      const { events, response, whole: json } = await told({ script, plain, body: { tools: [SEARCH] } });
+      const [{ id, ...item } = { id: "" }] = response.output;
+      const base = { type: "tool_search_call", call_id: "s1", execution: "client" };
+      assert.deepEqual(item, { ...base, arguments: shown, status: "completed" });
+      assert.match(id, /^tsc_/);
+      assert.deepEqual(json.output, response.output);
+      assert.deepEqual(
+        events.flatMap((event) => "item" in event ? [event] : []).map(({ type, item }) => [type, item]),
+        [
+          ["response.output_item.added", { ...base, id, arguments: {}, status: "in_progress" }],
+          ["response.output_item.done", response.output[0]],
+        ],
+      );
+    }
+  }
+});
+
+test("tools that a search found or an item brings are the model's, and deferred ones wait for a search", async () => {
+  const deferred = { defer_loading: true };
+  const files = { type: "namespace", name: "files", tools: [lookUp("open", deferred), lookUp("close", deferred)] };
+  const tools = [SEARCH, lookUp("near"), lookUp("far", deferred), files];
+  const call = {
+    type: "tool_search_call",
+    call_id: "s1",
+    execution: "client",
+    arguments: { query: "x" },
+    status: "completed",
+  };
+  const hi = { role: "user", content: "hi" };
+  const open = { ...files, tools: [lookUp("open", deferred)] };
+  for (const plain of [true, false]) {
+    assert.deepEqual(await toolsOf({ tools }, plain), [["tool_search", "near"], null]);
+    const input = [hi, call, found(open, lookUp("new", deferred), { type: "web_search" }), brought(lookUp("last"))];
+    assert.deepEqual(
+      await toolsOf({ tools, input }, plain),
+      [["tool_search", "near", "files.open", "new", "last"], "tools[].web_search"],
+    );
+    const { request } = await started({
+      body: { tools, input: [...input, { ...call, call_id: "s2" }, { ...found(), call_id: "s2" }] },
+      plain,
+    });
+    const called = (id: string) => ({
+      role: "assistant",
+      content: null,
+      tool_calls: [{ id, type: "function", function: { name: "tool_search", arguments: '{"query":"x"}' } }],
+    });
+    assert.deepEqual(request.messages, [
+      hi,
+      called("s1"),
+      { role: "tool", tool_call_id: "s1", content: "These tools can be called from now on: files.open, new" },
+      called("s2"),
+      { role: "tool", tool_call_id: "s2", content: "No tool was found" },
+    ]);
+  }
+  // All of Codex's tools may come in an item, its search among them
+  const prefix = brought({
+    type: "namespace",
+    name: "functions",
+    tools: [lookUp("shell"), { type: "custom", name: "edit" }],
+  }, SEARCH);
+  assert.deepEqual(await toolsOf({ input: [prefix, hi] }), [
+    ["functions.shell", "functions.edit", "tool_search"],
+    null,
+  ]);
+  assert.deepEqual(await toolsOf({ input: [prefix, brought(lookUp("far", deferred)), hi] }), [
+    ["functions.shell", "functions.edit", "tool_search"],
+    null,
+  ]);
+  // What must be called waits for nothing, and what is allowed does
+  const choice = { type: "function", name: "far" };
+  assert.deepEqual(await toolsOf({ tools, tool_choice: choice }), [["tool_search", "near", "far"], null]);
+  const allowed = { type: "allowed_tools", mode: "auto", tools: [choice, { type: "tool_search" }] };
+  assert.deepEqual(await toolsOf({ tools, tool_choice: allowed }), [["tool_search"], null]);
+  const { request } = await started({ body: { tools, tool_choice: { type: "tool_search" } } });
+  assert.deepEqual(request.wishes?.toolChoice, { name: "tool_search" });
+});
+
+test("without a search that the client executes, deferred tools are told at once", async () => {
+  const tools = [{ type: "tool_search" }, lookUp("far", { defer_loading: true })];
+  const ignored = "tools[].tool_search, tools[].defer_loading";
+  assert.deepEqual(await toolsOf({ tools }), [["far"], ignored]);
+  assert.deepEqual(await toolsOf({ tools }, false), [["far"], ignored]);
+  const ended = { call_id: null, execution: "server", status: "completed" };
+  const input = [
+    { role: "user", content: "hi" },
+    { type: "tool_search_call", ...ended, arguments: { paths: ["crm"] } },
+    { type: "tool_search_output", ...ended, tools: [lookUp("crm")] },
+  ];
+  const { request, ignored: named } = await started({ body: { input } });
+  assert.deepEqual(request.wishes?.clientTools.map(({ name }) => name), ["crm"]);
+  assert.deepEqual(request.messages, input.slice(0, 1));
+  assert.equal(named, "input[].tool_search_call, input[].tool_search_output");
+  assert.equal((await refusal({ tools, tool_choice: { type: "tool_search" } })).param, "tool_choice");
+});
+
+test("tools that items bring hide none of the request's, and are checked like them", async () => {
+  const hi = { role: "user", content: "hi" };
+  const own = lookUp("near", { description: "The request's" });
+  const changed = [found(lookUp("new", { description: "Old" })), found(lookUp("near"), lookUp("new"), lookUp("new"))];
+  const { request } = await started({ body: { tools: [own], input: [hi, ...changed] } });
+  assert.deepEqual(request.wishes?.clientTools.map(({ name, description }) => [name, description]), [
+    ["near", "The request's"],
+    ["new", "Does new"],
+  ]);
+  const bad = { type: "function", name: "a b" };
+  for (
+    const [body, param] of [
+      [{ tools: [SEARCH, lookUp("tool_search")] }, "tools[1].name"],
+      [{ tools: [SEARCH, SEARCH] }, "tools[1]"],
+      [{ input: [hi, found(bad)] }, "input[1].tools[0].name"],
+      [{ input: [hi, brought({ type: "namespace", name: "n", tools: [bad] })] }, "input[1].tools[0].tools[0].name"],
+      [{ input: [hi, { type: "tool_search_output", call_id: "s1" }] }, "input[1].tools"],
+      [{ input: [hi, { ...found(), call_id: 5 }] }, "input[1].call_id"],
+      [{ input: [brought(lookUp("near"))] }, "input"],
+    ] as const
+  ) assert.equal((await refusal(body)).param, param);
+  const many = Array.from({ length: 10_000 }, (_, at) => lookUp(`tool_${at}`));
+  const [names] = await toolsOf({ input: [hi, found(...many), found(...many)] });
+  assert.equal(names?.length, 10_000);
+});
+
 test("allowed tools are those that the model is told of", async () => {
   const tools = [{ type: "function", name: "a" }, { type: "function", name: "b" }];
   const choice = { type: "allowed_tools", mode: "required", tools: [{ type: "function", name: "b" }] };
@@ -547,11 +705,19 @@ test("items and tools that are checked by hand are those that the schema takes",
       content: [{ type: "reasoning_text", text: "x" }],
       encrypted_content: "x",
     },
+    { type: "tool_search_output", call_id: "c", execution: "client", tools: [{ type: "function", name: "look" }] },
+    {
+      type: "additional_tools",
+      role: "developer",
+      tools: [{ type: "namespace", name: "n", tools: [{ type: "function", name: "look", defer_loading: true }] }],
+    },
+    { type: "additional_tools", tools: [{ type: "namespace", name: "n", tools: [{ type: "function", name: "a b" }] }] },
   ].flatMap((item) => [item, ...spoiled(item)]);
   const usual = items.filter(isUsualItem);
   assert.ok(usual.length > 30 && usual.length < items.length);
   for (const item of usual) assert.ok(v.is(responseSchema, { input: [item] }), JSON.stringify(item));
-  const tools = spoiled({ type: "function", name: "look", description: "d", parameters: {}, strict: true });
+  const look = { type: "function", name: "look", description: "d", parameters: {}, strict: true, defer_loading: true };
+  const tools = [...spoiled(look), ...spoiled({ type: "namespace", name: "files", description: "d", tools: [look] })];
   const usualTools = tools.filter(isUsualTool);
   assert.ok(usualTools.length > 10 && usualTools.length < tools.length);
   for (const tool of usualTools) assert.ok(v.is(responseSchema, { tools: [tool] }), JSON.stringify(tool));
