@@ -71,7 +71,7 @@ const hostedTool = v.looseObject({
 });
 const toolsSchema = v.array(v.union([functionTool, customTool, namespaceTool, searchTool, hostedTool]));
 /** Tools as a request and some of its items declare them. */
-export type DeclaredTools = v.InferOutput<typeof toolsSchema>;
+export type ToolsOfBody = v.InferOutput<typeof toolsSchema>;
 
 /** Items of tools that run at the vendor: they are left out and named. */
 const HOSTED_ITEM =
@@ -265,11 +265,11 @@ function isNamed({ name, description }: Readonly<Record<string, unknown>>): bool
 }
 
 /** Tells whether a declared tool is the client's own, and not one that runs at the vendor, as a search does unless it says otherwise. */
-export function isClientTool(tool: DeclaredTools[number]): tool is ResponseTool | v.InferOutput<typeof namespaceTool> {
+export function isClientTool(tool: ToolsOfBody[number]): tool is ResponseTool | v.InferOutput<typeof namespaceTool> {
   return isRecord(tool) && CLIENT_TOOLS.has(tool.type) && (tool.type !== "tool_search" || tool.execution === "client");
 }
 
 /** Tells whether the tools of an item are the model's from then on. */
-export function bringsTools(item: ResponseItem): item is ResponseItem & { readonly tools: DeclaredTools } {
+export function bringsTools(item: ResponseItem): item is ResponseItem & { readonly tools: ToolsOfBody } {
   return item.type === "tool_search_output" || item.type === "additional_tools";
 }

@@ -7,7 +7,7 @@ import { RUN_ID } from "../../../lib/base/records/run.ts";
 import type { AnswerHead, StreamHead } from "../answer_by_run.ts";
 import { type EventEncoder, restarted } from "../event_stream.ts";
 import { parseJsonBytes } from "../read_json.ts";
-import { CUSTOM_INPUT, TOOL_SEARCH } from "./response_tools.ts";
+import { CLIENT_SEARCH, CUSTOM_INPUT } from "./response_tools.ts";
 import { type ResponseForm, seal } from "./to_response_input.ts";
 
 type Event<T extends AgentEvent["type"]> = Extract<AgentEvent, { type: T }>;
@@ -444,7 +444,7 @@ export class ResponseEvents implements EventEncoder {
     const { kind, name, namespace } = this.#form.named.get(told) ??
       { kind: "function", name: told, namespace: undefined };
     const own = { call_id: callId, name, ...(namespace === undefined ? {} : { namespace }) };
-    if (kind === TOOL_SEARCH) {
+    if (kind === CLIENT_SEARCH) {
       return this.#open("call", "tsc", { type: "tool_search_call", call_id: callId, execution: "client" });
     }
     return kind === "custom"

@@ -1,13 +1,7 @@
 import { refuse } from "../../../lib/base/errors.ts";
 import type { ToolChoice, ToolDeclaration } from "../../../lib/providers/provider.ts";
 import { addOnce } from "../to_completion_input.ts";
-import {
-  bringsTools,
-  type DeclaredTools,
-  isClientTool,
-  type ResponseBody,
-  type ResponseTool,
-} from "./response_body.ts";
+import { bringsTools, isClientTool, type ResponseBody, type ResponseTool, type ToolsOfBody } from "./response_body.ts";
 
 /** A tool of the client as its request declares it, by the name that the model is told. */
 export interface NamedTool {
@@ -33,7 +27,7 @@ export function flatName(name: string, namespace: string | null | undefined): st
 export const CUSTOM_INPUT = "input";
 
 /** Name of the function that stands for a search of tools that the client executes. */
-export const TOOL_SEARCH = "tool_search";
+export const CLIENT_SEARCH = "tool_search";
 
 /**
  * Translates the tools of a request, and those that items of its input bring. A custom tool becomes a function with one text; tools of a
@@ -54,7 +48,7 @@ export function toResponseTools({ tools, tool_choice: choice, input }: ResponseB
     (tool["defer_loading"] === true && !isFound ? deferred : loaded).add(name);
     if (own.has(name)) return;
     declared.set(name, { ...toDeclaration(tool, ignored), name });
-    named.set(name, { kind: tool.type, name: tool.type === TOOL_SEARCH ? name : tool.name, namespace });
+    named.set(name, { kind: tool.type, name: tool.type === CLIENT_SEARCH ? name : tool.name, namespace });
   };
   for (const placed of clientTools(tools ?? [], ignored)) {
     const { name, place } = placed;
@@ -70,14 +64,14 @@ export function toResponseTools({ tools, tool_choice: choice, input }: ResponseB
     if (!bringsTools(item)) continue;
     for (const placed of clientTools(item.tools, ignored)) add(placed, item.type === "tool_search_output");
   }
-  const canSearch = named.get(TOOL_SEARCH)?.kind === TOOL_SEARCH;
+  const canSearch = named.get(CLIENT_SEARCH)?.kind === CLIENT_SEARCH;
   if (!canSearch && deferred.size > 0) addOnce(ignored, "tools[].defer_loading");
   const told = () => [...declared.values()].filter(({ name }) => !canSearch || loaded.has(name) || !deferred.has(name));
   if (typeof choice !== "object" || choice === null) return { declared: told(), choice: choice ?? undefined, named };
   // The schema tells this choice from the others by its type, which TypeScript cannot see
   const allowed = choice as AllowedTools;
   const nameOf = (chosen: Chosen, param: string) =>
-    canSearch && chosen.type === TOOL_SEARCH ? TOOL_SEARCH : chosenName(chosen, param);
+    canSearch && chosen.type === CLIENT_SEARCH ? CLIENT_SEARCH : chosenName(chosen, param);
   if (allowed.type !== "allowed_tools") {
     const name = nameOf(choice, "tool_choice");
     // What must be called waits for no search
@@ -95,7 +89,7 @@ export function toResponseTools({ tools, tool_choice: choice, input }: ResponseB
 }
 
 /** Returns what the model is told of a search: the names of the tools that it brought. */
-export function toFound(tools: DeclaredTools): string {
+export function toFound(tools: ToolsOfBody): string {
   const names = clientTools(tools, []).map(({ name }) => name);
   return names.length === 0 ? "No tool was found" : `These tools can be called from now on: ${names.join(", ")}`;
 }
@@ -110,13 +104,13 @@ interface PlacedTool {
 }
 
 /** Returns the client's tools of a list, those of its namespaces too. @param ignored receives the types of those that run at the vendor */
-function clientTools(tools: DeclaredTools, ignored: string[]): readonly PlacedTool[] {
+function clientTools(tools: ToolsOfBody, ignored: string[]): readonly PlacedTool[] {
   return tools.flatMap((tool, at): PlacedTool | PlacedTool[] => {
     if (!isClientTool(tool)) {
       addOnce(ignored, `tools[].${tool.type}`);
       return [];
     }
-    if (tool.type === "tool_search") return { tool, name: TOOL_SEARCH, namespace: undefined, place: `[${at}]` };
+    if (tool.type === "tool_search") return { tool, name: CLIENT_SEARCH, namespace: undefined, place: `[${at}]` };
     if (tool.type !== "namespace") return { tool, name: tool.name, namespace: undefined, place: `[${at}].name` };
     const { name: namespace } = tool;
     return tool.tools.map((inner, place) => ({
@@ -170,7 +164,7 @@ function toDeclaration(tool: ResponseTool, ignored: string[]): ToolDeclaration {
   }
   if (tool.type === "tool_search") {
     const { description, parameters } = tool;
-    return { name: TOOL_SEARCH, description: description ?? "Finds more tools", parameters: parameters ?? undefined };
+    return { name: CLIENT_SEARCH, description: description ?? "Finds more tools", parameters: parameters ?? undefined };
   }
   if (tool.type === "function") {
     return {

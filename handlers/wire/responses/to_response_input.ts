@@ -12,7 +12,7 @@ import type { ModelParameters } from "../../../lib/providers/provider.ts";
 import { addOnce, type ReplyStoring, type WireInput } from "../to_completion_input.ts";
 import { parseJsonBytes } from "../read_json.ts";
 import type { ResponseBody, ResponseItem, ResponsePart } from "./response_body.ts";
-import { CUSTOM_INPUT, flatName, type NamedTool, toFound, TOOL_SEARCH, toResponseTools } from "./response_tools.ts";
+import { CLIENT_SEARCH, CUSTOM_INPUT, flatName, type NamedTool, toFound, toResponseTools } from "./response_tools.ts";
 
 /** Facts of a request that its reply depends on. */
 export interface ResponseForm {
@@ -266,7 +266,7 @@ function toMessages(input: ResponseBody["input"], ignored: string[]): readonly M
     } else if (isOf(item, "tool_search_call") && isAtClient(item)) {
       const { call_id, arguments: given = {} } = item;
       own().calls.push(
-        toCall({ call_id, name: TOOL_SEARCH }, typeof given === "string" ? given : JSON.stringify(given)),
+        toCall({ call_id, name: CLIENT_SEARCH }, typeof given === "string" ? given : JSON.stringify(given)),
       );
     } else if (isOf(item, "additional_tools")) {
       // Its tools are told beside those of the request
