@@ -11,7 +11,7 @@ import { guardQuery } from "./middleware/guards.ts";
 import { GatewayRequestContext, parseRequestTarget, readWebBody, requestIdOf, watchSignal } from "./request_context.ts";
 import type { RequestServices, Route, RouteParts } from "./route.ts";
 import { createRouteTable, type RouteMatch } from "./route_table.ts";
-import { expandBody } from "./router.ts";
+import { expandLate } from "./router.ts";
 import { lateHooks, withoutBody, withReplyHeaders } from "./visit.ts";
 import { createSockets, type SocketServices } from "./websocket/sockets.ts";
 import { errorReply } from "./wire/reply.ts";
@@ -114,7 +114,7 @@ function prepare<Need extends keyof RouteParts>(route: Route, parts: HandlerPart
       new GatewayRequestContext(request, {
         // Each part has what its handler uses of it, which is all that is asked
         ...{ parts: given as unknown as RouteParts, services, Response, requestId, remoteAddress: address },
-        ...{ target, path: target.path, readBody: readWebBody, expandBody, watchClient: watchSignal },
+        ...{ target, path: target.path, readBody: readWebBody, expandBody: expandLate, watchClient: watchSignal },
       });
     let context = open({});
     const enter = ({ params }: RouteMatch, identity: Identity | undefined) => {

@@ -26,7 +26,7 @@ const UNKNOWN_TOKENS = { max: 256, maxEach: 16 } as const;
 const TICKETS = { max: 64, maxEach: 8 } as const;
 
 /** Expands compressed bodies. What does so is loaded with the first of them. */
-export const expandBody: BodyExpander = async (codings, maxBytes) =>
+export const expandLate: BodyExpander = async (codings, maxBytes) =>
   (await import("./middleware/expand_body.ts")).expandBody(codings, maxBytes);
 
 /** Options of `createRouter`. */
@@ -94,7 +94,7 @@ export function createRouter(options: RouterOptions): GatewayRouter {
       target,
       path: pathWithin(basePath, target),
       readBody,
-      expandBody,
+      expandBody: expandLate,
       watchClient,
     });
     return new Visit(parts, request, { context, canUpgrade });
