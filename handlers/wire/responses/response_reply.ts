@@ -261,6 +261,7 @@ export class ResponseEvents implements EventEncoder {
           return this.#failRestarted();
         }
         this.#summary = "";
+        this.#thought = undefined;
         this.#model = this.#head.model;
         return "";
       case "notice":

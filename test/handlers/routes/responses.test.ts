@@ -758,6 +758,24 @@ test("a vendor's own parts of reasoning go back to the provider that gave them, 
   assert.deepEqual(message.opaque, { router: { message: { reasoning_details: details } } });
 });
 
+test("a turn that is asked again brings its own parts of reasoning alone", async () => {
+  const given = (data: string) => ({
+    type: "reply_fields" as const,
+    message: { reasoning_details: [{ type: "reasoning.encrypted", data, index: 0 }] },
+    provider: "router",
+  });
+  const script: ScriptStep[] = [
+    [{ type: "turn_start", turn: 1 }, given("old")],
+    [{ type: "turn_restart", turn: 1, from_seq: 2 }, given("new"), { type: "reasoning_delta", delta: "I think" }],
+    [{ type: "text_delta", delta: "Hi" }, DONE],
+  ];
+  const { response } = await told({ script, body: { include: ["reasoning.encrypted_content"] } });
+  const [item] = response.output;
+  assert.ok(item?.type === "reasoning");
+  const sealed = Buffer.from(item.encrypted_content?.slice("postern.".length) ?? "", "base64url").toString();
+  assert.deepEqual(JSON.parse(sealed).reasoning_details, [{ type: "reasoning.encrypted", data: "new", index: 0 }]);
+});
+
 test("reasoning that somebody has altered is never more than texts and a shallow list", async () => {
   const seal = (json: string) => `postern.${Buffer.from(json).toString("base64url")}`;
   const input = (encrypted_content: string) => [
