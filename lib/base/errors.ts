@@ -62,7 +62,11 @@ const ROWS = {
   conflict: { status: 409, type: INVALID, retry: "never", meaning: "what is there now does not allow it" },
   needs_review: { status: 409, type: INVALID, retry: "never", meaning: "a person has to decide about the run" },
   payload_too_large: { status: 413, type: INVALID, meaning: "the body, or a package in it, is too large" },
-  unsupported_media_type: { status: 415, type: INVALID, meaning: "the body is not plain JSON" },
+  unsupported_media_type: {
+    status: 415,
+    type: INVALID,
+    meaning: "the body is not JSON, or is compressed in an unknown way",
+  },
   expectation_failed: { status: 417, type: INVALID, meaning: "an `Expect` other than `100-continue`" },
   upgrade_required: { status: 426, type: INVALID, meaning: "a plain request to a WebSocket" },
   rate_limited: { status: 429, type: RATE, meaning: "too many requests, or a budget of tokens is used up" },
