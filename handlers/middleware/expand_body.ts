@@ -35,6 +35,8 @@ class Expansion implements BodyExpansion {
   constructor(codings: readonly string[], maxBytes: number) {
     const { promise, resolve, reject } = Promise.withResolvers<Uint8Array>();
     this.bytes = promise;
+    // Fails unheard where the reader has failed first, or has met no byte: that would end the process
+    promise.catch(() => undefined);
     this.#resolve = resolve;
     this.#codings = codings;
     this.#maxBytes = maxBytes;

@@ -179,6 +179,19 @@ test(
   },
 );
 
+test("a body that somebody has read before is refused, whatever its coding", async () => {
+  const request = new Request("http://127.0.0.1/echo", {
+    method: "POST",
+    headers: { "content-type": "application/json", "content-encoding": "gzip" },
+    body: COMPRESS.gzip(jsonOf(1)),
+  });
+  await request.arrayBuffer();
+  const reply = await createEcho().router.fetch(request);
+  assert.match(await refused(reply), /^500 /);
+  // An error that nobody has heard of ends the process in the next turn of its event loop
+  await new Promise((resolve) => setImmediate(resolve));
+});
+
 test("a client that goes in the middle, and one that is slow, end the expansion", async () => {
   const whole = COMPRESS.gzip(jsonOf(1000));
   const broken = new ReadableStream<Uint8Array>({
