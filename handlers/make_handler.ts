@@ -7,7 +7,7 @@ import { createLogger, type Logger, type LogSink } from "../lib/base/telemetry/l
 import { createMetrics } from "../lib/base/telemetry/metrics.ts";
 import { defaultConfig } from "../lib/config/config.ts";
 import { checkAccess } from "./door.ts";
-import { guardQuery } from "./middleware/guards.ts";
+import { guardBody, guardQuery } from "./middleware/guards.ts";
 import { GatewayRequestContext, parseRequestTarget, readWebBody, requestIdOf, watchSignal } from "./request_context.ts";
 import type { RequestServices, Route, RouteParts } from "./route.ts";
 import { createRouteTable, type RouteMatch } from "./route_table.ts";
@@ -124,6 +124,7 @@ function prepare<Need extends keyof RouteParts>(route: Route, parts: HandlerPart
       return work(context);
     };
     try {
+      guardBody(request, route.rawBody?.maxBytes ?? services.config().gateway.max_request_bytes);
       const sender = await identify(request);
       context = open(sender);
       const identity = sender.identity ?? undefined;

@@ -127,6 +127,8 @@ const REFUSED: readonly (readonly [name: string, request: () => Request])[] = [
   ["token", () => ask("/v1/tokens/%FF")],
   ["createToken", () => post("/v1/tokens", { scopes: ["root"] })],
   ["createToken", () => post("/v1/tokens", "scopes", { "content-type": "text/plain" })],
+  ["createToken", () => post("/v1/tokens", {}, { "content-encoding": "gzip, gzip, gzip" })],
+  ["createToken", () => post("/v1/tokens", {}, { "content-encoding": "br" })],
   ["chatCompletions", () => post("/v1/chat/completions", { messages: [] })],
   ["messages", () => post("/v1/messages", {})],
   ["ping", () => ask("/v1/ping")],
