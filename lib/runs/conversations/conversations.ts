@@ -75,10 +75,13 @@ export interface Conversations {
     options: { readonly caller: ConversationCaller; readonly time: string; readonly isBusy: boolean },
   ): Promise<string>;
   /**
-   * Returns the history up to a place, a summary in it as messages.
+   * Returns the history up to a place, a summary in it as messages, and the conversation's title.
    * @throws {HttpError} 409 conflict where the run said nothing there that is kept, or too much was said; 403 as `history`
    */
-  upTo(place: ConversationPlace, caller: ConversationCaller): Promise<Pick<History, "messages" | "taint">>;
+  upTo(
+    place: ConversationPlace,
+    caller: ConversationCaller,
+  ): Promise<Pick<History, "messages" | "taint"> & Pick<ConversationRecord, "title">>;
   /** Gives back what `goOnAfter` gave a run that has said nothing in it: the branch goes, or the next run may go on in its place. */
   giveBack(id: string, place: ConversationPlace): Promise<void>;
   /** Keeps a summary, so that it is made once. The messages stay stored. Does nothing when the conversation changed meanwhile. */
@@ -164,8 +167,7 @@ export function createConversations(options: ConversationsOptions): Conversation
       }
       const branch = await conversations.upTo(place, caller);
       const id = random.id("conv_");
-      const title = (await load(conversationId))?.title;
-      await store.batch(await conversations.writes(id, { ...branch, runId, isNew: true, caller, time, title }));
+      await store.batch(await conversations.writes(id, { ...branch, runId, isNew: true, caller, time }));
       return id;
     },
     async upTo(place, caller) {
@@ -179,8 +181,10 @@ export function createConversations(options: ConversationsOptions): Conversation
       if (history.firstSeq !== (summary?.covers ?? 0) + 1) {
         throw noHistory("the conversation before it has more than 1,000 messages or 16 MiB, or a damaged one");
       }
+      // Attack: the conversation may have been deleted, and begun under its name by another token, while it was read
+      await enter(id, caller);
       const said = summary === undefined ? [] : summaryMessages(`${summary.covers} messages`, summary.text);
-      return { messages: [...said, ...history.messages], taint: history.taint };
+      return { messages: [...said, ...history.messages], taint: history.taint, title: record.title };
     },
     async giveBack(id, place) {
       for (;;) {

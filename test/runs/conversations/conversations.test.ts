@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { HttpError } from "../../../lib/base/errors.ts";
 import type { Message } from "../../../lib/base/records/message.ts";
+import { CONVERSATIONS, conversationStream } from "../../../lib/runs/conversations/conversation_records.ts";
 import { createConversations } from "../../../lib/runs/conversations/conversations.ts";
 import { createMemoryStore } from "../../../lib/storage/create_memory_store.ts";
 import type { Store } from "../../../lib/storage/store.ts";
@@ -128,6 +129,35 @@ describe("conversations", () => {
     // What is said ends what was taken
     await say("run_5", "5");
     assert.equal(await behind("run_5"), "talk");
+  });
+
+  test("refuse a branch of a conversation that became another token's while it was read", async () => {
+    const { store, conversations } = setUp();
+    const messages: readonly Message[] = [{ role: "user", content: "mine" }];
+    const said = { runId: "run_1", messages, taint: [], time };
+    await store.batch(await conversations.writes("talk", { ...said, caller }));
+    let reads = 0;
+    const swapping = new Proxy(store, {
+      get(target, name: keyof Store) {
+        const value = target[name];
+        if (typeof value !== "function") return value;
+        return async (...given: never[]) => {
+          // The messages are read once for the place of the run, then for the history
+          if (name === "read" && ++reads === 2) {
+            await store.batch([CONVERSATIONS.remove("talk"), { op: "drop", stream: conversationStream("talk") }]);
+            const theirs = { caller: { ...caller, tokenId: "tok_2" }, title: "Their secret" };
+            await store.batch(await conversations.writes("talk", { ...said, ...theirs }));
+          }
+          return await (value as (...given: never[]) => unknown).apply(target, given); // as the store declares it
+        };
+      },
+    });
+    const racing = createConversations({ store: swapping, random: createSeededRandom() });
+    await assert.rejects(
+      racing.goOnAfter({ conversationId: "talk", runId: "run_1" }, { caller, time, isBusy: true }),
+      { code: "insufficient_scope" },
+    );
+    assert.equal(reads, 2);
   });
 
   test("refuse to go on behind what they do not keep, what is too long, and what is another token's", async () => {
