@@ -1,12 +1,12 @@
 import { type HttpError, refuse } from "../../lib/base/errors.ts";
 import type { AgentEvent } from "../../lib/base/records/agent_event.ts";
-import type { ModelWishes } from "../../lib/providers/provider.ts";
+import { type ModelWishes, PARAMETER_CHANGED } from "../../lib/providers/provider.ts";
 import type { RunHandle, RunPace, RunRequest, RunSupervisor } from "../../lib/runs/run_request.ts";
 import type { Services } from "../../lib/services.ts";
 import type { RouteInput } from "../define_route.ts";
 import type { RouteParts } from "../route.ts";
 import { attachRun, type DecodedBody, readRun, requireAgent } from "./agent_runs.ts";
-import { type CollectedReply, collectReply, PARAMETER_CHANGED } from "./collect_reply.ts";
+import { type CollectedReply, collectReply } from "./collect_reply.ts";
 import { type EventEncoder, eventStream, KEEP_ALIVE_MS, openEvents, paceComment } from "./event_stream.ts";
 import { endedInSilence, runFailure, toHttpError } from "./http_errors.ts";
 import { changeHeaders, fallbackHeader, type Reply, streamReply } from "./reply.ts";

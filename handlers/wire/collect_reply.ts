@@ -2,6 +2,7 @@ import type { AgentEvent, FinishReason } from "../../lib/base/records/agent_even
 import type { ToolCall } from "../../lib/base/records/message.ts";
 import type { Usage } from "../../lib/base/records/usage.ts";
 import { type Fields, joinFields } from "../../lib/base/join_fields.ts";
+import { PARAMETER_CHANGED } from "../../lib/providers/provider.ts";
 import type { RunHandle } from "../../lib/runs/run_request.ts";
 import { endedInSilence, runFailure } from "./http_errors.ts";
 
@@ -29,9 +30,6 @@ export interface CollectedReply {
   /** Events of what was said and done, in the order in which it came, to the end: deltas of one kind are one event. Empty unless it was asked for */
   readonly said: readonly AgentEvent[];
 }
-
-/** Code of the notice of a parameter that the provider got in another form; any other one with a `param` is of one that it did not get. */
-export const PARAMETER_CHANGED = "parameter_changed";
 
 /** Fields of a completion that the gateway does not know, by the object that they stand in. */
 export interface ReplyFields {

@@ -69,12 +69,15 @@ export function parameterIgnored(name: string): ProviderEvent {
   };
 }
 
+/** Code of the notice of a parameter that the model gets in another form; any other notice with a `param` is of one that it does not get. */
+export const PARAMETER_CHANGED = "parameter_changed";
+
 /** Returns the notice that a parameter of the request goes to the model in another form, see docs/http.md. */
 export function parameterChanged(name: string): ProviderEvent {
   return {
     type: "notice",
-    code: "parameter_changed",
-    message: `The provider takes the parameter "${name}" in another form: sent so`,
+    code: PARAMETER_CHANGED,
+    message: `The model gets the parameter "${name}" in another form than the client sent`,
     param: name,
   };
 }

@@ -12,8 +12,8 @@ export interface FittedTools {
   readonly request: ProviderRequest;
   /** Gives the events of the reply with the names that Postern knows. Undefined: they are the same */
   readonly toOwn: ((events: readonly ProviderEvent[]) => readonly ProviderEvent[]) | undefined;
-  /** Names of what the vendor is told in another form */
-  readonly changed: readonly string[];
+  /** Returns the names of what the vendor is told in another form. Compares the schemas: for a client that is told */
+  readonly changed: () => readonly string[];
 }
 
 /** Keeps the fitted schemas of tools that come again in the requests of a provider. */
@@ -33,7 +33,7 @@ export function fitTools(request: ProviderRequest, dialect: SchemaDialect, cache
   const names = createToolNames(namesOf(request), dialect.toolName);
   const work = { left: MAX_WORK };
   const tools = request.tools.map((tool) => fitTool(tool, { dialect, cache, names, work }));
-  const changed = changedFields(request.tools, tools);
+  const changed = () => changedFields(request.tools, tools);
   if (names.changed === 0) return { request: { ...request, tools }, toOwn: undefined, changed };
   const { toolChoice } = request;
   return {
@@ -44,7 +44,7 @@ export function fitTools(request: ProviderRequest, dialect: SchemaDialect, cache
       toolChoice: typeof toolChoice === "object" ? { name: names.toVendor(toolChoice.name) } : toolChoice,
     },
     toOwn: (events) => events.map((event) => renameCall(event, names)),
-    changed: ["tools[].function.name", ...changed],
+    changed: () => ["tools[].function.name", ...changed()],
   };
 }
 

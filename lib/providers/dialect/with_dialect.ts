@@ -81,7 +81,7 @@ class FittedStream implements AsyncIterableIterator<readonly ProviderEvent[], un
     const { request, options, load } = this.#start;
     const fitted = (await load())(request);
     this.#toOwn = fitted.toOwn;
-    if (options.givesFields === true) this.#notices = fitted.changed.map(parameterChanged);
+    if (options.givesFields === true) this.#notices = fitted.changed().map(parameterChanged);
     return this.#provider.stream(fitted.request, options)[Symbol.asyncIterator]();
   }
 }

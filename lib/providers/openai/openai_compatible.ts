@@ -84,8 +84,8 @@ function leftOut(
   { messages, parameters: { passed, reasoning_effort } }: ProviderRequest,
   form: VendorForm,
 ): readonly string[] {
-  const failed = messages.some((message) => message.role === "tool" && message.is_error === true);
-  const names = passed?.sent === undefined ? [] : [...passed.names, ...(failed ? [FAILED] : [])];
+  const hasFailed = () => messages.some((message) => message.role === "tool" && message.is_error === true);
+  const names = passed?.sent === undefined ? [] : [...passed.names, ...(hasFailed() ? [FAILED] : [])];
   return reasoning_effort !== undefined && form.takesEffort === false ? [...names, "reasoning_effort"] : names;
 }
 
