@@ -107,7 +107,7 @@ async function run(files: TestFiles, folder: string): Promise<number> {
   };
   console.log(`Tests on Node ${process.versions.node}: ${tell("node")}; on Deno: ${tell("deno")}`);
   mkdirSync(join(folder, "processes"));
-  // What waits for the package waits for its name: the tests begin meanwhile
+  // Tests that start the program wait until its folder has its name; the others begin meanwhile
   if (whole) {
     buildPackage().catch((error: unknown) => {
       console.error(error);

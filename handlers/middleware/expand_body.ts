@@ -90,7 +90,7 @@ function decode({ source, bytes: given }: Expanded, coding: string, maxBytes: nu
       if (bytes > maxBytes) throw tooLarge(maxBytes);
       yield part;
     }
-    // What stands behind the end would be dropped in silence
+    // Bytes behind the end of the compressed ones would be dropped in silence
     if (decoder.bytesWritten < given()) throw damaged(undefined);
   }
   return { source: bounded(), bytes: () => bytes };

@@ -85,8 +85,8 @@ function readNodeBody(
   if (stream.destroyed) return failed(new CancelError("client_gone"));
   // A request that its headers condemn has been refused before: the client may send the body now
   if (stream.headers.expect && stream.httpVersion === "1.1" && !node?.res?._sent100) node?.res?.writeContinue();
-  // Undefined once the body has been read: a reply may go on for minutes, and the listeners keep what they refer to in memory
   const { promise: bytes, resolve, reject } = Promise.withResolvers<Uint8Array>();
+  // Undefined once the body has been read: a reply may go on for minutes, and the listeners keep what they refer to in memory
   let reading: Reading | undefined = { resolve, reject, chunks: [], size: 0, expansion };
   const fail = (error: Error) => {
     reading?.reject(error);

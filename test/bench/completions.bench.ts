@@ -304,7 +304,7 @@ for (const row of rows) {
   const [, size = "", mode = "", form = ""] = row.name.split(", ");
   const base = rows.find(({ name }) => name === `completion, ${size}, ${mode.split(" ")[0]}, ${form}`);
   const warm = row.rounds.slice(WARMING);
-  // Of each round by itself: other work of the machine meets both
+  // Ratios are made round by round: other work of the machine meets both
   const ratio = base === undefined ? "" : median(warm.map((us, i) => us / (base.rounds[i + WARMING] ?? us))).toFixed(2);
   const best = Math.min(...warm).toFixed(1);
   console.log(`${row.name.padEnd(36)} ${median(warm).toFixed(1).padStart(8)} us ${ratio}, at best ${best} us`);

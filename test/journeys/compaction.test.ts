@@ -96,7 +96,7 @@ for (const model of ["plain/up/upstream-model", "up/upstream-model"]) {
         "I have read it.",
         "And now?",
       ]);
-      // Of messages that are too long the newest stay
+      // Messages that are too long together lose the oldest
       upstream.script(SAYS_SUMMARY);
       const long = await client.responses.compact({
         model,

@@ -89,7 +89,7 @@ test("a branch has the agent's own work of its history once, and the outside con
     assert.notDeepEqual(branch.conversation, second.conversation);
     assert.deepEqual([await taintOf(first), await taintOf(branch)], [undefined, ["client tool"]]);
     await go(second.id, [{ role: "user", content: "And?" }]);
-    // What the agent read by itself is no content of a client's tool
+    // A history that is copied brings the taint of its conversation, and no other
     const later = await go(second.id, [{ role: "user", content: "Or?" }]);
     assert.deepEqual(roles(), ["user", "assistant", "tool", "tool", "assistant", "user"]);
     assert.deepEqual(await taintOf(later), ["client tool"]);

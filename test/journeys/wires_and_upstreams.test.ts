@@ -237,7 +237,7 @@ const WIRES: Readonly<Record<WireName, Wire>> = {
       }
       return { choices: [{ message, finish_reason: reason }], usage: chunks.at(-1).usage };
     },
-    // What the vendor wants back is seen where it goes back
+    // The details of reasoning are compared where they go back to the vendor
     told({ choices: [{ message, finish_reason }] }) {
       const { role: _, content, refusal, tool_calls: calls, reasoning_details: _details, ...rest } = message;
       return {

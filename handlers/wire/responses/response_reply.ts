@@ -368,7 +368,7 @@ export class ResponseEvents implements EventEncoder {
       told += this.#closePart(item);
       item.part = part;
       if (this.#head.toError !== undefined) {
-        // One flat text: one that is put together with + would be made flat again for every delta
+        // Made by join(): V8 would flatten a text that + puts together again for every delta
         item.placeJson = [",", JSON.stringify(placeOf(item)).slice(1, -1), ',"delta":'].join("");
         told += this.#tell("response.content_part.added", { ...placeOf(item), part: toPart(part, "") });
       }

@@ -74,7 +74,7 @@ export function toResponseTools({ tools, tool_choice: choice, input }: ResponseB
     canSearch && chosen.type === CLIENT_SEARCH ? CLIENT_SEARCH : chosenName(chosen, param);
   if (allowed.type !== "allowed_tools") {
     const name = nameOf(choice, "tool_choice");
-    // What must be called waits for no search
+    // A tool that must be called waits for no search
     loaded.add(name);
     return { declared: told(), choice: { name }, named };
   }

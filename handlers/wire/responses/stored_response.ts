@@ -231,7 +231,7 @@ export async function resolveReferences(
   if (!Array.isArray(input) || !input.some(({ type }) => type === "item_reference")) return body;
   const items = [...input];
   let bytes = 0;
-  // One response after the other: each is let go of when its items are taken, however large it is
+  // Reads one response after the other, so that no two large ones are held at once
   for (const [tail, places] of referencesIn(input)) {
     const [{ param }] = places;
     const known = await readItems(`resp_${tail}`, parts, { asking, param });

@@ -269,7 +269,7 @@ function toMessages(input: ResponseBody["input"], ignored: string[]): readonly M
         toCall({ call_id, name: CLIENT_SEARCH }, typeof given === "string" ? given : JSON.stringify(given)),
       );
     } else if (isOf(item, "additional_tools")) {
-      // Its tools are told beside those of the request
+      // The tools of this item are told beside those of the request
     } else if (isOf(item, "message") && item.role === "assistant") {
       if (turn !== undefined && turn.texts.length > 0) flush();
       const { texts, refusal } = toSaid(item.content);
@@ -471,9 +471,13 @@ function toPart(part: ResponsePart, place: () => string): ContentPart {
 }
 
 function misplaced(param: string) {
-  return refuse("invalid_request", `Cannot accept "${param}": a compaction_trigger is the last item of the input`, {
-    param,
-  });
+  return refuse(
+    "invalid_request",
+    `Cannot accept "${param}": a compaction_trigger must be the last item of the input`,
+    {
+      param,
+    },
+  );
 }
 
 function noFile(param: string) {

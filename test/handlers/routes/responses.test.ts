@@ -573,7 +573,7 @@ test("tools that a search found or an item brings are the model's, and deferred 
     ["functions.shell", "functions.edit", "tool_search"],
     null,
   ]);
-  // What must be called waits for nothing, and what is allowed does
+  // A tool that must be called waits for no search, and one that is allowed does
   const choice = { type: "function", name: "far" };
   assert.deepEqual(await toolsOf({ tools, tool_choice: choice }), [["tool_search", "near", "far"], null]);
   const allowed = { type: "allowed_tools", mode: "auto", tools: [choice, { type: "tool_search" }] };

@@ -278,7 +278,7 @@ const leaf: fc.Arbitrary<Pair> = fc.oneof(
 
 const { pair } = fc.letrec<{ pair: Pair; object: Pair }>((tie) => ({
   pair: fc.oneof(
-    // What checks the result takes 16 schemas in each other, and a list with a form for each place becomes two
+    // The checker takes 16 schemas in each other at most, and a list with a form for each place becomes two
     { depthSize: "small", maxDepth: 5, withCrossShrink: true },
     leaf,
     tie("object"),

@@ -126,7 +126,7 @@ describe("conversations", () => {
     await say("run_4", "4", used);
     for (const id of [branch, used]) await conversations.giveBack(id, place);
     assert.deepEqual([(await textsOf(branch)).length, (await textsOf(used)).length], [0, 6]);
-    // What is said ends what was taken
+    // A message that is said frees the place behind it
     await say("run_5", "5");
     assert.equal(await behind("run_5"), "talk");
   });
