@@ -34,14 +34,21 @@ export function createOpenAiCompatible(settings: UpstreamSettings, forms: Vendor
   if (upstream.key !== undefined) {
     for (const sent of [headers, jsonHeaders, listHeaders]) sent["authorization"] = `Bearer ${upstream.key}`;
   }
-  /** @param changed gets the names of what the request that was sent last has in another form */
-  const open = (request: ProviderRequest, { signal, whole = false }: ProviderCallOptions, changed: Set<string>) =>
-    sendInForm({
+  /** @param notices gets those of what the request that was sent last leaves out, and has in another form */
+  const open = (request: ProviderRequest, options: ProviderCallOptions, notices: ProviderEvent[]) => {
+    const { signal, whole = false, givesFields = false } = options;
+    const { passed, reasoning_effort } = request.parameters;
+    return sendInForm({
       ...{ forms, request, provider: upstream.name },
       build: (fitted, form, others) => {
-        changed.clear();
-        for (const name of others) changed.add(name);
-        return toOpenAiRequest(fitted, { form, whole, provider: upstream.name, changed });
+        const changed = new Set(others);
+        const body = toOpenAiRequest(fitted, { form, whole, provider: upstream.name, changed });
+        notices.length = 0;
+        if (givesFields || reasoning_effort !== undefined) {
+          notices.push(...leftOut(request, form).map(parameterIgnored));
+        }
+        if (givesFields) notices.push(...[...changed, ...passed?.changed ?? []].map(parameterChanged));
+        return body;
       },
       post: (body, onRefusal) =>
         sendUpstream(settings, {
@@ -53,24 +60,19 @@ export function createOpenAiCompatible(settings: UpstreamSettings, forms: Vendor
           onRefusal,
         }),
     });
+  };
   return {
     name: upstream.name,
     stream(request, call) {
-      const { passed, reasoning_effort } = request.parameters;
-      const changed = new Set<string>();
       // Fields of this format say nothing to a client of another one
-      const givesFields = call.givesFields === true && passed?.sent === undefined;
-      const stream = new TurnStream({
+      const givesFields = call.givesFields === true && request.parameters.passed?.sent === undefined;
+      const notices: ProviderEvent[] = [];
+      return new TurnStream({
         upstream,
-        open: () => open(request, call, changed),
-        decoder: new OpenAiDecoder({ upstream, nextId, givesFields }),
+        open: () => open(request, call, notices),
+        decoder: new OpenAiDecoder({ upstream, nextId, givesFields, notices }),
         whole: call.whole,
       });
-      if (call.givesFields !== true && reasoning_effort === undefined) return stream;
-      return new NoticedStream(stream, () => [
-        ...leftOut(request, forms.of(request.model)).map(parameterIgnored),
-        ...(call.givesFields === true ? [...changed, ...passed?.changed ?? []].map(parameterChanged) : []),
-      ]);
     },
     listModels: (signal) => readModelList(settings, { path: "/models", headers: listHeaders, signal }),
     embed: (request, signal) => readEmbeddings(settings, { headers: jsonHeaders, request, signal }),
@@ -90,38 +92,6 @@ function leftOut(
 }
 
 const FAILED = "messages[].content[].is_error";
-
-/** Stream that tells with its first events of what its request left out or changed. A bare iterator: each level of generators costs time. */
-class NoticedStream implements AsyncIterableIterator<readonly ProviderEvent[]> {
-  readonly #inner: AsyncIterator<readonly ProviderEvent[]>;
-  #toNotices: (() => readonly ProviderEvent[]) | undefined;
-
-  /** @param toNotices called when the first events are there: before them the server may still teach another form */
-  constructor(stream: ReturnType<Provider["stream"]>, toNotices: () => readonly ProviderEvent[]) {
-    this.#inner = stream[Symbol.asyncIterator]();
-    this.#toNotices = toNotices;
-  }
-
-  [Symbol.asyncIterator](): this {
-    return this;
-  }
-
-  next(): Promise<IteratorResult<readonly ProviderEvent[]>> {
-    return this.#toNotices === undefined ? this.#inner.next() : this.#first(this.#toNotices);
-  }
-
-  async return(): Promise<IteratorResult<readonly ProviderEvent[]>> {
-    await this.#inner.return?.();
-    return { done: true, value: undefined };
-  }
-
-  async #first(toNotices: () => readonly ProviderEvent[]): Promise<IteratorResult<readonly ProviderEvent[]>> {
-    const { done, value } = await this.#inner.next();
-    if (done === true) return { done, value };
-    this.#toNotices = undefined;
-    return { done: false, value: [...toNotices(), ...value] };
-  }
-}
 
 /** Layer by which a request without a model name goes to the first model that the provider lists at that time. */
 export const withDefaultModel: ProviderLayer = (provider) => ({
@@ -175,8 +145,9 @@ function toOpenAiRequest(request: ProviderRequest, options: OpenAiRequestOptions
   else body["stream_options"] = { ...(isRecord(asked) ? asked : {}), include_usage: true };
   if (form.takesEffort === false) delete body["reasoning_effort"];
   if (limit !== undefined) body[form.limit] = limit;
-  for (const [name, given] of Object.entries({ max_tokens, max_completion_tokens })) {
-    if (given !== undefined && body[name] !== given) changed.add(name);
+  if (max_tokens !== undefined && body["max_tokens"] !== max_tokens) changed.add("max_tokens");
+  if (max_completion_tokens !== undefined && body["max_completion_tokens"] !== max_completion_tokens) {
+    changed.add("max_completion_tokens");
   }
   if (request.tools.length > 0) {
     body["tools"] = request.tools.map(toTool);

@@ -27,6 +27,8 @@ export interface OpenAiDecoderOptions {
   readonly fastScan?: boolean;
   /** Give what is said beside the known fields as `reply_fields`. Default false */
   readonly givesFields?: boolean;
+  /** Notices for the head of the reply. Default: none */
+  readonly notices?: readonly ProviderEvent[];
 }
 
 /** Vendor's parts of an assistant turn that go back with it: fields of the message, and of each of its calls in their order. */
@@ -51,6 +53,7 @@ const REASONS: ReadonlyMap<string, FinishReason> = new Map(Object.entries({
   model_context_window_exceeded: "length",
   sensitive: "content_filter",
 }));
+const NONE: readonly ProviderEvent[] = [];
 /** Finish reasons of a reply that failed: OpenRouter, z.ai, DeepSeek */
 const FAILURES: ReadonlySet<string> = new Set(["error", "network_error", "insufficient_system_resource"]);
 
@@ -77,12 +80,15 @@ export class OpenAiDecoder implements TurnDecoder {
   #returned: Fields | undefined = undefined;
   /** JSON of the reply's own fields that were given, by name */
   #given: Map<string, string> | undefined = undefined;
+  /** Notices for the head of the reply, until they are given */
+  #waiting: readonly ProviderEvent[];
   readonly #givesFields: boolean;
   readonly #upstream: Upstream;
   readonly #nextId: () => string;
   readonly #fastScan: boolean;
 
-  constructor({ upstream, nextId, fastScan = true, givesFields = false }: OpenAiDecoderOptions) {
+  constructor({ upstream, nextId, fastScan = true, givesFields = false, notices = NONE }: OpenAiDecoderOptions) {
+    this.#waiting = notices;
     this.#givesFields = givesFields;
     this.#upstream = upstream;
     this.#nextId = nextId;
@@ -150,6 +156,10 @@ export class OpenAiDecoder implements TurnDecoder {
     const { error } = parsed;
     if ((error !== undefined && error !== null) || parsed["object"] === "error") {
       throw toUpstreamError(this.#upstream, { status: 200, body: JSON.stringify(parsed) });
+    }
+    if (this.#waiting.length > 0) {
+      out.push(...this.#waiting);
+      this.#waiting = NONE;
     }
     this.#model ??= stringOf(parsed["model"]);
     const choices = parsed["choices"];
