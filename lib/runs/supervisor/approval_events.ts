@@ -6,12 +6,12 @@ import { describeApproval } from "../../guard/describe_approval.ts";
 export function toNeeded(asked: Approval): AgentEventBody {
   const { id, call_id, tool, input, input_digest, reason, rule, containment = null, expires_at, files, bound, offers } =
     asked;
-  const { kind = "call", server, message, schema = null, url = null } = asked;
+  const { kind = "call", server, agent, message, schema = null, url = null } = asked;
   return {
     type: "approval_needed",
     approval_id: id,
     kind,
-    ...(kind === "call" ? {} : { server, message, schema, url }),
+    ...(kind === "call" ? {} : { server, agent, message, schema, url }),
     call_id,
     tool,
     input,
