@@ -28,7 +28,10 @@ const INPUT: Readonly<Record<string, string>> = {
 };
 
 /** Packages that go into the files: Node looks for each package, and for each of its files, which takes a start some milliseconds. */
-const PACKED = ["valibot", "@valibot/to-json-schema", "citty", "confbox/toml", "itty-router"];
+const PACKED = [
+  ...["valibot", "@valibot/to-json-schema", "citty", "confbox/toml", "itty-router", "diff"],
+  ...["fast-string-width", "fast-string-truncated-width"],
+];
 
 /** Threads, and the program in front of a sandboxed command, which are started by address. They share no file with the ways in: a thread loads what it needs, and not the gateway. */
 const THREADS: Readonly<Record<string, string>> = {
@@ -209,7 +212,7 @@ async function bundle({ input, together }: Bundle): Promise<void> {
 /** Returns the name of a packed package and the text of its licence. */
 function licenceOf(id: string): string {
   const [name = ""] = /^(?:@[^/]+\/)?[^/]+/.exec(id) ?? [];
-  const [file = ""] = globSync(`node_modules/${name}/LICENSE*`);
+  const [file = ""] = globSync(`node_modules/${name}/{LICENSE,license}*`);
   return `${name}:\n\n${readFileSync(file, "utf8")}`;
 }
 

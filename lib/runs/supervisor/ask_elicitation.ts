@@ -39,7 +39,7 @@ export async function askElicitation(
   if (asked === undefined) {
     return cancelUnasked("as many approvals wait for a person as may, so nobody was asked", emit);
   }
-  emit(toNeeded(asked));
+  emit(await toNeeded(asked));
   onAsked?.(asked.id);
   try {
     const { approval, content } = await pause(() => patient.elicited(asked.id, signal));
