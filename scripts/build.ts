@@ -50,7 +50,7 @@ const TOGETHER: Readonly<Record<string, readonly string[]>> = {
   main: ["cli/command"],
   command: ["cli/run_cli", "cli/process_io", "lib/base/version"],
   verb: [
-    ...["cli/read_arguments", "cli/report_failure", "lib/config/load_config"],
+    ...["cli/report_failure", "lib/config/load_config"],
     ...["lib/base/records/caller", "lib/base/records/run", "lib/base/records/agent_event"],
   ],
   services: ["lib/gateway", "handlers/router", "handlers/routes/health"],
