@@ -28,7 +28,7 @@ const INPUT: Readonly<Record<string, string>> = {
 };
 
 /** Packages that go into the files: Node looks for each package, and for each of its files, which takes a start some milliseconds. */
-const PACKED = ["valibot", "@valibot/to-json-schema", "citty", "confbox/toml", "itty-router"];
+const PACKED = ["valibot", "@valibot/to-json-schema", "citty", "confbox/toml", "consola/core", "itty-router"];
 
 /** Threads, and the program in front of a sandboxed command, which are started by address. They share no file with the ways in: a thread loads what it needs, and not the gateway. */
 const THREADS: Readonly<Record<string, string>> = {

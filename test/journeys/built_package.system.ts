@@ -172,7 +172,7 @@ test("the package has the licences of the packages that stand in its files, and 
   const code = globSync("{cli,handlers,chunks}/*.js", { cwd: built }).map((file) =>
     readFileSync(join(built, file), "utf8")
   );
-  for (const name of ["valibot", "@valibot/to-json-schema", "citty", "confbox", "itty-router"]) {
+  for (const name of ["valibot", "@valibot/to-json-schema", "citty", "confbox", "consola", "itty-router"]) {
     assert.match(licences, new RegExp(`^${name}:\n\n(?:The )?MIT License\n\nCopyright`, "m"));
     assert.deepEqual(code.filter((text) => text.includes(`from '${name}`)), []);
   }
