@@ -53,7 +53,11 @@ const TOGETHER: Readonly<Record<string, readonly string[]>> = {
     ...["cli/report_failure", "lib/config/load_config"],
     ...["lib/base/records/caller", "lib/base/records/run", "lib/base/records/agent_event"],
   ],
-  services: ["lib/gateway", "handlers/router", "handlers/routes/health"],
+  services: [
+    ...["lib/gateway", "handlers/router", "handlers/routes/health"],
+    // Not with the server, which a program that imports the package does not load
+    ...["handlers/node/node_body", "handlers/node/node_sockets", "handlers/node/unsound_request"],
+  ],
   start_services: ["cli/serve/start_services"],
   gateway: ["cli/commands/gateway", "lib/system/process/sandbox"],
   provider: ["lib/providers/open_provider"],
