@@ -7,7 +7,7 @@ import { PROJECT_ROOT } from "../support/source_files.ts";
 
 /** Packages that a gateway cannot answer /health without */
 const PACKAGES = [
-  ...["@valibot/to-json-schema", "citty", "confbox", "fast-string-truncated-width", "fast-string-width"],
+  ...["@valibot/to-json-schema", "citty", "confbox", "consola", "fast-string-truncated-width", "fast-string-width"],
   ...["itty-router", "srvx", "valibot"],
 ];
 
