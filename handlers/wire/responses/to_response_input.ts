@@ -57,20 +57,22 @@ const SEALED_REASONING = "reasoning.encrypted_content";
  * is named in `ignored`.
  * @param options.storing how the reply is stored. Undefined: it is not
  * @param options.condenses true: the reply is a compaction, as after a trigger at the end of the input. Default: it answers
+ * @param options.brought items of earlier responses that bring tools. Default: none
  * @throws {HttpError} 400 `unsupported_parameter` for prompts and files that are kept at the vendor, and where the reply is not stored for fields
  *   that need a stored one; 400 `invalid_request` for a request without input
  */
 export function toResponseInput(
   body: ResponseBody,
-  { plain, storing, condenses = false }: {
+  { plain, storing, condenses = false, brought }: {
     readonly plain: boolean;
     readonly storing?: ReplyStoring | undefined;
     readonly condenses?: boolean;
+    readonly brought?: readonly ResponseItem[];
   },
 ): ResponseInput {
   const ignored: string[] = [];
   refuseUnsupported(body, { isStored: storing !== undefined, plain, condenses });
-  const tools = toResponseTools(body, ignored);
+  const tools = toResponseTools(body, ignored, brought);
   const include = body.include ?? [];
   for (const key in body) {
     const value = body[key];
