@@ -330,7 +330,11 @@ async function compact(
 const NAMES: ReadonlyMap<string, string> = new Map([
   ["messages[].tool_calls[].id", "input[].call_id"],
   ["messages[].reasoning_content", "input[].encrypted_content"],
+  ["messages[].refusal", "input[].content[].refusal"],
+  ["messages[].content[].image_url.detail", "input[].content[].detail"],
   ["reasoning_effort", "reasoning.effort"],
+  ["response_format", "text.format"],
+  ["verbosity", "text.verbosity"],
 ]);
 
 const RESPONSES: Wire<ResponseInput> = {

@@ -97,16 +97,20 @@ export const BY_RUN = {
   },
 } as const;
 
-/** Returns a decoded body for its run, and names the fields that are not honoured. */
+/**
+ * Returns a decoded body for its run, and names the fields that are not honoured.
+ * @param parallel the client's name of the field that allows calls beside each other. Default: that of chat completions
+ */
 export function toDecodedBody<Input extends WireInput>(
   input: Input,
   agentTools: RunRequest["agentTools"],
   ignored: string[],
+  parallel = "parallel_tool_calls",
 ): DecodedBody<Input> {
   ignored.push(...input.ignored);
   if (agentTools === "none" && input.wishes.clientTools.length === 0) {
     if (typeof input.wishes.toolChoice === "string") ignored.push("tool_choice");
-    if (input.wishes.parallelToolCalls !== undefined) ignored.push("parallel_tool_calls");
+    if (input.wishes.parallelToolCalls !== undefined) ignored.push(parallel);
   }
   return { input, agentTools };
 }

@@ -39,6 +39,8 @@ export interface FailureReply {
   readonly hadEffect?: boolean | undefined;
   /** See PlainReply. */
   readonly ignored?: readonly string[] | undefined;
+  /** See PlainReply. */
+  readonly changed?: readonly string[] | undefined;
 }
 
 /** Returns a reply with a value as JSON. */
@@ -54,10 +56,10 @@ export function emptyReply(): PlainReply {
 /** Returns the response of a reply, with the request's reply headers. */
 export function sendReply(context: RequestContext, reply: Reply): Response {
   if (reply.ignored !== undefined) context.ignored.push(...reply.ignored);
-  if ("error" in reply) return errorReply(context, reply.error, reply);
   if (reply.changed !== undefined && reply.changed.length > 0) {
     context.replyHeaders["x-postern-changed"] = namesOf(reply.changed);
   }
+  if ("error" in reply) return errorReply(context, reply.error, reply);
   if (reply.reading !== undefined) listFollower(context, reply.reading);
   return build(context, reply.status, reply.body, reply.type, reply.headers);
 }
