@@ -26,7 +26,6 @@ import { readResponseBody, responseSchema } from "../wire/responses/response_bod
 import { acceptedJson, ResponseEvents, responseJson, seqOf } from "../wire/responses/response_reply.ts";
 import { isTriggered, type ResponseInput, toResponseInput } from "../wire/responses/to_response_input.ts";
 import { cancelRun } from "../wire/run_work.ts";
-import type { ReplyStoring } from "../wire/to_completion_input.ts";
 
 const nullable = v.nullable(v.string());
 
@@ -272,9 +271,6 @@ export const inputItemsRoute = defineRoute({
 
 type ReadParts = Pick<RouteParts, "agent" | "store" | "kit">;
 
-/** A reply that would be stored, of which only the input is looked at. */
-const NOT_MADE: ReplyStoring = { conversationId: undefined, isBackground: false, writes: () => [] };
-
 /**
  * @param options.counts true for a request that is only counted, with its history. Default false
  * @param options.condenses true for a request whose reply is a compaction. Default: one that ends with a trigger is
@@ -294,22 +290,22 @@ async function toInput(
   const agentTools = agentToolsOf(asking, asked.model ?? undefined);
   const plain = agentTools === "none";
   if (plain) return toDecodedBody(toResponseInput(asked, { plain, condenses }), agentTools, ignored);
-  const { conversationFor, NO_PLACE, readHistory, resolveReferences, toStoring } = await stored();
+  const { conversationFor, readHistory, resolveReferences, toStoring } = await stored();
   const { caller } = asking;
   const body = await resolveReferences(asked, parts, asking);
   const isStored = body.store !== false && !condenses;
   const goesOn = isStored || (condenses && typeof body.previous_response_id === "string");
-  const place = goesOn ? await conversationFor(body, parts, caller) : NO_PLACE;
+  const place = await conversationFor(goesOn ? body : {}, parts, caller);
   const { brought, after } = place;
-  const input = toResponseInput(body, { plain, condenses, brought, storing: isStored ? NOT_MADE : undefined });
+  const storing = isStored ? toStoring(body, place) : undefined;
+  const input = toResponseInput(body, { plain, condenses, brought, storing });
   if (counts) {
     const { instructions } = input.agent ?? {};
     const ruled: readonly Message[] = instructions === undefined ? [] : [{ role: "system", content: instructions }];
     const messages = [...ruled, ...await readHistory(place, parts, caller), ...input.messages];
     return toDecodedBody({ ...input, messages }, agentTools, ignored);
   }
-  const storing = isStored ? toStoring(body, place) : undefined;
-  return toDecodedBody({ ...input, storing, after }, condenses ? "none" : agentTools, ignored);
+  return toDecodedBody({ ...input, after }, condenses ? "none" : agentTools, ignored);
 }
 
 function respond(parts: AnswerParts, asked: DecodedRequest<ResponseInput>, runId?: string | null): Promise<Reply> {

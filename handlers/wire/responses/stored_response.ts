@@ -109,10 +109,9 @@ export async function findResponse(
   if (runId === undefined || await reachesRun(runs, runId, caller) !== true) throw unknownResponse(param);
   const [kept, run] = await Promise.all([RUN_RESPONSES.read(parts.store, runId), runs.get(runId)]);
   if (kept === undefined || run === undefined) throw unknownResponse(param);
-  const { request, input } = kept.value;
+  const { request, input, brought = [] } = kept.value;
   // Written from a body that had passed its check
   const body = request as ResponseBody;
-  const brought = toBrought(kept.value);
   const { named } = toResponseTools(body, [], brought);
   return {
     run,
@@ -121,11 +120,6 @@ export async function findResponse(
     brought,
     runs,
   };
-}
-
-/** Returns the items that bring the tools of a stored response, and of those that go on after it. */
-function toBrought({ brought = [] }: { readonly brought?: readonly Fields[] | undefined }): readonly ResponseItem[] {
-  return brought as unknown as readonly ResponseItem[]; // Written by broughtBy
 }
 
 function toRuns({ agent, storedRuns }: StoredParts): StoredRuns {
@@ -213,9 +207,6 @@ export interface HistoryPlace {
   readonly brought: readonly ResponseItem[];
 }
 
-/** Place of a request that goes on with nothing. */
-export const NO_PLACE: HistoryPlace = { conversationId: "new", brought: [] };
-
 /**
  * Returns the conversation that a request goes on with: behind `previous_response_id`, the one that it names, or a new one.
  * @throws {HttpError} 404 not_found for an unknown one and for that of another token; 409 conflict for a response that has not ended; 400
@@ -227,11 +218,11 @@ export async function conversationFor(
   caller: Caller,
 ): Promise<HistoryPlace> {
   if (typeof previous !== "string") {
-    if (!conversation) return NO_PLACE;
+    if (!conversation) return { conversationId: "new", brought: [] };
     const id = typeof conversation === "string" ? conversation : conversation.id;
     const { lastRun } = await requireConversation(id, parts, caller);
     const last = lastRun === undefined ? undefined : await RUN_RESPONSES.read(parts.store, lastRun);
-    return { conversationId: id, brought: toBrought(last?.value ?? {}) };
+    return { conversationId: id, brought: last?.value.brought ?? [] };
   }
   const param = "previous_response_id";
   if (conversation) {

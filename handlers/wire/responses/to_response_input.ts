@@ -11,7 +11,7 @@ import {
 import type { ModelParameters } from "../../../lib/providers/provider.ts";
 import { addOnce, type ReplyStoring, type WireInput } from "../to_completion_input.ts";
 import { parseJsonBytes } from "../read_json.ts";
-import type { ResponseBody, ResponseItem, ResponsePart } from "./response_body.ts";
+import { type ResponseBody, type ResponseItem, type ResponsePart, responseSchema } from "./response_body.ts";
 import { CLIENT_SEARCH, CUSTOM_INPUT, flatName, type NamedTool, toFound, toResponseTools } from "./response_tools.ts";
 
 /** Facts of a request that its reply depends on. */
@@ -76,7 +76,7 @@ export function toResponseInput(
   const include = body.include ?? [];
   for (const key in body) {
     const value = body[key];
-    if (value !== null && value !== undefined && !KNOWN.has(key)) addOnce(ignored, key);
+    if (value !== null && value !== undefined && !Object.hasOwn(responseSchema.entries, key)) addOnce(ignored, key);
   }
   if (body.store === true && (plain || condenses)) addOnce(ignored, "store");
   if (body.truncation === "auto") addOnce(ignored, "truncation");
@@ -128,38 +128,7 @@ function changedTools(tools: readonly NamedTool[]): readonly string[] {
   ];
 }
 
-const KNOWN: ReadonlySet<string> = new Set([
-  "model",
-  "input",
-  "instructions",
-  "stream",
-  "stream_options",
-  "tools",
-  "tool_choice",
-  "parallel_tool_calls",
-  "max_output_tokens",
-  "max_tool_calls",
-  "temperature",
-  "top_p",
-  "presence_penalty",
-  "frequency_penalty",
-  "top_logprobs",
-  "text",
-  "reasoning",
-  "metadata",
-  "include",
-  "truncation",
-  "store",
-  "background",
-  "previous_response_id",
-  "conversation",
-  "user",
-  // These go on to the model in plain mode, and are named in `ignored` otherwise
-  "safety_identifier",
-  "prompt_cache_key",
-  "service_tier",
-]);
-
+/** Fields that go on to the model in plain mode, and are named in `ignored` otherwise. */
 const PASSED = ["safety_identifier", "prompt_cache_key", "service_tier"] as const;
 
 function refuseUnsupported(

@@ -145,7 +145,12 @@ export function createConversations(options: ConversationsOptions): Conversation
   /** Attack: each small request for a branch copies a large history. @throws {HttpError} 429 rate_limited */
   const takeCopy = (messages: readonly Message[], { caller, now }: { caller: ConversationCaller; now: number }) => {
     const key = caller.tokenId ?? "";
-    if (copies.isUsedUp(key, now)) throw tooManyCopies();
+    if (copies.isUsedUp(key, now)) {
+      const way = "wait a minute, or go on after the last response of a conversation";
+      const message =
+        `Cannot begin another branch now: those of your token have copied 64 MiB of history in a minute; ${way}`;
+      throw refuse("rate_limited", message, { param: "previous_response_id", headers: { "retry-after": "60" } });
+    }
     for (let left = JSON.stringify(messages).length; left > 0; left -= COPY_BYTES) copies.take(key, now);
   };
   const conversations: Conversations = {
@@ -287,15 +292,6 @@ export function withSummary({ summary, messages }: Pick<History, "summary" | "me
   return summary === undefined
     ? messages
     : [...summaryMessages(`${summary.covers} messages`, summary.text), ...messages];
-}
-
-function tooManyCopies() {
-  return refuse(
-    "rate_limited",
-    "Cannot begin another branch now: those of your token have copied 64 MiB of history in a minute; wait a minute, or go on after " +
-      "the last response of a conversation",
-    { param: "previous_response_id", headers: { "retry-after": "60" } },
-  );
 }
 
 function noHistory(reason: string) {
