@@ -77,14 +77,12 @@ export interface MessagesInput extends WireInput {
   readonly requestId: string;
 }
 
-const PARALLEL = "tool_choice.disable_parallel_tool_use";
-
 /** Reads a request, and whether it gets the agent's own tools. */
 function readMessages(json: unknown, asking: Pick<RouteInput, "head" | "identity" | "requestId">, ignored: string[]) {
   const agentTools = agentToolsOf(asking, modelIn(json));
   const { head: { headers }, requestId } = asking;
   const input: MessagesInput = { ...toMessageInput(json, { plain: agentTools === "none", headers }), requestId };
-  return toDecodedBody(input, agentTools, ignored, PARALLEL);
+  return toDecodedBody(input, agentTools, ignored, NAMES);
 }
 
 /** Returns the model that a body names, before it is checked. */
@@ -103,7 +101,7 @@ const NAMES: ReadonlyMap<string, string> = new Map([
   ["messages[].reasoning_content", "messages[].content[].thinking"],
   ["reasoning_effort", "thinking"],
   ["response_format", "output_config.format"],
-  ["parallel_tool_calls", PARALLEL],
+  ["parallel_tool_calls", "tool_choice.disable_parallel_tool_use"],
   ["stop", "stop_sequences"],
   ["user", "metadata.user_id"],
 ]);

@@ -33,14 +33,10 @@ interface PlainReply {
 }
 
 /** A reply that tells of an error after work was begun. An error before that is thrown. */
-export interface FailureReply {
+export interface FailureReply extends Pick<PlainReply, "ignored" | "changed"> {
   readonly error: unknown;
   /** A tool with an effect ran before, so the client must not retry */
   readonly hadEffect?: boolean | undefined;
-  /** See PlainReply. */
-  readonly ignored?: readonly string[] | undefined;
-  /** See PlainReply. */
-  readonly changed?: readonly string[] | undefined;
 }
 
 /** Returns a reply with a value as JSON. */

@@ -137,13 +137,10 @@ export function readMessagesBody(json: unknown): MessagesBody {
   const { messages, tools } = json;
   // No schema looks at an unknown field, of which a body may have many
   const asked: Record<string, unknown> = {};
-  let isUsual = Object.hasOwn(json, "messages");
   for (const name in messagesSchema.entries) {
-    if (!Object.hasOwn(json, name) || USUAL.get(name)?.(json[name])) continue;
-    asked[name] = json[name];
-    isUsual = false;
+    if (Object.hasOwn(json, name) && !USUAL.get(name)?.(json[name])) asked[name] = json[name];
   }
-  if (!isUsual) {
+  if (messages === undefined || Object.keys(asked).length > 0) {
     const usual = { role: "user", content: "" };
     asked["messages"] = Array.isArray(messages) ? withoutUsual(messages, isUsualMessage, usual) : messages;
     if (Array.isArray(tools)) asked["tools"] = withoutUsual(tools, isUsualMessageTool, { name: "usual" });

@@ -176,10 +176,7 @@ export function readResponseBody(json: unknown): ResponseBody {
   return body as ResponseBody;
 }
 
-/**
- * Returns the fields of a body: those that pass by hand, those that the schema must look at, and as many unknown ones as are named, since each
- * copy of an object with some 100,000 of them takes a long time.
- */
+/** Returns the fields of a body, as many unknown ones as are named: each copy of an object with some 100,000 of them takes a long time. */
 function sortFields(json: Readonly<Record<string, unknown>>) {
   const usual: Record<string, unknown> = {};
   let known: Record<string, unknown> | undefined;

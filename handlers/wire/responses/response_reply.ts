@@ -231,7 +231,10 @@ export class ResponseEvents implements EventEncoder {
   #encodeInTurn(event: Exclude<AgentEvent, Event<"done">>): string {
     switch (event.type) {
       case "text_delta":
-        if (this.#form.condenses) return this.#condense(event.delta);
+        if (this.#form.condenses) {
+          this.#summary += event.delta;
+          return "";
+        }
         this.#lastDelta = event.seq;
         return this.#say("output_text", event.delta);
       case "refusal_delta":
@@ -387,11 +390,6 @@ export class ResponseEvents implements EventEncoder {
       (part === "refusal"
         ? this.#tellPart(item, "response.refusal.delta", `"delta":${JSON.stringify(delta)}`)
         : this.#textDelta(item, delta));
-  }
-
-  #condense(delta: string): string {
-    this.#summary += delta;
-    return "";
   }
 
   /** Tells the one item of a compaction, whose text is no text for people. */

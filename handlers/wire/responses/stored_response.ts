@@ -60,12 +60,7 @@ export function toStoring(body: ResponseBody, { conversationId, brought: before 
     conversationId,
     isBackground: body.background === true,
     writes: (runId) => [
-      RUN_RESPONSES.insert(runId, {
-        v: 1,
-        request,
-        ...(isKept ? { input: [...items] } : {}),
-        ...(brought.length > 0 ? { brought } : {}),
-      }),
+      RUN_RESPONSES.insert(runId, { v: 1, request, brought, ...(isKept ? { input: [...items] } : {}) }),
     ],
   };
 }
@@ -228,10 +223,8 @@ export async function conversationFor(
   if (conversation) {
     throw refuse("invalid_request", `Cannot take both "${param}" and "conversation": send one of them`, { param });
   }
-  const { run: { id: runId, conversation_id: id, status }, brought } = await findResponse(previous, parts, {
-    caller,
-    param,
-  });
+  const { run, brought } = await findResponse(previous, parts, { caller, param });
+  const { id: runId, conversation_id: id, status } = run;
   if (id === null) throw unknownResponse(param);
   if (isAtWork(status) || status === "needs_review") {
     throw refuse("conflict", "Cannot go on after this response: it is at work; wait for its end", { param });

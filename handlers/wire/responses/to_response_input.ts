@@ -87,7 +87,8 @@ export function toResponseInput(
   const goesOn = condenses && typeof body.previous_response_id === "string";
   const messages = toMessages(goesOn ? body.input || [TRIGGER] : body.input, ignored);
   const isSaid = goesOn || messages.some(({ role }) => !condenses || (role !== "system" && role !== "developer"));
-  if (!isSaid) throw emptyInput();
+  const nothing = 'Cannot accept "input": it holds nothing for the model';
+  if (!isSaid) throw refuse("invalid_request", nothing, { param: "input" });
   const { instructions } = body;
   const ruled = typeof instructions === "string" && instructions !== "" ? instructions : undefined;
   return {
@@ -223,7 +224,9 @@ function toMessages(input: ResponseBody["input"], ignored: string[]): readonly M
   };
   input.forEach((item, at) => {
     if (isOf(item, "compaction_trigger")) {
-      if (at < input.length - 1) throw misplaced(`input[${at}]`);
+      const param = `input[${at}]`;
+      const message = `Cannot accept "${param}": a compaction_trigger must be the last item of the input`;
+      if (at < input.length - 1) throw refuse("invalid_request", message, { param });
     } else if (isOf(item, "compaction")) {
       flush();
       // Behind a last message of the assistant models go on with its text, or refuse
@@ -255,10 +258,6 @@ function toMessages(input: ResponseBody["input"], ignored: string[]): readonly M
   });
   flush();
   return messages;
-}
-
-function emptyInput() {
-  return refuse("invalid_request", 'Cannot accept "input": it holds nothing for the model', { param: "input" });
 }
 
 type Item<T extends string> = Extract<ResponseItem, { type: T }> & { readonly type: T };
@@ -439,16 +438,6 @@ function toPart(part: ResponsePart, place: () => string): ContentPart {
     default:
       return { type: "text", text: part.text };
   }
-}
-
-function misplaced(param: string) {
-  return refuse(
-    "invalid_request",
-    `Cannot accept "${param}": a compaction_trigger must be the last item of the input`,
-    {
-      param,
-    },
-  );
 }
 
 function noFile(param: string) {

@@ -70,11 +70,7 @@ export function isUnbegun({ copied = 0, messages }: ConversationRecord): boolean
   return copied > 0 && copied >= messages;
 }
 
-/**
- * Refuses to go on in a branch that goes with its first run where that fails.
- * @param param field that names the conversation
- * @throws {HttpError} 409 conflict
- */
+/** Refuses to go on in a branch that goes with its first run. @param param field that names it. @throws {HttpError} 409 conflict */
 export function refuseUnbegun(record: ConversationRecord, param: string): void {
   if (!isUnbegun(record)) return;
   const why = "its first response is at work, or has failed";

@@ -132,9 +132,6 @@ export interface ConversationsOptions {
 /** Returns the conversations of a store, for runs that read and continue them. */
 export function createConversations(options: ConversationsOptions): Conversations {
   const { store, random, isChannel = () => false } = options;
-  const load = async (id: string) => {
-    return (await CONVERSATIONS.read(store, id))?.value;
-  };
   const enter = async (id: string, caller: ConversationCaller) => {
     const stored = await CONVERSATIONS.read(store, id);
     const owner = stored === undefined ? null : stored.value.owner;
@@ -235,7 +232,7 @@ export function createConversations(options: ConversationsOptions): Conversation
       await store.putIfVersion(CONVERSATIONS.name, id, stored.version, body);
     },
     async writes(id, { runId, isNew = false, caller, messages, taint, time, ...added }) {
-      const conversation = isNew ? undefined : await load(id);
+      const conversation = isNew ? undefined : (await CONVERSATIONS.read(store, id))?.value;
       const { copied } = conversation ?? added;
       // A message of a channel makes the channel the owner: the caller that began the conversation reads it no longer
       const owner = conversation === undefined || caller.via === "channel" ? ownerFor(caller) : conversation.owner;

@@ -50,9 +50,8 @@ export interface StoredConversations {
   /** Forgets all conversations but those with a run at work. @returns how many of each */
   deleteAll(): Promise<{ readonly deleted: number; readonly atWork: number }>;
   /**
-   * Forgets conversations that were last changed before a time, but none with a run at work. Times are ISO 8601; the empty text is before all.
+   * Forgets conversations that were last changed before a time, but none with a run at work. Times are ISO 8601. @returns how many
    * @param unbegunBefore time for branches whose first run a crash has cut off. Default: the same
-   * @returns how many
    */
   forgetBefore(updatedBefore: string, unbegunBefore?: string): Promise<number>;
 }
