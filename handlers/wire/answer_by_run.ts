@@ -9,7 +9,7 @@ import { attachRun, type DecodedBody, readRun, requireAgent } from "./agent_runs
 import { addNamed, type CollectedReply, collectReply, type NamedFields } from "./collect_reply.ts";
 import { type EventEncoder, eventStream, KEEP_ALIVE_MS, openEvents, paceComment } from "./event_stream.ts";
 import { endedInSilence, runFailure, toHttpError } from "./http_errors.ts";
-import { changeHeaders, fallbackHeader, type Reply, streamReply } from "./reply.ts";
+import { changeHeaders, type FailureReply, fallbackHeader, type Reply, streamReply } from "./reply.ts";
 import type { WireInput } from "./to_completion_input.ts";
 
 /** Members of a reply that do not change while it is told. */
@@ -204,9 +204,9 @@ function toClientNames<Input extends WireInput>(
   { ignored, changed }: NamedFields,
   { fieldName = (name) => name }: Pick<Wire<Input>, "fieldName">,
   input: WireInput,
-): { readonly ignored: readonly string[]; readonly changed: readonly string[] | undefined } {
+): Pick<FailureReply, "ignored" | "changed"> {
   return {
-    ignored: ignored.map((name) => fieldName(name) ?? name),
+    ignored: ignored.length === 0 ? undefined : ignored.map((name) => fieldName(name) ?? name),
     changed: changed.length === 0
       ? input.changed
       : [...new Set([...input.changed ?? [], ...changed.flatMap((name) => fieldName(name) ?? [])])],
