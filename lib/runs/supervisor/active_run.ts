@@ -159,7 +159,7 @@ export class RunJournal implements AgentJournal {
     // A run that waits for a review goes on later, and says then what it did
     const isOver = terminal.type === "done" || terminal.code !== "needs_review";
     const said = refused === undefined && isOver && (terminal.type === "done" || added.length > 0);
-    return this.#write(recorder, said ? outcome : undefined).then(
+    return this.#write(recorder, { said: said ? outcome : undefined, isOver }).then(
       () => this.#over(terminal, endStatus(terminal)),
       (error) => {
         this.#over(terminal, "failed");
@@ -179,14 +179,20 @@ export class RunJournal implements AgentJournal {
     );
   }
 
-  /** @param said what the conversation gets; undefined: nothing */
-  async #write(recorder: RunRecorder, said: AgentOutcome | undefined): Promise<void> {
+  /**
+   * @param end.said what the conversation gets; undefined: nothing
+   * @param end.isOver false: the run goes on later, in the conversation that it has
+   */
+  async #write(
+    recorder: RunRecorder,
+    { said, isOver }: { readonly said: AgentOutcome | undefined; readonly isOver: boolean },
+  ): Promise<void> {
     const { entry: { id, conversationId, taint }, request, conversations, parkedRecords } = this.#options;
     if (said === undefined) {
       const { after } = request.by;
       await recorder.finish([]);
       // Last, since a run that goes on after a crash goes on in it
-      if (conversationId !== null && after !== undefined) await conversations.giveBack(conversationId, after);
+      if (isOver && conversationId !== null && after !== undefined) await conversations.giveBack(conversationId, after);
       return;
     }
     const { added, terminal } = said;

@@ -22,12 +22,15 @@ function setUp() {
       return "paid";
     },
   };
-  const { runs } = supervised(
-    ({ messages }) => (messages.at(-1)?.role === "tool" ? "Done" : { toolCalls: [{ name: "pay" }] }),
+  const { runs, provider } = supervised(
+    ({ messages }) => {
+      const last = messages.at(-1);
+      return last?.role === "user" && last.content === "Pay" ? { toolCalls: [{ name: "pay" }] } : "Done";
+    },
     { tools: [pay], store },
   );
   const journal = async (id: string) => (await Array.fromAsync(new RunStore(store).replay(id, 0))).flat();
-  return { runs, journal, made: () => made };
+  return { runs, provider, journal, made: () => made };
 }
 
 test("a durable run waits for a review when nobody knows what became of a call, and a person decides", async () => {
@@ -53,4 +56,25 @@ test("an attached run tells its model, which goes on", async () => {
   const { output, is_error } = only(events, "tool_end");
   assert.deepEqual([output, is_error, made()], ["Cannot tell what became of it", true, 1]);
   assert.equal(events.at(-1)?.type, "done");
+});
+
+test("a branch whose first run waits for a review stays, and the run goes on in it with its history", async () => {
+  const { runs, provider } = setUp();
+  const ended = (id: string) => until(async () => !isAtWork((await runs.get(id))?.status ?? "queued"));
+  const first = await runs.start(ask("One", { durable: true, conversationId: "new" }));
+  await ended(first.id);
+  const after = { conversationId: first.conversationId ?? "", runId: first.id };
+  const startAfter = (text: string) => {
+    const request = ask(text, { durable: true, conversationId: "new" });
+    return runs.start({ ...request, by: { ...request.by, after } });
+  };
+  await ended((await startAfter("Two")).id);
+  const { id, conversationId } = await startAfter("Pay");
+  assert.notEqual(conversationId, after.conversationId);
+  await ended(id);
+  assert.equal((await runs.get(id))?.status, "needs_review");
+  await runs.resolve(id, { action: "resume", outcome: "done", by: BY });
+  await ended(id);
+  const said = provider.requests.at(-1)?.messages.filter(({ role }) => role === "user").map(({ content }) => content);
+  assert.deepEqual(said, ["One", "Pay"]);
 });
