@@ -5,6 +5,7 @@ import type { Logger } from "../../base/telemetry/log.ts";
 import { COMMAND_FOLDERS } from "../../memory/command_folders.ts";
 import { type ReadRecord, scanAll, tryEntry } from "../../storage/read_records.ts";
 import type { Store, Write } from "../../storage/store.ts";
+import { RUNS } from "../journal/run_records.ts";
 import {
   type ConversationRecord,
   CONVERSATIONS,
@@ -51,7 +52,7 @@ export interface StoredConversations {
   deleteAll(): Promise<{ readonly deleted: number; readonly atWork: number }>;
   /**
    * Forgets conversations that were last changed before a time, but none with a run at work. Times are ISO 8601. @returns how many
-   * @param unbegunBefore time for branches whose first run a crash has cut off. Default: the same
+   * @param unbegunBefore time for branches whose first run a crash has cut off for good. Default: the same
    */
   forgetBefore(updatedBefore: string, unbegunBefore?: string): Promise<number>;
 }
@@ -132,7 +133,8 @@ async function forgetBefore(
 ): Promise<number> {
   let forgotten = 0;
   for await (const { key, version, value } of CONVERSATIONS.all(store)) {
-    if (value.updated_at >= (isUnbegun(value) ? unbegunBefore : updatedBefore) || await isAtWork(key)) continue;
+    const isLost = isUnbegun(value) && !await isReviewed(key, store);
+    if (value.updated_at >= (isLost ? unbegunBefore : updatedBefore) || await isAtWork(key)) continue;
     // A message that was added since the read keeps the conversation
     const isGone = await store.batch([
       ...unheld(key),
@@ -142,6 +144,15 @@ async function forgetBefore(
     if (isGone) forgotten++;
   }
   return forgotten;
+}
+
+/** Tells whether a run of a conversation waits for a person, who may let it go on there. */
+async function isReviewed(id: string, store: Store): Promise<boolean> {
+  const where = { field: "run.status", value: "needs_review" };
+  for await (const { value } of RUNS.all(store, { order: "created", where })) {
+    if (value.run.conversation_id === id) return true;
+  }
+  return false;
 }
 
 /** Returns the writes that forget a conversation, with all that its tools keep. */

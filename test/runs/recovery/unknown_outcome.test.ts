@@ -3,6 +3,7 @@ import { test } from "node:test";
 import { ToolError } from "../../../lib/base/errors.ts";
 import { isAtWork } from "../../../lib/base/records/run.ts";
 import { createMemoryStore } from "../../../lib/storage/create_memory_store.ts";
+import { createStoredConversations } from "../../../lib/runs/conversations/stored_conversations.ts";
 import { RunStore } from "../../../lib/runs/journal/run_store.ts";
 import type { FakeTool } from "../../support/fake_tool_executor.ts";
 import { ask, only, readAll, supervised, typesOf } from "../../support/supervised.ts";
@@ -30,7 +31,7 @@ function setUp() {
     { tools: [pay], store },
   );
   const journal = async (id: string) => (await Array.fromAsync(new RunStore(store).replay(id, 0))).flat();
-  return { runs, provider, journal, made: () => made };
+  return { store, runs, provider, journal, made: () => made };
 }
 
 test("a durable run waits for a review when nobody knows what became of a call, and a person decides", async () => {
@@ -59,7 +60,7 @@ test("an attached run tells its model, which goes on", async () => {
 });
 
 test("a branch whose first run waits for a review stays, and the run goes on in it with its history", async () => {
-  const { runs, provider } = setUp();
+  const { store, runs, provider } = setUp();
   const ended = (id: string) => until(async () => !isAtWork((await runs.get(id))?.status ?? "queued"));
   const first = await runs.start(ask("One", { durable: true, conversationId: "new" }));
   await ended(first.id);
@@ -73,8 +74,11 @@ test("a branch whose first run waits for a review stays, and the run goes on in 
   assert.notEqual(conversationId, after.conversationId);
   await ended(id);
   assert.equal((await runs.get(id))?.status, "needs_review");
+  const stored = createStoredConversations({ store, isAtWork: (id) => runs.worksIn(id) });
+  assert.equal(await stored.forgetBefore("", "9999"), 0);
   await runs.resolve(id, { action: "resume", outcome: "done", by: BY });
   await ended(id);
   const said = provider.requests.at(-1)?.messages.filter(({ role }) => role === "user").map(({ content }) => content);
   assert.deepEqual(said, ["One", "Pay"]);
+  assert.equal(await stored.forgetBefore("", "9999"), 0);
 });
