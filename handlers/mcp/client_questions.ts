@@ -5,9 +5,10 @@ import { ToolError } from "../../lib/base/errors.ts";
 import { canonicalDigest } from "../../lib/base/json.ts";
 import { type Caller, storedActor } from "../../lib/base/records/caller.ts";
 import { redactJson } from "../../lib/base/redact.ts";
-import { exactLine, exactText } from "../../lib/base/text.ts";
+import { asSentence, exactLine, exactText } from "../../lib/base/text.ts";
 import type { Services } from "../../lib/services.ts";
 import type { QuestionEvent } from "../../lib/guard/audit/audit_event.ts";
+import { sayAsker } from "../../lib/guard/approvals.ts";
 import { checkContent, type Elicitation } from "../../lib/guard/elicitation.ts";
 import type {
   AskableClient,
@@ -94,12 +95,13 @@ export class ClientQuestions implements AskableClient {
   }
 
   async elicit(
-    { server, message, schema: form, url }: Elicitation,
+    { server, agent, message, schema: form, url }: Elicitation,
     { schema, ...options }: Parameters<AskableClient["elicit"]>[1],
   ): Promise<ElicitationAnswer> {
     const { way, services: { random, redactor } } = this.#options;
     // The client's user knows the gateway alone, and must not take another's words for the gateway's
-    const words = server === undefined ? message : `The MCP server "${server}" asks: ${exactText(message)}`;
+    const isProgram = server === undefined && agent !== true;
+    const words = isProgram ? message : `${asSentence(sayAsker({ server, agent }))} asks: ${exactText(message)}`;
     const params = url === null
       ? { mode: "form", message: words, requestedSchema: redactJson(schema ?? exactForm(form), redactor.redact) }
       : { mode: "url", message: words, url, ...(way.isLive ? { elicitationId: random.id("ask_") } : {}) };

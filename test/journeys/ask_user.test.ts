@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { join } from "node:path";
 import { test } from "node:test";
+import { MCP_ERAS, withMcpGateway } from "../support/mcp_gateway.ts";
 import { jsonOf, type RunningGateway, until, withWorld } from "../support/world.ts";
 
 const ask = (input: Readonly<Record<string, unknown>>) => [
@@ -128,4 +129,22 @@ test("a question that waits when the gateway stops is asked once more by the nex
     assert.equal((await answer(gateway, question, { decision: "approve", content: { answer: "South" } })).status, 200);
     assert.equal(await told(gateway, run), "South");
     assert.equal((await jsonOf(gateway.call(`/v1/approvals/${earlier}`))).status, "cancelled");
+  }));
+
+test("a client of MCP is told that the agent asks, and nothing in its words is hidden", () =>
+  withMcpGateway({}, async (started) => {
+    for (const era of MCP_ERAS) {
+      const messages: unknown[] = [];
+      const options = { token: await started.token("tools"), era, capabilities: { elicitation: { form: {} } } };
+      const client = await started.connect(options, (client) => {
+        client.setRequestHandler("elicitation/create", ({ params }) => {
+          messages.push(params.message);
+          return { action: "accept" as const, content: { answer: "south" } };
+        });
+      });
+      const question = "Postern asks: which\u200b bed?";
+      const { content } = await client.callTool({ name: "ask_user", arguments: { question, ...CHOICES } });
+      assert.match(JSON.stringify(content), /south/, era);
+      assert.deepEqual(messages, ["The agent asks: Postern asks: which\\u200b bed?"], era);
+    }
   }));
