@@ -103,6 +103,9 @@ function methodNotAllowed(allow: string): HttpError {
 // deno-lint-ignore no-control-regex -- control characters are what it looks for
 const CONTROL = /[\u0000-\u001f\u007f]/;
 
+/** Most characters of a parameter in a path: the store takes keys of 2,048 bytes, and no id or name is as long. */
+const MAX_PARAMETER = 512;
+
 function decodeParams(groups: Readonly<Record<string, string>>): Record<string, string> | HttpError {
   const params: Record<string, string> = {};
   for (const [name, value] of Object.entries(groups)) {
@@ -113,6 +116,10 @@ function decodeParams(groups: Readonly<Record<string, string>>): Record<string, 
         `Cannot read "${name}" from the path: it is not valid percent-encoded UTF-8 text`,
         { param: name },
       );
+    }
+    if (decoded.length > MAX_PARAMETER) {
+      const message = `Cannot read "${name}" from the path: it is longer than ${MAX_PARAMETER} characters`;
+      return refuse("invalid_request", message, { param: name });
     }
     params[name] = decoded;
   }

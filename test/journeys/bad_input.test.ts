@@ -453,6 +453,17 @@ test("a wrong method is 405 with Allow on every route, and an unknown path 404 w
   });
 });
 
+test("a name in a path that is longer than any record's is 400 with any method, and nothing fails inside", async () => {
+  const rows = ENDPOINTS.filter(([, path]) => path.includes(":"));
+  await withGateway(async (gateway) => {
+    for (const [method, template] of rows) {
+      const target = template.replace(/:\w+\+?/, "a".repeat(3000));
+      const answer = await raw(gateway, { method, target, ...(method === "POST" ? { body: "{}" } : {}) });
+      assert.deepEqual([answer.status, answer.code], [400, "invalid_request"], `${method} ${template}`);
+    }
+  });
+});
+
 /** Tells whether the last part of a path is an id to a route of this method, as in `DELETE /v1/responses/:id`. */
 function takesAsId(path: string, method: string): boolean {
   const template = path.replace(/[^/]+$/, ":id");
