@@ -6,7 +6,7 @@ import { type Approvals, type NewApproval, type PatientApprovals, sayAsker } fro
 import { ELICITATION } from "../../guard/policy.ts";
 import type { ElicitationAnswer } from "../../tools/runtime/askable_client.ts";
 import { type ElicitationRequest, nobodyCouldAnswer } from "../../tools/runtime/tool_call.ts";
-import { toAnswered, toNeeded } from "./approval_events.ts";
+import { loadNeeded, toAnswered } from "./approval_events.ts";
 
 /** Approvals, and the run whose call asks. */
 export interface AskElicitationOptions {
@@ -35,11 +35,12 @@ export async function askElicitation(
   { approvals, patient = approvals, timeoutMs, signal, emit = () => {}, pause = (wait) => wait(), onAsked }:
     AskElicitationOptions,
 ): Promise<ElicitationAnswer> {
+  const toNeeded = await loadNeeded();
   const asked = await patient.ask(toNewElicitation(request, timeoutMs));
   if (asked === undefined) {
     return cancelUnasked("as many approvals wait for a person as may, so nobody was asked", emit);
   }
-  emit(await toNeeded(asked));
+  emit(toNeeded(asked));
   onAsked?.(asked.id);
   try {
     const { approval, content } = await pause(() => patient.elicited(asked.id, signal));

@@ -11,7 +11,7 @@ import {
 } from "../../tools/runtime/tool_call.ts";
 import { isStorageAway, type Patience } from "../../storage/read_records.ts";
 import type { RecordedApproval } from "../recovery/recall_run.ts";
-import { toAnswered, toNeeded } from "./approval_events.ts";
+import { loadNeeded, toAnswered } from "./approval_events.ts";
 import { askElicitation, cancelUnasked } from "./ask_elicitation.ts";
 import type { QueuePlace } from "./run_queue.ts";
 
@@ -53,6 +53,7 @@ export function createApprover({ approvals, timeoutMs }: ApproverOptions): (run:
     const ask: AgentApprover = async (request, signal, emit) => {
       const known = await earlier?.find(request, emit);
       if (known?.answer !== undefined) return known.answer;
+      const toNeeded = await loadNeeded();
       const timeouts = timeoutMs();
       if (known === undefined) await run.recorded?.();
       const asked = known?.approval ??
@@ -60,7 +61,7 @@ export function createApprover({ approvals, timeoutMs }: ApproverOptions): (run:
       if (asked === undefined) {
         return denyUnasked(`as many approvals wait for a person as may, so nobody was asked: ${request.reason}`, emit);
       }
-      if (known?.isShown !== true) emit(await toNeeded(asked));
+      if (known?.isShown !== true) emit(toNeeded(asked));
       if (isUnattended) withdrawWhenLeft(asked.id, approvals);
       const settled = await wait(asked.id, { approvals, patient, run, signal });
       if (known?.isAnswerShown !== true) emit(toAnswered(settled));
