@@ -104,6 +104,10 @@ export const VERBS: Readonly<Record<string, Verb>> = {
     "approval rules": ["List answers that are remembered", "approvalsRulesCommand"],
     "approval revoke": ["Forget a remembered answer", "approvalsRevokeCommand"],
   }),
+  ...from(() => import("./commands/halt.ts"), {
+    halt: ["Stop all work at once, or some of it", "haltCommand"],
+    resume: ["Let halted work go on", "resumeCommand"],
+  }),
   ...from(() => import("./commands/taint.ts"), {
     "taint list": ["List files made from content from outside", "taintListCommand"],
     "taint clear": ["Vouch for such a file or folder", "taintClearCommand"],

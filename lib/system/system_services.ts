@@ -171,6 +171,7 @@ function lazyBrowsers(
     // Nothing is loaded by a look at a browser that nobody has opened
     note: (runId, action) => void loaded.made()?.then((made) => made?.note(runId, action)),
     view: async (runId) => await (await loaded.made())?.view(runId),
+    closeAll: async () => await (await loaded.made())?.closeAll(),
     closeRun: (runId) => loaded.made()?.then((made) => made?.closeRun(runId) ?? false) ?? WAS_CLOSED,
   };
 }

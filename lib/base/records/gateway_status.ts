@@ -1,5 +1,6 @@
 import * as v from "valibot";
 import { containmentSchema } from "./approval.ts";
+import { haltSchema } from "./halt.ts";
 
 /**
  * HealthReply of a gateway. `draining`: a shutdown began, or somebody drained the gateway. `degraded`: storage, audit or log cannot be
@@ -14,6 +15,8 @@ export const healthSchema = v.object({
   uptime_seconds: v.number(),
   /** In a cluster: why it is draining, or degraded by the loss of its lease, or claims no run that needs its workspace */
   reason: v.optional(v.string()),
+  /** Set while a person has halted all work, or some. It is no reason to send requests elsewhere: a halt counts in the whole cluster */
+  halted: v.optional(v.picklist(["all", "partly"])),
 });
 
 /** State of the configuration of a running gateway. Times are ISO 8601. Holds names of keys, never their values. */
@@ -51,6 +54,8 @@ export const statusSchema = v.object({
     /** Why this one is draining, or degraded by the loss of its lease, or claims no run that needs its workspace; null for anything else */
     reason: v.nullable(v.string()),
   })),
+  /** Work that a person has halted, the oldest first */
+  halts: v.array(haltSchema),
   /** Provider of new runs, with the reason for the choice; null without an agent */
   provider: v.nullable(v.object({ name: v.string(), model: v.string(), reason: v.string() })),
   /** How commands of tools are contained */

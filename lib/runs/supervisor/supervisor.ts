@@ -164,6 +164,8 @@ class Supervisor implements RunSupervisor {
     work: () => Promise<T>,
   ): Promise<T> {
     if (this.#draining !== undefined) throw refuse("shutting_down", `Cannot ask the model: ${this.#draining}`);
+    const halted = this.#options.configured.halted?.();
+    if (halted !== undefined) throw refuse("halted", `Cannot ask the model: ${halted}`);
     const reservation = await this.#day.reserve({ input, output: 1, signal });
     try {
       const result = await work();
@@ -255,6 +257,11 @@ class Supervisor implements RunSupervisor {
     // Before the answer too: the owner of the run may die before it cancels its sub-agents
     if (isNoted && entry?.durable !== false) await this.#cluster.cancelChildren(id);
     return isNoted;
+  }
+
+  stopHalted(): void {
+    const { configured } = this.#options;
+    for (const entry of [...this.#active.all()]) entry.haltFor(configured.halted?.(entry.id));
   }
 
   active(): number {

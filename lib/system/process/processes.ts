@@ -37,6 +37,7 @@ export interface StartRequest extends ProcessRequest {
   /** Processes that may run at the same time */
   readonly maxProcesses: number;
   readonly owner: ProcessInfo["owner"];
+  readonly startedBy: ProcessInfo["startedBy"];
 }
 
 /** Relays of commands. */
@@ -211,11 +212,21 @@ export class Processes {
     return this.#track(this.#lookAfterKill());
   }
 
+  /** Kills processes that run on, which calls of these tools and runs started, and waits for their end. */
+  endOf(isMeant: (tool: string, runId: string) => boolean): Promise<void> {
+    return this.#table.killAll(isMeant);
+  }
+
+  /** Kills all processes that run on, and the programs of MCP servers and plugins, and waits for their end. Others may be started later. */
+  async endAll(): Promise<void> {
+    await Promise.all([this.#table.killAll(), ...[...this.#programs].map((program) => program.end())]);
+  }
+
   /** Kills what runs and waits for it. Later calls throw a CancelError. Repeating it does nothing */
   async close(): Promise<void> {
     this.#closing.abort(new CancelError("shutdown"));
     await Promise.all(this.#working);
-    await Promise.all([this.#table.killAll(), ...[...this.#programs].map((program) => program.end())]);
+    await this.endAll();
     await (await this.#runner.made())?.surveys.close();
     // With files that could not be removed it stays, for the next start
     await rmdir(temporaryFolder(this.#options.marker)).catch(() => {});
@@ -273,13 +284,14 @@ export class Processes {
   #start(request: StartRequest): Promise<ProcessInfo> {
     return this.#whenItMayBegin(request, async (prepared, signal) => {
       const { line, contained, bounds, relay } = prepared;
-      const { words, owner, taint = UNTAINTED, maxProcesses, maxOutputBytes } = request;
+      const { words, owner, startedBy, taint = UNTAINTED, maxProcesses, maxOutputBytes } = request;
       const about = {
         words,
         contained,
         bounds,
         network: relay === undefined ? "none" : "allowlist",
         owner,
+        startedBy,
         taint,
       } as const;
       const refused = () => relay?.problems() ?? [];

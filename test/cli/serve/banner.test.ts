@@ -7,6 +7,7 @@ const FACTS: BannerFacts = {
   ...{ host: "127.0.0.1", port: 42617, pairing_code: null, provider: "offline", model: "assistant" },
   provider_reason: "no API key was found",
   supports_tools: null,
+  halted: [],
   containment: { kind: "uncontained", text: "Commands are not contained" },
   ...{ workspace: "/work", data_dir: "/data", schema: null, gateway: null, advertise_url: null, config_file: null },
 };
