@@ -5,9 +5,11 @@ import { SILENT } from "../../../lib/base/telemetry/log.ts";
 import { Halts } from "../../../lib/guard/halts.ts";
 import { createMemoryStore } from "../../../lib/storage/create_memory_store.ts";
 import { defineTool } from "../../../lib/tools/runtime/define_tool.ts";
+import { TOOLS } from "../../contract/tools.ts";
 import { createFakeAudit } from "../../support/fake_audit.ts";
 import { createFakeClock } from "../../support/fake_clock.ts";
 import { createToolBench } from "../../support/tool_bench.ts";
+import { withWorkspace } from "../../support/workspace.ts";
 
 const BY = { via: "cli", tokenId: null } as const;
 const ALL = { kind: "all", name: null } as const;
@@ -86,3 +88,19 @@ test("a gateway whose last look at the halts failed looks again before a call", 
   store.get = get;
   assert.equal((await bench.call("writer", {})).ran, true);
 });
+
+test("every tool that is on is refused by a halt of its name, before anything else is asked of it", () =>
+  withWorkspace({}, async ({ root }) => {
+    const store = createMemoryStore();
+    const audit = createFakeAudit(store).append;
+    const halts = new Halts({ store, clock: createFakeClock(), log: SILENT, audit, tell: () => {} });
+    const bench = createToolBench({ root, halts, config: { autonomy: { level: "full" } } });
+    const on = bench.executor.list().filter(({ enabled }) => enabled);
+    assert.ok(on.length > 20);
+    for (const { name } of on) {
+      await halts.halt({ kind: "tool", name }, BY);
+      const { ran, result } = await bench.call(name, TOOLS[name]?.sample ?? {});
+      assert.deepEqual([ran, /a person has halted the tool/.test(result.output)], [false, true], `${name}: ${result.output}`);
+      await halts.resume(undefined, BY);
+    }
+  }));
