@@ -14,6 +14,7 @@ import { toToolCall } from "../../support/tool_call.ts";
 import { until } from "../../support/until.ts";
 
 const HOUR_MS = 3_600_000;
+const OWNER = { via: "cli", tokenId: null, scopes: ["admin"] } as const;
 const HI = [{ role: "user", content: "Hi" }];
 
 interface Bench {
@@ -29,7 +30,15 @@ interface Answer {
 }
 
 /** Starts a gateway over the records of a folder, and closes it after the test. */
-async function withGateway(folder: string, use: (bench: Bench) => Promise<void>, script: Script = ["Hello"]) {
+async function withGateway(
+  folder: string,
+  use: (bench: Bench) => Promise<void>,
+  { script = ["Hello"], isReal = false }: {
+    readonly script?: Script;
+    /** True: time passes, as programs need it. Default false */
+    readonly isReal?: boolean;
+  } = {},
+) {
   const clock = createFakeClock();
   const workspaceRoot = join(folder, "work");
   mkdirSync(workspaceRoot, { recursive: true });
@@ -43,7 +52,7 @@ async function withGateway(folder: string, use: (bench: Bench) => Promise<void>,
     environment: {},
     about: { version: "0.0.0-test" },
     log: { sink: () => {} },
-    kit: { clock },
+    kit: isReal ? {} : { clock },
     models: { providers: createScriptedProviders(createScriptedProvider(script, { clock })) },
   });
   const { token } = await services.tokens.issue({ scopes: ["admin"], label: "test" });
@@ -124,7 +133,9 @@ test("a halt stops runs and programs at work, is in the audit, and holds after a
     await withGateway(folder, async ({ services, send }) => {
       writeFileSync(join(folder, "work", "notes.txt"), "");
       const command = "tail -f notes.txt";
-      const started = await services.tools.call(toToolCall("process_tool", JSON.stringify({ op: "start", command })));
+      const process = async (input: object) =>
+        await services.tools.call(toToolCall("process_tool", JSON.stringify(input), { caller: OWNER }));
+      const started = await process({ op: "start", command });
       assert.equal(started.result.isError, false, started.result.output);
       const accepted = await send("POST", "/v1/runs", { message: "Hi" });
       const { id } = JSON.parse(accepted.text) as { readonly id: string };
@@ -134,18 +145,15 @@ test("a halt stops runs and programs at work, is in the audit, and holds after a
       await until(async () => (await run())?.status === "cancelled", "the run goes on");
       assert.equal((await run())?.error?.code, "halted");
       await services.halts.resume("all", { via: "cli", tokenId: null });
-      const programs = async () => {
-        const { result } = await services.tools.call(toToolCall("process_tool", JSON.stringify({ op: "list" })));
-        return result.output;
-      };
-      await until(async () => /killed/.test(await programs()), "the program goes on");
+      const isKilled = async () => /killed/.test((await process({ op: "list" })).result.output);
+      await until(isKilled, "the program goes on");
       await send("POST", "/v1/halts", { kind: "network" });
       const { records } = await services.audit.list({ type: "halt", limit: 10 });
       assert.deepEqual(
         records.map((record) => record.type === "halt" && [record.action, ...record.halts, record.by.via]),
         [["halted", "network", "http"], ["resumed", "all", "cli"], ["halted", "all", "http"]],
       );
-    }, hangs);
+    }, { script: hangs, isReal: true });
     await withGateway(folder, async ({ send }) => {
       assert.match((await send("GET", "/health")).text, /"halted":"partly"/);
       const { halts } = JSON.parse((await send("GET", "/v1/status")).text) as { readonly halts: readonly object[] };
@@ -161,9 +169,11 @@ test("a run that was at work when the gateway ended does not go on while it is h
     await withGateway(folder, async ({ send }) => {
       id = (JSON.parse((await send("POST", "/v1/runs", { message: "Hi" })).text) as { readonly id: string }).id;
       await asked.promise;
-    }, () => {
-      asked.resolve();
-      return { hang: "before" };
+    }, {
+      script() {
+        asked.resolve();
+        return { hang: "before" };
+      },
     });
     // As a command does while no gateway runs
     const services = await createServices({
@@ -181,9 +191,11 @@ test("a run that was at work when the gateway ended does not go on while it is h
       const run = () => services.agent?.runs.get(id);
       await until(async () => (await run())?.status === "cancelled", "the run goes on");
       assert.equal(turns, 0);
-    }, () => {
-      turns++;
-      return "Hello";
+    }, {
+      script() {
+        turns++;
+        return "Hello";
+      },
     });
   }));
 
@@ -191,8 +203,7 @@ test("schedules hold while all work is halted, and fire once it goes on", () =>
   withTemporaryFolder((folder) =>
     withGateway(folder, async ({ services, send, clock }) => {
       const input = { id: "ask", schedule: "hourly", prompt: "Hi" };
-      const caller = { via: "cli", tokenId: null, scopes: ["admin"] } as const;
-      await services.tools.call(toToolCall("cron_add", JSON.stringify(input), { caller }));
+      await services.tools.call(toToolCall("cron_add", JSON.stringify(input), { caller: OWNER }));
       await send("POST", "/v1/halts", { kind: "all" });
       await clock.advance(HOUR_MS + 10_000);
       const firings = async () => (await services.cron.history("ask", { limit: 10 }))?.firings ?? [];
