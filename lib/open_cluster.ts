@@ -179,7 +179,10 @@ async function watchHalts(
     readonly opened: OpenedList;
   },
 ): Promise<() => void> {
-  const [{ Poller }, { POLL_MS }] = await Promise.all([import("./base/poller.ts"), import("./cluster/cluster_news.ts")]);
+  const [{ Poller }, { POLL_MS }] = await Promise.all([
+    import("./base/poller.ts"),
+    import("./cluster/cluster_news.ts"),
+  ]);
   const poller = new Poller(look, (error) => {
     log.warn("Nobody knows here what is halted, so calls wait for the database", { error });
   });

@@ -40,7 +40,9 @@ export const statusCommand = defineCliCommand({
         ["Address", record.address],
         ["Health", status.status],
         ["Since", status.started_at],
-        ...halts.map((halt) => ["Halted", `${haltedPart(halt)}, since ${halt.halted_at}; postern resume${haltFlags(halt)} lifts it`]),
+        ...halts.map((
+          halt,
+        ) => ["Halted", `${haltedPart(halt)}, since ${halt.halted_at}; postern resume${haltFlags(halt)} lifts it`]),
         ["Model", provider === null ? "none" : `${provider.name}/${provider.model}, since ${provider.reason}`],
         ["Sandbox", containment.text],
         ["Workspace", status.workspace],

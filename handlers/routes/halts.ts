@@ -79,7 +79,10 @@ export const resumeRoute = defineRoute({
   async handle({ halts }, { params: { id }, caller }) {
     const resumed = await halts.resume(id, caller);
     if (resumed.length === 0) {
-      throw refuse("not_found", `Cannot resume "${id}": it is not halted; GET /v1/halts and postern status show what is`);
+      throw refuse(
+        "not_found",
+        `Cannot resume "${id}": it is not halted; GET /v1/halts and postern status show what is`,
+      );
     }
     return jsonReply(200, { resumed: [...resumed] });
   },

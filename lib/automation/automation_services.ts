@@ -215,8 +215,15 @@ function createLazySops(needs: AutomationNeeds): SopService {
 }
 
 function createLazyDeliveries(needs: AutomationNeeds): Deliveries {
-  const { kit: { clock, random, log, metrics, environment }, config, storage: { store }, guard, system, work, cluster } =
-    needs;
+  const {
+    kit: { clock, random, log, metrics, environment },
+    config,
+    storage: { store },
+    guard,
+    system,
+    work,
+    cluster,
+  } = needs;
   const targetOf = (name: string) => replyTarget(config().channels, name);
   const { load, start, stop } = lazilyStarted(async () => {
     const { createDeliveries } = await import("./channels/delivery_service.ts");

@@ -155,12 +155,17 @@ export class Halts {
     this.#changed();
     log.warn("A person has halted work", { halt: id, by: halt.by });
     try {
-      const isNew = await this.#change({ action: "halted", by }, (halts) =>
-        halts.some((each) => each.id === id) ? undefined : { next: [...halts, halt], ids: [id] });
+      const isNew = await this.#change(
+        { action: "halted", by },
+        (halts) => halts.some((each) => each.id === id) ? undefined : { next: [...halts, halt], ids: [id] },
+      );
       this.#unwritten = this.#unwritten.filter((each) => each !== halt);
       return { halt: this.#recorded.find((each) => each.id === id) ?? halt, isRepeated: isNew.length === 0 };
     } catch (error) {
-      log.error("Work is halted at this gateway alone, until it ends: the record could not be written", { halt: id, error });
+      log.error("Work is halted at this gateway alone, until it ends: the record could not be written", {
+        halt: id,
+        error,
+      });
       throw error;
     }
   }

@@ -44,7 +44,13 @@ const DOORS: Readonly<Record<string, (use: (door: Door) => Promise<void>) => Pro
     withCommands((processes, { timeoutMs: _, ...request }, hasEffect) =>
       use({
         async pass(signal) {
-          await processes.start({ ...request, signal, owner: "run_1", startedBy: { tool: "process_tool", runId: "run_1" }, maxProcesses: 2 });
+          await processes.start({
+            ...request,
+            signal,
+            owner: "run_1",
+            startedBy: { tool: "process_tool", runId: "run_1" },
+            maxProcesses: 2,
+          });
           await until(hasEffect);
         },
         hasEffect,
@@ -187,7 +193,10 @@ for (const [name, withDoor] of Object.entries(DOORS)) {
 
     test("has no effect in a call that was stopped before, as by a halt, also at a gateway alone", () =>
       withDoor(async ({ pass, hasEffect }) => {
-        await assert.rejects(pass(AbortSignal.abort(new CancelError("halted"))), { name: "CancelError", reason: "halted" });
+        await assert.rejects(pass(AbortSignal.abort(new CancelError("halted"))), {
+          name: "CancelError",
+          reason: "halted",
+        });
         assert.equal(hasEffect(), false);
       }));
 

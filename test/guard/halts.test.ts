@@ -14,7 +14,13 @@ function set() {
   const audit = createFakeAudit(store);
   const told: string[] = [];
   const create = () =>
-    new Halts({ store, clock: createFakeClock(), log: SILENT, audit: audit.append, tell: () => void told.push("halt") });
+    new Halts({
+      store,
+      clock: createFakeClock(),
+      log: SILENT,
+      audit: audit.append,
+      tell: () => void told.push("halt"),
+    });
   return { store, audit, told, create, halts: create() };
 }
 
@@ -42,7 +48,10 @@ test("a refusal says what is halted, since when, and what lifts it", async () =>
   const { halts } = set();
   await halts.halt({ kind: "tool", name: "shell" }, BY);
   const reason = halts.refusalOf({ tool: "shell", access: "write", runId: "run_1" });
-  assert.match(reason ?? "", /^a person has halted the tool "shell" \(since \d{4}-.+\); "postern resume --tool shell" .*"admin"$/);
+  assert.match(
+    reason ?? "",
+    /^a person has halted the tool "shell" \(since \d{4}-.+\); "postern resume --tool shell" .*"admin"$/,
+  );
   assert.equal(halts.whyAll(), undefined);
   assert.equal(halts.refusalOfRun("run_1"), undefined);
 });

@@ -16,7 +16,10 @@ export function createHaltButton({ session, onChange }) {
   /** @type {string | undefined} */
   let shown;
 
-  asking(button, { asks: "Halt all work?", does: () => session.request("v1/halts", { method: "POST", body: { kind: "all" } }) });
+  asking(button, {
+    asks: "Halt all work?",
+    does: () => session.request("v1/halts", { method: "POST", body: { kind: "all" } }),
+  });
   asking(resume, { asks: "Let it go on?", does: () => session.request("v1/halts", { method: "DELETE" }) });
 
   /**
@@ -58,7 +61,9 @@ export function createHaltButton({ session, onChange }) {
       shown = halted;
       line.hidden = halted === undefined;
       problem.textContent = "";
-      const words = halted === "all" ? "All work is halted: nothing begins." : "Some work is halted; the status names it.";
+      const words = halted === "all"
+        ? "All work is halted: nothing begins."
+        : "Some work is halted; the status names it.";
       line.replaceChildren(...(halted === undefined ? [] : [element("p", {}, `${words} `, resume, " ", problem)]));
     },
   };

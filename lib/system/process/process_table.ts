@@ -133,7 +133,9 @@ export class ProcessTable {
 
   /** Kills those that calls of these tools and runs started, and waits for their end. Default: all of them */
   async killAll(isMeant: (tool: string, runId: string) => boolean = () => true): Promise<void> {
-    const meant = [...this.#entries.values()].filter(({ info: { startedBy } }) => isMeant(startedBy.tool, startedBy.runId));
+    const meant = [...this.#entries.values()].filter(({ info: { startedBy } }) =>
+      isMeant(startedBy.tool, startedBy.runId)
+    );
     await Promise.all(meant.map(killEntry));
   }
 

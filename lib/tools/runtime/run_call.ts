@@ -72,7 +72,9 @@ export async function runCall(
   };
   const subject = haltSubject(tool, prepared, request);
   const halted = runner.halts?.refusalOf(subject);
-  if (halted !== undefined) return { outcome: "denied", rule: RULE_HALTED, result: failedResult(haltedCall(tool.name, halted)) };
+  if (halted !== undefined) {
+    return { outcome: "denied", rule: RULE_HALTED, result: failedResult(haltedCall(tool.name, halted)) };
+  }
   const { clock, halts } = runner;
   const watch = (stop: (error: CancelError) => void) => halts?.watch(subject, stop);
   const ending = await runBounded(work, { clock, timeoutMs, signal: request.scope.signal, watch });

@@ -65,7 +65,12 @@ async function withGateway(
         const json = body === undefined ? {} : { "content-type": "application/json" };
         const request = new Request(`http://127.0.0.1${path}`, {
           method,
-          headers: { authorization: `Bearer ${token}`, accept: "application/json, text/event-stream", ...json, ...headers },
+          headers: {
+            authorization: `Bearer ${token}`,
+            accept: "application/json, text/event-stream",
+            ...json,
+            ...headers,
+          },
           ...(body === undefined ? {} : { body: JSON.stringify(body) }),
         });
         const reply = await router.fetch(request, { remoteAddress: "127.0.0.1" });

@@ -51,7 +51,10 @@ test("nobody is asked about a call that is halted, and it does not run", async (
   const last = bench.audit.events.at(-1);
   assert.ok(last?.type === "decision" && last.decision === "deny" && last.rule === "halted");
   await halts.resume(undefined, BY);
-  assert.equal((await bench.call("writer", {}, { approver: () => Promise.resolve({ decision: "approve", reason: "" }) })).ran, true);
+  assert.equal(
+    (await bench.call("writer", {}, { approver: () => Promise.resolve({ decision: "approve", reason: "" }) })).ran,
+    true,
+  );
 });
 
 test("a halt that comes after the decision counts at the moment of the effect", async () => {
@@ -74,7 +77,10 @@ test("a call at work is stopped, and the model is told by whom", async () => {
   await halts.halt({ kind: "tool", name: "writer" }, BY);
   const { result } = await calling;
   assert.equal(result.isError, true);
-  assert.match(result.output, /^Cannot finish "writer": it was stopped in the middle: a person has halted the tool "writer"/);
+  assert.match(
+    result.output,
+    /^Cannot finish "writer": it was stopped in the middle: a person has halted the tool "writer"/,
+  );
 });
 
 test("a gateway whose last look at the halts failed looks again before a call", async () => {
@@ -100,7 +106,11 @@ test("every tool that is on is refused by a halt of its name, before anything el
     for (const { name } of on) {
       await halts.halt({ kind: "tool", name }, BY);
       const { ran, result } = await bench.call(name, TOOLS[name]?.sample ?? {});
-      assert.deepEqual([ran, /a person has halted the tool/.test(result.output)], [false, true], `${name}: ${result.output}`);
+      assert.deepEqual(
+        [ran, /a person has halted the tool/.test(result.output)],
+        [false, true],
+        `${name}: ${result.output}`,
+      );
       await halts.resume(undefined, BY);
     }
   }));
