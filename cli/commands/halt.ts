@@ -1,4 +1,4 @@
-import { type Halt, haltedPart } from "../../lib/base/records/halt.ts";
+import { type Halt, haltedPart } from "../../lib/base/records/gateway_status.ts";
 import { type CommandContext, defineCliCommand } from "../command.ts";
 import { withGateway } from "../reach_gateway.ts";
 

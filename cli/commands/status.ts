@@ -1,4 +1,4 @@
-import { haltedPart, haltFlags } from "../../lib/base/records/halt.ts";
+import { haltedPart, haltFlags } from "../../lib/base/records/gateway_status.ts";
 import { readControlFile } from "../../lib/host/control_file.ts";
 import { type CommandContext, defineCliCommand, EXIT } from "../command.ts";
 import { probeGateway, type ReachedGateway, reachGateway } from "../reach_gateway.ts";

@@ -1,5 +1,5 @@
 import type { LoadedConfig } from "../../lib/config/load_config.ts";
-import { haltedPart } from "../../lib/base/records/halt.ts";
+import { haltedPart } from "../../lib/base/records/gateway_status.ts";
 import type { Services } from "../../lib/services.ts";
 import type { CommandContainment } from "../../lib/system/process/containment.ts";
 import type { CommandContext } from "../command.ts";

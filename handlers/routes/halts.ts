@@ -1,6 +1,6 @@
 import * as v from "valibot";
 import { refuse } from "../../lib/base/errors.ts";
-import { HALT_ID, HALT_KINDS, HALT_NAME, haltSchema } from "../../lib/base/records/halt.ts";
+import { HALT_ID, HALT_KINDS, HALT_NAME, haltSchema } from "../../lib/base/records/gateway_status.ts";
 import { defineRoute } from "../define_route.ts";
 import { listReply, listSchema } from "../wire/lists.ts";
 import { jsonReply } from "../wire/reply.ts";

@@ -3,7 +3,7 @@ import { CancelError, unlessAborted } from "../base/cancel.ts";
 import type { Clock } from "../base/clock.ts";
 import { type HttpError, refuse } from "../base/errors.ts";
 import { type Actor, storedActor } from "../base/records/caller.ts";
-import { type Halt, haltedPart, haltFlags, haltSchema } from "../base/records/halt.ts";
+import { type Halt, haltedPart, haltFlags, haltSchema } from "../base/records/gateway_status.ts";
 import { storedObject, unknownFieldsOf } from "../base/records/stored_object.ts";
 import type { Logger } from "../base/telemetry/log.ts";
 import { Collection } from "../storage/read_records.ts";
@@ -147,8 +147,6 @@ export class Halts {
     const { clock, log } = this.#options;
     const id = name === null ? kind : `${kind}:${name}`;
     const before = this.list();
-    const known = this.#recorded.find((halt) => halt.id === id);
-    if (known !== undefined) return { halt: known, isRepeated: true };
     if (name !== null && before.filter((halt) => halt.name !== null).length >= MAX_NAMED) throw tooMany();
     const halt: Halt = { id, kind, name, halted_at: new Date(clock.now()).toISOString(), by: storedActor(by) };
     this.#unwritten = [...this.#unwritten, halt];

@@ -115,6 +115,17 @@ test("a look that began before a halt does not lift it", async () => {
   assert.notEqual(halts.whyAll(), undefined);
 });
 
+test("a halt counts also where this gateway has not heard yet that another one has lifted the last", async () => {
+  const { halts, create } = set();
+  await halts.halt({ kind: "all", name: null }, BY);
+  const other = create();
+  await other.look();
+  await other.resume(undefined, BY);
+  assert.equal((await halts.halt({ kind: "all", name: null }, BY)).isRepeated, false);
+  await other.look();
+  assert.notEqual(other.whyAll(), undefined);
+});
+
 test("work that waits goes on with the resume", async () => {
   const { halts } = set();
   const subject: HaltSubject = { tool: "", access: "network", runId: "run_1" };

@@ -49,7 +49,7 @@ const POST_ROUTES: readonly PostRoute[] = [
   { path: "/v1/tools/glob_search/enable" },
   { path: "/mcp" },
   { path: "/v1/approvals/none", body: { decision: "approve" }, missing: true },
-  { path: "/v1/halts", body: { kind: "run", name: "run_none" } },
+  { path: "/v1/halts", body: { kind: "run", name: "run_none" }, strict: true },
   { path: "/v1/conversations/none", body: { title: "x" }, missing: true },
   { path: "/v1/runs", body: { message: "Hi" } },
   { path: "/v1/runs/none/cancel" },
