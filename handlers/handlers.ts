@@ -75,7 +75,6 @@ export const approvalRules: HandlerOf<"approvals"> = makeHandler(ROUTE_TABLE.app
 export const revokeApprovalRule: HandlerOf<"approvals"> = makeHandler(ROUTE_TABLE.revokeApprovalRule);
 export const halts: HandlerOf<"halts"> = makeHandler(ROUTE_TABLE.halts);
 export const halt: HandlerOf<"halts"> = makeHandler(ROUTE_TABLE.halt);
-export const resumeAll: HandlerOf<"halts"> = makeHandler(ROUTE_TABLE.resumeAll);
 export const resume: HandlerOf<"halts"> = makeHandler(ROUTE_TABLE.resume);
 export const taintedFiles: HandlerOf<"taintedFiles" | "workspaceRoot"> = makeHandler(ROUTE_TABLE.taintedFiles);
 export const clearTaint: HandlerOf<"taintedFiles" | "workspaceRoot"> = makeHandler(ROUTE_TABLE.clearTaint);

@@ -38,7 +38,7 @@ import {
 } from "./routes/conversations.ts";
 import { dashboardRoute } from "./routes/dashboard_page.ts";
 import { deliveriesRoute, resolveDeliveryRoute } from "./routes/deliveries.ts";
-import { haltRoute, haltsRoute, resumeAllRoute, resumeRoute } from "./routes/halts.ts";
+import { haltRoute, haltsRoute, resumeRoute } from "./routes/halts.ts";
 import { healthRoute, liveRoute, metricsRoute, statusRoute } from "./routes/health.ts";
 import { logsRoute } from "./routes/logs.ts";
 import { deleteMemoryRoute, memoryRoute } from "./routes/memory.ts";
@@ -175,7 +175,6 @@ export const ROUTE_TABLE = {
   revokeApprovalRule: revokeApprovalRuleRoute,
   halts: haltsRoute,
   halt: haltRoute,
-  resumeAll: resumeAllRoute,
   resume: resumeRoute,
   taintedFiles: taintedFilesRoute,
   clearTaint: clearTaintRoute,

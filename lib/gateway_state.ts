@@ -64,7 +64,7 @@ export function createFacts(parts: FactsParts, startedAt: number): OwnFacts {
     version,
     uptime_seconds: Math.max(0, Math.floor((clock.now() - startedAt) / 1000)),
     reason: shown && stateReasonOf(parts),
-    halted: halts.list().length === 0 ? undefined : halts.whyAll() === undefined ? "partly" : "all",
+    halted: halts.list().length === 0 ? undefined : halts.refusalOfRun() === undefined ? "partly" : "all",
   });
   return {
     health,

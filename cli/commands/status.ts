@@ -1,4 +1,4 @@
-import { haltedPart, haltFlags } from "../../lib/base/records/gateway_status.ts";
+import { haltedPart } from "../../lib/base/records/gateway_status.ts";
 import { readControlFile } from "../../lib/host/control_file.ts";
 import { type CommandContext, defineCliCommand, EXIT } from "../command.ts";
 import { probeGateway, type ReachedGateway, reachGateway } from "../reach_gateway.ts";
@@ -42,7 +42,7 @@ export const statusCommand = defineCliCommand({
         ["Since", status.started_at],
         ...halts.map((
           halt,
-        ) => ["Halted", `${haltedPart(halt)}, since ${halt.halted_at}; postern resume${haltFlags(halt)} lifts it`]),
+        ) => ["Halted", `${haltedPart(halt)}, since ${halt.halted_at}; postern resume lets it go on`]),
         ["Model", provider === null ? "none" : `${provider.name}/${provider.model}, since ${provider.reason}`],
         ["Sandbox", containment.text],
         ["Workspace", status.workspace],

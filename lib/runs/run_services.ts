@@ -36,7 +36,7 @@ export interface RunsNeeds {
   readonly guard: {
     readonly approvals: Approvals;
     readonly audit: { readonly append: AuditAppend };
-    readonly halts: Pick<Halts, "refusalOfRun" | "whyAll">;
+    readonly halts: Pick<Halts, "refusalOfRun">;
   };
   /** Closes the browser that a run had open. */
   readonly system: { readonly browsers: { closeRun(runId: string): Promise<unknown> } };
@@ -88,7 +88,7 @@ function createRuns(
       limits: () => runLimits(config()),
       tokensPerDay: () => config().budget.tokens_per_day,
       retentionDays: () => config().runs.retention_days,
-      halted: (runId) => runId === undefined ? guard.halts.whyAll() : guard.halts.refusalOfRun(runId),
+      halted: (runId) => guard.halts.refusalOfRun(runId),
       isChannelConversation: (id) => isChannelConversation(config().channels, id),
     },
     approvals: {

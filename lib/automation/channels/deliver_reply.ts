@@ -112,11 +112,12 @@ async function attempt(record: DeliveryRecord, run: Run, context: DeliverContext
     await hold?.mayAct(stopping);
     // The gateway was down, or others went first: a receiver may have forgotten by now which replies it has had
     if (ageOf(record, run, clock.now()) > MAX_AGE_MS) return undefined;
-    return await unlessHalted(subject, halts, (halted) =>
-      sendWithin((signal) => {
-        const options = { ...context, fetch, rules: context.rules(), signal: AbortSignal.any([signal, halted]) };
-        return sendReply(record, run, target, options);
-      }, context));
+    const send = (halted: AbortSignal) =>
+      sendWithin((given) => {
+        const signal = AbortSignal.any([given, halted]);
+        return sendReply(record, run, target, { ...context, fetch, rules: context.rules(), signal });
+      }, context);
+    return await unlessHalted(subject, halts, send);
   });
   if (outcome === undefined) return void await fail(record, tooLate(record), context);
   if (outcome.kind === "broken") return record;

@@ -13,7 +13,7 @@ export const HALT_KINDS = ["all", "network", "writes", "tool", "run"] as const;
 /** Form of the name of a tool, or of the id of a run, that a halt names. */
 export const HALT_NAME = /^[\w.-]{1,200}$/;
 /** Form of the id of a halt: its kind, with the name of a tool or the id of a run behind a colon. */
-export const HALT_ID = /^(?:all|network|writes|(?:tool|run):[\w.-]{1,200})$/;
+const HALT_ID = /^(?:all|network|writes|(?:tool|run):[\w.-]{1,200})$/;
 
 /** Halt: work that a person has stopped at once, until a person lets it go on. */
 export const haltSchema = v.object({
@@ -36,23 +36,9 @@ export type Halt = v.InferOutput<typeof haltSchema>;
 
 /** Returns what is halted, as a part of a sentence. */
 export function haltedPart({ kind, name }: Pick<Halt, "kind" | "name">): string {
-  switch (kind) {
-    case "all":
-      return "all work";
-    case "network":
-      return "every call that reaches the network";
-    case "writes":
-      return "every call that changes something";
-    case "tool":
-      return `the tool "${name}"`;
-    case "run":
-      return `the run ${name}`;
-  }
-}
-
-/** Returns the flags of `postern halt` and `postern resume` for one halt, with a space before them. */
-export function haltFlags({ kind, name }: Pick<Halt, "kind" | "name">): string {
-  return ` --${kind}${name === null ? "" : ` ${name}`}`;
+  if (kind === "all") return "all work";
+  if (kind === "network") return "every call that reaches the network";
+  return kind === "writes" ? "every call that changes something" : `the ${kind} "${name}"`;
 }
 
 /** Health of a gateway, as probes read it. */

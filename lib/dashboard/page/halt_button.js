@@ -1,7 +1,7 @@
 import { byId, element } from "./dom.js";
 import { messageOf } from "./format.js";
 
-/** Time after which a button that asks forgets that it was pressed. Milliseconds */
+/** Milliseconds after which a button that asks forgets that it was pressed */
 const ASKING_MS = 5000;
 
 /**
@@ -11,60 +11,40 @@ const ASKING_MS = 5000;
 export function createHaltButton({ session, onChange }) {
   const button = byId("halt", HTMLButtonElement);
   const line = byId("halted", HTMLElement);
-  const problem = element("span", { role: "alert" });
+  const words = element("p", {});
   const resume = element("button", { type: "button", class: "quiet" }, "Resume");
-  /** @type {string | undefined} */
-  let shown;
-
-  asking(button, {
-    asks: "Halt all work?",
-    does: () => session.request("v1/halts", { method: "POST", body: { kind: "all" } }),
-  });
-  asking(resume, { asks: "Let it go on?", does: () => session.request("v1/halts", { method: "DELETE" }) });
+  asking(button, "Halt all work?", () => session.request("v1/halts", { method: "POST", body: { kind: "all" } }));
+  asking(resume, "Let it go on?", () => session.request("v1/halts", { method: "DELETE" }));
 
   /**
    * Makes a button ask once: the second press counts.
    * @param {HTMLButtonElement} pressed
-   * @param {{ asks: string, does: () => Promise<unknown> }} options
+   * @param {string} question
+   * @param {() => Promise<unknown>} does
    */
-  function asking(pressed, { asks, does }) {
-    const words = pressed.textContent ?? "";
-    /** @type {ReturnType<typeof setTimeout> | undefined} */
-    let timer;
-    const rest = () => {
-      clearTimeout(timer);
-      timer = undefined;
-      pressed.textContent = words;
-    };
+  function asking(pressed, question, does) {
+    const label = pressed.textContent;
     pressed.addEventListener("click", () => {
-      problem.textContent = "";
-      if (timer === undefined) {
-        pressed.textContent = asks;
-        timer = setTimeout(rest, ASKING_MS);
-        return;
-      }
-      rest();
+      const isAnswer = pressed.textContent === question;
+      pressed.textContent = isAnswer ? label : question;
+      if (!isAnswer) return void setTimeout(() => (pressed.textContent = label), ASKING_MS);
       does().then(onChange, (error) => {
-        problem.textContent = messageOf(error);
         line.hidden = false;
-        if (!line.contains(problem)) line.append(problem);
+        line.replaceChildren(element("p", { role: "alert" }, messageOf(error)));
       });
     });
   }
 
   return {
-    /** @param {{ halted?: string } | undefined} health of the gateway @param {boolean} isEntered whether somebody is signed in */
-    show(health, isEntered) {
-      button.hidden = !isEntered || health?.halted === "all";
-      const halted = isEntered ? health?.halted : undefined;
-      if (halted === shown) return;
-      shown = halted;
+    /** @param {{ halted?: string } | undefined} health of the gateway; undefined: nobody is signed in */
+    show(health) {
+      const halted = health?.halted;
+      button.hidden = health === undefined || halted === "all";
       line.hidden = halted === undefined;
-      problem.textContent = "";
-      const words = halted === "all"
-        ? "All work is halted: nothing begins."
-        : "Some work is halted; the status names it.";
-      line.replaceChildren(...(halted === undefined ? [] : [element("p", {}, `${words} `, resume, " ", problem)]));
+      if (halted === undefined || words.dataset["halted"] === halted && line.contains(words)) return;
+      words.dataset["halted"] = halted;
+      words.replaceChildren(halted === "all" ? "All work is halted. " : "Some work is halted. ", resume);
+      line.replaceChildren(words);
     },
   };
 }

@@ -63,7 +63,7 @@ export function start() {
   /** @param {string} [reason] */
   function openPairing(reason) {
     entered = false;
-    halting.show(undefined, false);
+    halting.show(undefined);
     chat.reset();
     approvals.reset();
     runs.reset();
@@ -82,7 +82,7 @@ export function start() {
   function enter() {
     entered = true;
     openView();
-    void readHealth().then((health) => halting.show(health, entered));
+    void readHealth().then((health) => halting.show(entered ? health : undefined));
     void describe();
     void cluster.find();
     void approvals.poll();
@@ -164,7 +164,7 @@ export function start() {
     if (document.hidden) return;
     const health = await readHealth();
     showReachable(health);
-    if (health !== undefined) halting.show(health, entered);
+    if (health !== undefined) halting.show(entered ? health : undefined);
     const canAsk = health !== undefined && entered;
     const isStatus = canAsk && isShown("status");
     status.showHealth(health, isStatus ? await readStatus() : undefined);

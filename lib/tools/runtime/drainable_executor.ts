@@ -23,7 +23,7 @@ export function createDrainableExecutor(
   { clock, halts }: {
     readonly clock: Clock;
     /** Work that a person has halted. Default: nobody halts any */
-    readonly halts?: Pick<Halts, "whyAll"> | undefined;
+    readonly halts?: Pick<Halts, "refusalOfRun"> | undefined;
   },
 ): DrainableExecutor {
   const atWork = new Set<AbortController>();
@@ -41,7 +41,7 @@ export function createDrainableExecutor(
         const { scope } = request;
         if (scope.direct !== true) return await executor.call(request);
         if (draining !== undefined) throw shuttingDown(draining);
-        const halted = halts?.whyAll();
+        const halted = halts?.refusalOfRun();
         if (halted !== undefined) throw refuse("halted", `Cannot call the tool: ${halted}`);
         const stop = new AbortController();
         atWork.add(stop);

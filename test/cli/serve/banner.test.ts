@@ -23,6 +23,14 @@ test("a gateway that shows no code says why, and the command for a further one a
   assert.match(text("/my data"), /--data-dir "\/my data"\n$/);
 });
 
+test("the banner says what is halted, and what lets it go on", () => {
+  assert.match(
+    shown({ halted: ["all work, since noon"] }),
+    /Halted +all work, since noon; postern resume lets it go on\n/,
+  );
+  assert.doesNotMatch(shown({}), /Halted/);
+});
+
 test("the banner says where the records are, and which gateway of a cluster this is", () => {
   const alone = shown({});
   assert.match(alone, /Records +\/data\n/);

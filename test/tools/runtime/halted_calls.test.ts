@@ -47,7 +47,7 @@ test("nobody is asked about a call that is halted, and it does not run", async (
     },
   });
   assert.deepEqual([ran, result.isError, asked, begun], [false, true, [], []]);
-  assert.match(result.output, /^Cannot call "writer": a person has halted all work .*postern resume --all/);
+  assert.match(result.output, /^Cannot call "writer": a person has halted all work .*postern resume/);
   const last = bench.audit.events.at(-1);
   assert.ok(last?.type === "decision" && last.decision === "deny" && last.rule === "halted");
   await halts.resume(undefined, BY);
