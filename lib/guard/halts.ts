@@ -67,7 +67,7 @@ export class Halts {
   readonly #watched = new Set<{ readonly subject: HaltSubject; readonly stop: (error: CancelError) => void }>();
   readonly #listeners: ((halts: readonly Halt[]) => void)[] = [];
   #next = Promise.withResolvers<void>();
-  /** One look or change comes after the other, so that none puts an older state in the place of a newer one */
+  /** The last look or change: the next one waits for it, so that none puts an older state in the place of a newer one */
   #working: Promise<unknown> = Promise.resolve();
   /** Set by a look that failed: somebody may have halted anything since */
   #isUncertain = false;
