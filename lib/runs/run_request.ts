@@ -227,7 +227,7 @@ export interface RunSupervisor {
   /**
    * Ends a run that is `needs_review`, or lets it go on. The decision is on disk and in the audit when the promise resolves.
    * @throws {HttpError} 404 `not_found`; 409 `conflict` for a run in another state, or one that cannot go on;
-   * 400 `invalid_request` for a note that is too long
+   * 400 `invalid_request` for a note that is too long; 503 `halted` for one that would go on
    */
   resolve(id: string, review: RunReview): Promise<Run>;
   /**

@@ -218,3 +218,16 @@ test("a command whose right became uncertain is prepared anew, since the workspa
     const { ending } = await withEffectRight({ right }, () => processes.run(request));
     assert.deepEqual([ending, asked, hasEffect()], [{ kind: "exit", code: 0 }, ["wait", "look", "wait", "look"], true]);
   }));
+
+test("no program of an MCP server or a plugin starts while all work is halted", () =>
+  withWorkspace({}, async ({ root }) => {
+    const processes = createWorkspaceProcesses(root);
+    processes.holdPrograms("a person has halted all work");
+    // It is refused before anything of the request is read
+    const request = {} as Parameters<typeof processes.prepareProgram>[0];
+    await assert.rejects(processes.prepareProgram(request), {
+      code: "halted",
+      message: /a person has halted all work/,
+    });
+    await processes.close();
+  }));

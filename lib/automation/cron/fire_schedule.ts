@@ -170,6 +170,7 @@ export async function startFiring(
       return found === undefined ? without("failed", FIRED_BEFORE) : { firing: found.value, recorded: false };
     }
     if (isChanged) return CHANGED;
+    if (isHeld(error) && occasion.trigger === "manual") throw error;
     if (isHeld(error)) return undefined;
     if (canWait(error) && !occasion.isLast) {
       log.warn("A schedule cannot fire now, and will be tried again", { schedule_id: id, error });

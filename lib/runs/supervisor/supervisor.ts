@@ -273,6 +273,8 @@ class Supervisor implements RunSupervisor {
   }
 
   async resolve(id: string, review: RunReview): Promise<Run> {
+    const halted = this.#options.configured.halted?.(id);
+    if (review.action === "resume" && halted !== undefined) throw refuse("halted", `Cannot resume the run: ${halted}`);
     const { resolveRun } = await import("../recovery/review_run.ts");
     if (review.action === "resume" && review.outcome === "not_done") await this.#cluster.checkAgain(id);
     return await resolveRun(id, review, {

@@ -3,6 +3,7 @@ import { rmdir } from "node:fs/promises";
 import { CancelError, cancelError } from "../../base/cancel.ts";
 import type { Clock } from "../../base/clock.ts";
 import { untilEffectMayBegin } from "../../base/effect_right.ts";
+import { ToolError } from "../../base/errors.ts";
 import { lazily, type Lazy } from "../../base/lazily.ts";
 import { createSystemRandom, type Random } from "../../base/random.ts";
 import type { RedactPart } from "../../base/redact.ts";
@@ -98,6 +99,7 @@ export class Processes {
   readonly #table: ProcessTable;
   readonly #programs = new Set<RunningProgram>();
   readonly #finder: ContainmentFinder;
+  #halted: string | undefined = undefined;
   readonly #runner: Lazy<Promise<CommandRunner>>;
 
   constructor(options: ProcessesOptions) {
@@ -212,6 +214,11 @@ export class Processes {
     return this.#track(this.#lookAfterKill());
   }
 
+  /** Lets no program of an MCP server or a plugin start. @param reason the end of a sentence. Undefined: they may start again */
+  holdPrograms(reason: string | undefined): void {
+    this.#halted = reason;
+  }
+
   /** Kills processes that run on, which calls of these tools and runs started, and waits for their end. */
   endOf(isMeant: (tool: string, runId: string) => boolean): Promise<void> {
     return this.#table.killAll(isMeant);
@@ -307,6 +314,7 @@ export class Processes {
   }
 
   async #prepareProgram(request: ProgramRequest): Promise<PreparedProgram> {
+    if (this.#halted !== undefined) throw new ToolError("halted", `Cannot start the program: ${this.#halted}`);
     const [{ programs }, { prepareProgram }] = await Promise.all([this.#runner(), import("./prepare_program.ts")]);
     const signal = AbortSignal.any([request.signal, this.#closing.signal]);
     if (signal.aborted) throw cancelError(signal);

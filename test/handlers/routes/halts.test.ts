@@ -210,6 +210,8 @@ test("schedules hold while all work is halted, and fire once it goes on", () =>
       const input = { id: "ask", schedule: "hourly", prompt: "Hi" };
       await services.tools.call(toToolCall("cron_add", JSON.stringify(input), { caller: OWNER }));
       await send("POST", "/v1/halts", { kind: "all" });
+      const now = await send("POST", "/v1/schedules/ask/run");
+      assert.deepEqual([now.status, /"code":"halted"/.test(now.text)], [503, true], now.text);
       await clock.advance(HOUR_MS + 10_000);
       const firings = async () => (await services.cron.history("ask", { limit: 10 }))?.firings ?? [];
       assert.deepEqual(await firings(), []);
