@@ -30,6 +30,8 @@ interface PlainReply {
   readonly ignored?: readonly string[] | undefined;
   /** Names of fields of the request that the model got in another form. Default: none */
   readonly changed?: readonly string[] | undefined;
+  /** Id of the run that answers, for the header `x-postern-run`. Default: none does */
+  readonly runId?: string | undefined;
 }
 
 /** A reply that tells of an error after work was begun. An error before that is thrown. */
@@ -39,6 +41,8 @@ export interface FailureReply {
   readonly hadEffect?: boolean | undefined;
   /** See PlainReply. */
   readonly ignored?: readonly string[] | undefined;
+  /** See PlainReply. */
+  readonly runId?: string | undefined;
 }
 
 /** Returns a reply with a value as JSON. */
@@ -54,6 +58,7 @@ export function emptyReply(): PlainReply {
 /** Returns the response of a reply, with the request's reply headers. */
 export function sendReply(context: RequestContext, reply: Reply): Response {
   if (reply.ignored !== undefined) context.ignored.push(...reply.ignored);
+  if (reply.runId !== undefined) context.replyHeaders["x-postern-run"] = reply.runId;
   if ("error" in reply) return errorReply(context, reply.error, reply);
   if (reply.changed !== undefined && reply.changed.length > 0) {
     context.replyHeaders["x-postern-changed"] = namesOf(reply.changed);
@@ -139,8 +144,13 @@ export function fallbackHeader(model: string): Readonly<Record<"x-postern-fallba
 
 const MAX_MODEL_NAME = 256;
 
-/** Headers of a reply that `changeHeaders` may have, as /openapi.json describes them. */
+/** Headers of a reply by a run, as /openapi.json describes them. */
 export const CHANGE_HEADERS = {
+  "x-postern-run": {
+    description:
+      "Id of the run that answers; GET /v1/runs/:id/events and a frame `resume` read on where a connection broke",
+    schema: { type: "string" },
+  },
   "x-postern-fallback": {
     description: "The provider/model that answers in place of the default one",
     schema: { type: "string" },

@@ -39,6 +39,8 @@ export interface SupervisedOptions {
   readonly cluster?: SupervisorOptions["cluster"];
   readonly seed?: number;
   readonly retentionDays?: number;
+  /** Default: cancel */
+  readonly whenReaderLeaves?: "go_on" | "cancel";
   readonly tokensPerDay?: number;
   readonly approverOf?: RunApprovals["approverOf"];
   readonly agentOf?: SupervisorOptions["agentOf"];
@@ -85,6 +87,7 @@ export function supervised(script: Script, options: SupervisedOptions = {}): Sup
       limits: () => ({ maxConcurrent: 16, maxQueued: 1000, maxPerConversation: 8, ...options.limits }),
       retentionDays: () => options.retentionDays ?? 0,
       tokensPerDay: () => options.tokensPerDay ?? 0,
+      whenReaderLeaves: () => options.whenReaderLeaves ?? "cancel",
       isChannelConversation: options.isChannelConversation,
     },
     approvals: { ...options.leftApprovals, approverOf: options.approverOf },
