@@ -75,7 +75,7 @@ export interface SupervisorKit extends RunKit {
   readonly clock: Clock;
 }
 
-/** What becomes of a run that its reader leaves: `[runs] when_reader_leaves`. */
+/** Setting `[runs] when_reader_leaves`: what becomes of a run in a conversation whose reader leaves. */
 export type WhenReaderLeaves = "go_on" | "cancel";
 
 /** Settings that runs read at their start. A reload changes them. */
