@@ -248,7 +248,8 @@ export function readRun(
   let hadEffect = false;
   let isOver = false;
   const end = (errorCode: string | undefined) => {
-    isOver = true;
+    // After a shutdown it goes on
+    isOver = errorCode !== "shutdown";
     claim?.shows(errorCode);
   };
   async function* events() {
