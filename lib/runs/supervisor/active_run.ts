@@ -347,12 +347,12 @@ export function durableHandle(entry: ActiveRun, { events, reader, follow, cancel
     model,
     conversationId,
     durable: true,
-    hadEffect: () => working !== undefined && entry.hadEffect || (endedHere ? false : undefined),
+    hadEffect: () => entry.hadEffect || (endedHere ? false : undefined),
     isAskedAgain: () => entry.isAskedAgain,
     async *events(onPace) {
       for await (const batch of follow({ signal: reading.signal, onPace })) {
         const isOver = isTerminal(batch.at(-1) ?? { type: "notice" });
-        endedHere = isOver && working !== undefined && isSameEnd(entry.end, batch.at(-1));
+        endedHere = isOver && isSameEnd(entry.end, batch.at(-1));
         if (isOver && entry.refused !== undefined) {
           if (batch.length > 1) yield batch.slice(0, -1);
           break;
