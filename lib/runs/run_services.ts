@@ -89,6 +89,7 @@ function createRuns(
       tokensPerDay: () => config().budget.tokens_per_day,
       retentionDays: () => config().runs.retention_days,
       halted: (runId) => guard.halts.refusalOfRun(runId),
+      whenReaderLeaves: () => config().runs.when_reader_leaves,
       isChannelConversation: (id) => isChannelConversation(config().channels, id),
     },
     approvals: {
@@ -185,10 +186,9 @@ export const conversationsWing = defineWing({ name: "conversations", start: star
 function startConversations(needs: ConversationsNeeds, opened: OpenedList): StoredConversations {
   const { kit: { clock, log }, config, storage: { store }, runs, cluster } = needs;
   const { lines } = cluster.ownership;
-  const worksHere = (id: string) => runs?.worksIn(id) ?? false;
   const conversations = createStoredConversations({
     store,
-    isAtWork: (id) => worksHere(id) || lines.worksIn(id),
+    runIn: (id) => runs?.runIn(id) ?? lines.runIn(id),
     unheld: (id) => lines.unheld(id),
   });
   const stop = keepConversations(conversations, { clock, log, days: () => config().conversations.retention_days });

@@ -161,7 +161,7 @@ export function createFakeServices(options: FakeServicesOptions = {}): FakeServi
     recentLog,
     conversations: createStoredConversations({
       store,
-      isAtWork: (id) => options.agent?.runs.worksIn(id) ?? false,
+      runIn: (id) => options.agent?.runs.runIn(id),
     }),
     nodes: options.nodes,
     agent: options.agent,

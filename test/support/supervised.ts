@@ -41,6 +41,8 @@ export interface SupervisedOptions {
   readonly retentionDays?: number;
   /** Default: nothing is halted */
   readonly halted?: RunConfiguration["halted"];
+  /** Default: cancel */
+  readonly whenReaderLeaves?: "go_on" | "cancel";
   readonly tokensPerDay?: number;
   readonly approverOf?: RunApprovals["approverOf"];
   readonly agentOf?: SupervisorOptions["agentOf"];
@@ -88,6 +90,7 @@ export function supervised(script: Script, options: SupervisedOptions = {}): Sup
       retentionDays: () => options.retentionDays ?? 0,
       tokensPerDay: () => options.tokensPerDay ?? 0,
       halted: options.halted,
+      whenReaderLeaves: () => options.whenReaderLeaves ?? "cancel",
       isChannelConversation: options.isChannelConversation,
     },
     approvals: { ...options.leftApprovals, approverOf: options.approverOf },

@@ -82,8 +82,8 @@ export interface RunStoreOptions {
 export interface RunRights {
   /** Which conversations are at work at any gateway. */
   readonly lines: {
-    /** Tells whether a run of a conversation is at work, or waits, at another gateway too. */
-    worksIn(conversationId: string): boolean | Promise<boolean>;
+    /** Returns the id of the first run of a conversation that is at work, or waits, at any gateway. Undefined: there is none */
+    runIn(conversationId: string): string | undefined | Promise<string | undefined>;
     /** Returns the precondition that no gateway works in a conversation. */
     unheld(conversationId: string): readonly Write[];
   };
@@ -126,7 +126,7 @@ const NO_WRITES: readonly Write[] = [];
 
 /** The rights of a gateway alone: it owns every run, and nothing goes with its writes. */
 export const OWNS_ALL: RunRights = {
-  lines: { worksIn: () => false, unheld: () => NO_WRITES },
+  lines: { runIn: () => undefined, unheld: () => NO_WRITES },
   own: () => undefined,
   isCurrent: () => Promise.resolve(false),
   isOutage: () => false,

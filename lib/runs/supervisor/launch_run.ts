@@ -75,10 +75,15 @@ export interface SupervisorKit extends RunKit {
   readonly clock: Clock;
 }
 
+/** Setting `[runs] when_reader_leaves`: what becomes of a run in a conversation whose reader leaves. */
+export type WhenReaderLeaves = "go_on" | "cancel";
+
 /** Settings that runs read at their start. A reload changes them. */
 export interface RunConfiguration {
   readonly agent: () => AgentSettings;
   readonly limits: () => RunLimits;
+  /** Returns what becomes of a conversation's run whose reader leaves. Default: `cancel` */
+  readonly whenReaderLeaves?: (() => WhenReaderLeaves) | undefined;
   /** Tokens of a day for all runs together; 0: no limit. Default 0. */
   readonly tokensPerDay?: (() => number) | undefined;
   /** Days that an ended run is kept; 0: for ever. Default 0. */
@@ -420,7 +425,11 @@ export class RunLauncher {
     if (settings.agentTools.length === 0) return denyUnattended;
     return request.reader?.approver ?? this.#parts.approvals?.approverOf?.({
       durable: request.durable,
-      canApprove: request.reader?.canApprove === true,
+      reader: request.reader?.canApprove
+        ? "approves"
+        : request.reader === undefined && request.durable
+        ? "none"
+        : "reads",
       place,
       earlier: interrupted?.approvals,
       recorded: request.durable && recorder !== undefined ? () => recorder.commit() : undefined,
