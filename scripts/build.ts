@@ -54,6 +54,8 @@ const TOGETHER: Readonly<Record<string, readonly string[]>> = {
     ...["lib/base/records/caller", "lib/base/records/run", "lib/base/records/agent_event"],
   ],
   services: ["lib/gateway", "handlers/router", "handlers/routes/health"],
+  // A library has these without the server of the command line
+  edge: ["handlers/node/node_body", "handlers/node/node_sockets", "handlers/node/unsound_request"],
   start_services: ["cli/serve/start_services"],
   gateway: ["cli/commands/gateway", "lib/system/process/sandbox"],
   provider: ["lib/providers/open_provider"],
@@ -78,7 +80,7 @@ const SQLITE = resolve(MODULES, "sqlite.js");
 
 /**
  * Returns the code of the module that stands for `node:sqlite`: an import of that is an error on an old Node before any line runs, which
- * would tell a program that imports the package nothing.
+ * would tell a program that imports the package nothing, and a warning on Node 22.
  */
 function sqliteModule(): string {
   const { engines } = JSON.parse(readFileSync("package.json", "utf8"));
@@ -89,7 +91,10 @@ const [major, minor] = process.versions.node.split(".").map(Number);
 if (major < ${major} || (major === ${major} && minor < ${minor})) {
   throw new Error(\`Cannot use Postern on Node \${process.versions.node}: it needs Node ${oldest} or newer; see https://nodejs.org\`);
 }
-export const { DatabaseSync } = process.getBuiltinModule("node:sqlite");
+// Loaded with the first database: Node 22 warns, and whoever imports the package may open none
+export function DatabaseSync(...options) {
+  return new (process.getBuiltinModule("node:sqlite").DatabaseSync)(...options);
+}
 `;
 }
 
@@ -126,6 +131,22 @@ function toAscii(code: string): string {
   const [found] = /^.*\\[^\0-\x7f].*$/m.exec(code) ?? [];
   if (found !== undefined) throw new Error(`Cannot build: an escape would change "${found}"`);
   return code.replace(/[^\0-\x7f]/g, (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`);
+}
+
+const { peerDependencies } = JSON.parse(readFileSync("package.json", "utf8"));
+const PEERS = Object.keys(peerDependencies).join("|");
+/** Imports of packages that a project may leave out */
+const PEER_IMPORT = new RegExp(`\\bimport\\(('(?:${PEERS})(?:/[\\w/]+)?')\\)`, "g");
+/** Addresses of the package's own folders */
+const FOLDER_ADDRESS = /\bnew URL\((?="\.\/\w+\/",)/g;
+
+/**
+ * Marks what bundlers of a project must leave as it is. Not all of them know a mark, and none looks for a package whose name is computed.
+ * Source: https://webpack.js.org/api/module-methods#webpackignore
+ */
+function leaveToProject(code: string): string {
+  const mark = "/* webpackIgnore: true */ /* @vite-ignore */";
+  return code.replace(PEER_IMPORT, `import(${mark} String($1))`).replace(FOLDER_ADDRESS, `new URL(${mark} `);
 }
 
 /**
@@ -196,6 +217,7 @@ async function bundle({ input, together }: Bundle): Promise<void> {
     plugins: [
       compileEarly(Object.keys(together).filter((name) => !LATER.includes(name))),
       { name: "ascii", renderChunk: (code) => ({ code: toAscii(code), map: null }) },
+      { name: "peers", renderChunk: (code) => ({ code: leaveToProject(code), map: null }) },
     ],
   });
   await modules.close();
