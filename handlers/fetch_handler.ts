@@ -24,7 +24,7 @@ export interface FetchHandler<Made> {
  * Makes a gateway into one function of `Request`, for `Deno.serve`, `Bun.serve`, srvx, H3 and routes of frameworks.
  *
  * A function makes the gateway at the first request: frameworks load the files of routes while they build, in several processes. The host
- * is that of the `Host` header, since some frameworks write another one into the address.
+ * is that of the `Host` header, since some frameworks write another one into the address. Replies are not compressed.
  */
 export function toFetchHandler<Made extends ClosableGateway>(
   gateway: Made | (() => Promise<Made>),
@@ -37,7 +37,7 @@ export function toFetchHandler<Made extends ClosableGateway>(
   if (typeof gateway !== "function") void load();
   const answer = async (request: Request, from?: unknown) => {
     const { fetch } = await load();
-    return await fetch(withSentHost(request), { remoteAddress: peerOf(request, from) });
+    return await fetch(asSent(request), { remoteAddress: peerOf(request, from) });
   };
   const close = async () => {
     isClosed = true;
@@ -59,13 +59,23 @@ function peerOf(request: Request, from: unknown): string | undefined {
   return source.remoteAddress ?? source.remoteAddr?.hostname ?? source.requestIP?.(request)?.address ?? ip;
 }
 
-/** Returns the request with the host that its client named. A host that is none leaves the address as it is, and the gateway refuses the request. */
-function withSentHost(request: Request): Request {
-  const host = request.headers.get("host");
+/**
+ * Returns the request as its client sent it: with the host that it named, where a framework wrote another one. A host that is none leaves the
+ * address as it is, and the gateway refuses the request. The reply is not to be compressed: servers do that, and Next.js leaves the name of a coding out.
+ */
+function asSent(request: Request): Request {
+  const { headers, method } = request;
+  const host = headers.get("host");
   const url = new URL(request.url);
-  if (host === null || host === url.host) return request;
-  // A host without a port would leave the former one
-  url.port = "";
-  url.host = host;
-  return new Request(url, request);
+  const isForeign = host !== null && host !== url.host;
+  const isCompressed = headers.has("accept-encoding") && (method === "GET" || method === "HEAD");
+  if (!isForeign && !isCompressed) return request;
+  if (isForeign) {
+    // A host without a port would leave the former one
+    url.port = "";
+    url.host = host;
+  }
+  const sent = new Request(url, request);
+  if (isCompressed) sent.headers.delete("accept-encoding");
+  return sent;
 }

@@ -52,6 +52,19 @@ test("the host is the one that the client named, and a Host header changes nothi
   assert.equal(await urlOf("a b"), "http://localhost/agent/health?x=1");
 });
 
+test("no reply is compressed: the server does that, and may leave the name of the coding out", async () => {
+  const { promise: taken, resolve: take } = Promise.withResolvers<Request>();
+  const agent = toFetchHandler({
+    fetch: (request: Request) => Promise.resolve(take(request)).then(() => new Response()),
+    close: () => Promise.resolve(),
+  });
+  const request = new Request(ADDRESS, { headers: { "accept-encoding": "gzip", "x-mine": "kept" } });
+  await agent(request);
+  const { headers, url } = await taken;
+  assert.deepEqual([headers.get("accept-encoding"), headers.get("x-mine"), url], [null, "kept", ADDRESS]);
+  assert.equal(request.headers.get("accept-encoding"), "gzip");
+});
+
 test("a request with a body reaches the gateway whole, and its signal aborts when the client leaves", async () => {
   const { promise: taken, resolve: take } = Promise.withResolvers<Request>();
   const agent = toFetchHandler({

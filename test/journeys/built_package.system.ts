@@ -27,6 +27,38 @@ const TOKEN = "test-token-of-the-environment-0123456789";
 
 const built = await buildPackage();
 
+/** Names that do something, or hold something open, where a module calls them as it loads */
+const QUIET = `
+for (const name of ["AbortController", "setTimeout", "setInterval", "setImmediate", "queueMicrotask", "fetch", "Worker"]) {
+  globalThis[name] = function () { throw new Error(name + " was called at load"); };
+}
+process.on("warning", (warning) => { throw warning; });
+for (const entry of process.argv.slice(1)) await import(entry);
+`;
+
+test(
+  "importing the package does nothing, and loads no server and no database",
+  { skip: ON_DENO },
+  () =>
+    withWorld(async (world) => {
+      const home = await world.folder();
+      const entries = ["mod", "handlers", "testing/mod"].map((name) =>
+        pathToFileURL(join(built, `handlers/${name}.js`)).href
+      );
+      const words = [...RECORD_LOADS, "--input-type=module", "--eval", QUIET, ...entries];
+      const env = { PATH: process.env["PATH"], LOADS_FILE: join(home, "loads") };
+      const { status, stdout, stderr } = spawnSync(process.execPath, words, { env, cwd: home, encoding: "utf8" });
+      assert.deepEqual([status, stdout, stderr], [0, "", ""]);
+      assert.deepEqual(readdirSync(home), ["loads"]);
+      const loads = readFileSync(join(home, "loads"), "utf8").split("\n");
+      assert.ok(loads.length > 10);
+      assert.deepEqual(
+        loads.filter((url) => /\/(?:srvx|consola|undici|unstorage)\/|^node:(?:https?|http2|sqlite)$/.test(url)),
+        [],
+      );
+    }),
+);
+
 test("the package finds its dashboard and the modules of its threads", () =>
   withWorld(async (world) => {
     const { root } = await world.workspace({ "note.txt": "a gate\n", "report.pdf": documentFixture("pdf/report.pdf") });
