@@ -36,8 +36,8 @@ export function toFetchHandler<Made extends ClosableGateway>(
   });
   if (typeof gateway !== "function") void load();
   const answer = async (request: Request, from?: unknown) => {
-    const { fetch } = await load();
-    return await fetch(asSent(request), { remoteAddress: peerOf(request, from) });
+    const made = await load();
+    return await made.fetch(asSent(request), { remoteAddress: peerOf(request, from) });
   };
   const close = async () => {
     isClosed = true;
@@ -46,7 +46,7 @@ export function toFetchHandler<Made extends ClosableGateway>(
   return Object.assign(answer, { gateway: () => load(), close });
 }
 
-/** What servers hand over beside a request: Deno, Bun, and callers of their own. */
+/** Objects that servers hand over beside a request: Deno, Bun, and callers of their own. */
 interface PeerSource {
   readonly remoteAddress?: string | undefined;
   readonly remoteAddr?: { readonly hostname?: string } | undefined;
@@ -55,7 +55,7 @@ interface PeerSource {
 
 function peerOf(request: Request, from: unknown): string | undefined {
   const source: PeerSource = typeof from === "object" && from !== null ? from : {};
-  const { ip }: { readonly ip?: string | undefined } = request; // of srvx
+  const { ip } = request as { readonly ip?: string }; // srvx writes it there
   return source.remoteAddress ?? source.remoteAddr?.hostname ?? source.requestIP?.(request)?.address ?? ip;
 }
 

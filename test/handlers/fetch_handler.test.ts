@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { toFetchHandler } from "../../handlers/fetch_handler.ts";
+import { jsonOf } from "../support/json_of.ts";
 
 /** A gateway that tells what reached it. */
 function createEcho() {
@@ -18,7 +19,7 @@ const ADDRESS = "http://127.0.0.1:8080/agent/health";
 test("the peer is the one that the server tells: Deno, Bun, srvx, or a caller of its own", async () => {
   const agent = toFetchHandler(createEcho());
   const peerOf = async (from?: unknown, more: object = {}) =>
-    (await (await agent(Object.assign(new Request(ADDRESS), more), from)).json())[2];
+    (await jsonOf(agent(Object.assign(new Request(ADDRESS), more), from)))[2];
   const bun = {
     address: "10.0.0.2",
     requestIP(request: Request) {
@@ -41,7 +42,7 @@ test("the host is the one that the client named, and a Host header changes nothi
   const agent = toFetchHandler(createEcho());
   const urlOf = async (host: string, init: RequestInit = {}) => {
     const request = new Request("http://localhost:3000/agent/health?x=1", { headers: { host }, ...init });
-    return (await (await agent(request)).json())[1];
+    return (await jsonOf(agent(request)))[1];
   };
   assert.equal(await urlOf("127.0.0.1:8080"), "http://127.0.0.1:8080/agent/health?x=1");
   assert.equal(await urlOf("shop.example"), "http://shop.example/agent/health?x=1");
