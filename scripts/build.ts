@@ -138,15 +138,15 @@ const PEERS = Object.keys(peerDependencies).join("|");
 /** Imports of packages that a project may leave out */
 const PEER_IMPORT = new RegExp(`\\bimport\\(('(?:${PEERS})(?:/[\\w/]+)?')\\)`, "g");
 /** Addresses of the package's own folders */
-const FOLDER_ADDRESS = /\bnew URL\((?="\.\/\w+\/",)/g;
+const FOLDER_ADDRESS = /\bnew URL\(("\.\/\w+\/"), import\.meta\.url\)/g;
 
 /**
- * Marks what bundlers of a project must leave as it is. Not all of them know a mark, and none looks for a package whose name is computed.
+ * Has bundlers of a project leave those as they are. Not all of them know the mark of a comment, and none looks for what is computed.
  * Source: https://webpack.js.org/api/module-methods#webpackignore
  */
 function leaveToProject(code: string): string {
-  const mark = "/* webpackIgnore: true */ /* @vite-ignore */";
-  return code.replace(PEER_IMPORT, `import(${mark} String($1))`).replace(FOLDER_ADDRESS, `new URL(${mark} `);
+  return code.replace(PEER_IMPORT, "import(/* webpackIgnore: true */ /* @vite-ignore */ String($1))")
+    .replace(FOLDER_ADDRESS, "new URL($1, String(import.meta.url))");
 }
 
 /**
