@@ -85,7 +85,7 @@ const SQLITE = resolve(MODULES, "sqlite.js");
 
 /**
  * Returns the code of the module that stands for `node:sqlite`: an import of that is an error on an old Node before any line runs, which
- * would tell a program that imports the package nothing.
+ * would tell a program that imports the package nothing, and a warning on Node 22.
  */
 function sqliteModule(): string {
   const { engines } = JSON.parse(readFileSync("package.json", "utf8"));
@@ -96,7 +96,10 @@ const [major, minor] = process.versions.node.split(".").map(Number);
 if (major < ${major} || (major === ${major} && minor < ${minor})) {
   throw new Error(\`Cannot use Postern on Node \${process.versions.node}: it needs Node ${oldest} or newer; see https://nodejs.org\`);
 }
-export const { DatabaseSync } = process.getBuiltinModule("node:sqlite");
+// Loaded with the first database: Node 22 warns, and whoever imports the package may open none
+export function DatabaseSync(...options) {
+  return new (process.getBuiltinModule("node:sqlite").DatabaseSync)(...options);
+}
 `;
 }
 
@@ -133,6 +136,22 @@ function toAscii(code: string): string {
   const [found] = /^.*\\[^\0-\x7f].*$/m.exec(code) ?? [];
   if (found !== undefined) throw new Error(`Cannot build: an escape would change "${found}"`);
   return code.replace(/[^\0-\x7f]/g, (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`);
+}
+
+const { peerDependencies } = JSON.parse(readFileSync("package.json", "utf8"));
+const PEERS = Object.keys(peerDependencies).join("|");
+/** Imports of packages that a project may leave out */
+const PEER_IMPORT = new RegExp(`\\bimport\\(('(?:${PEERS})(?:/[\\w/]+)?')\\)`, "g");
+/** Addresses of the package's own folders */
+const FOLDER_ADDRESS = /\bnew URL\(("\.\/\w+\/"), import\.meta\.url\)/g;
+
+/**
+ * Has bundlers of a project leave those as they are. Not all of them know the mark of a comment, and none looks for what is computed.
+ * Source: https://webpack.js.org/api/module-methods#webpackignore
+ */
+function leaveToProject(code: string): string {
+  return code.replace(PEER_IMPORT, "import(/* webpackIgnore: true */ /* @vite-ignore */ String($1))")
+    .replace(FOLDER_ADDRESS, "new URL($1, String(import.meta.url))");
 }
 
 /**
@@ -203,6 +222,7 @@ async function bundle({ input, together }: Bundle): Promise<void> {
     plugins: [
       compileEarly(Object.keys(together).filter((name) => !LATER.includes(name))),
       { name: "ascii", renderChunk: (code) => ({ code: toAscii(code), map: null }) },
+      { name: "peers", renderChunk: (code) => ({ code: leaveToProject(code), map: null }) },
     ],
   });
   await modules.close();

@@ -30,6 +30,11 @@ export function cancelError(signal: AbortSignal): CancelError {
   return signal.reason instanceof CancelError ? signal.reason : new CancelError("cancelled");
 }
 
+/** Returns a signal for a wait that nothing ends. */
+export function neverAborted(): AbortSignal {
+  return new AbortController().signal;
+}
+
 /** Waits for work that others wait for too, as the one look for bubblewrap. @throws {CancelError} when the signal aborts first; the work goes on */
 export async function unlessAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
   // Once the signal has aborted, nobody hears of a failure of the work

@@ -1,6 +1,7 @@
 import type { ClaimableRun } from "../../cluster/run_claims.ts";
 import type { JoinedGateway } from "../../cluster/leases.ts";
 import type { EndedTurn } from "../../agent/agent_run.ts";
+import { neverAborted } from "../../base/cancel.ts";
 import { type HttpError, refuse } from "../../base/errors.ts";
 import { isAtWork, type Run } from "../../base/records/run.ts";
 import { unknownFieldsOf } from "../../base/records/stored_object.ts";
@@ -62,8 +63,6 @@ interface Head {
   readonly seq: number;
   readonly records: number;
 }
-
-const NEVER = new AbortController().signal;
 
 /** Receives the events of each record that is on disk. Must not throw. */
 export type OnRecorded = (runId: string, events: PackedEvents) => void;
@@ -246,7 +245,7 @@ export class RunStore {
   /** Reads for a run, and waits for the database while this gateway owns the run. */
   #onceBack<T>(runId: string, read: () => Promise<T>): Promise<T> {
     if (!this.#ownership.owns(runId)) return read();
-    return this.#ownership.onceBack(runId, read, NEVER);
+    return this.#ownership.onceBack(runId, read, neverAborted());
   }
 
   /** Keeps the head of a run that this gateway writes. Others may write the journals of other runs. */
