@@ -249,11 +249,12 @@ cpSync("lib/dashboard/page", join(FOLDER, CHUNKS, "page"), {
   recursive: true,
   filter: (file) => !file.endsWith("tsconfig.json") && !file.endsWith(".d.ts"),
 });
-cpSync("lib/documents/pdf/cmaps", join(FOLDER, CHUNKS, "cmaps"), { recursive: true });
 cpSync("lib/extensions/plugins/scaffolds", join(FOLDER, CHUNKS, "scaffolds"), { recursive: true });
-// JavaScript is built without comments, and the licence of the data of fonts stands in one
-const [notice = ""] = /^\/\*\*[\s\S]*?\*\//.exec(readFileSync("lib/documents/pdf/font_data.ts", "utf8")) ?? [];
-writeFileSync(join(FOLDER, CHUNKS, "font_data.LICENSE"), notice.replace(/^ ?(?:\/\*\*|\*\/|\* ?)/gm, "").trim() + "\n");
+// JavaScript is built without comments, and the licences of the data of fonts stand in two
+for (const name of ["cmap_data", "font_data"]) {
+  const [notice = ""] = /^\/\*\*[\s\S]*?\*\//.exec(readFileSync(`lib/documents/pdf/${name}.ts`, "utf8")) ?? [];
+  writeFileSync(join(FOLDER, CHUNKS, `${name}.LICENSE`), notice.replace(/^ ?(?:\/\*\*|\*\/|\* ?)/gm, "").trim() + "\n");
+}
 writeFileSync(join(FOLDER, CHUNKS, "packages.LICENSE"), PACKED.map(licenceOf).join("\n"));
 writeFileSync(join(FOLDER, "postern.1"), await manPage());
 chmodSync(join(FOLDER, "cli/main.js"), 0o755);
