@@ -267,5 +267,7 @@ export function threadEnvironment(): Readonly<Record<string, string>> {
  * @param name without its ending, as `document_worker`
  */
 export function workerModule(importer: string, name: string): URL {
-  return new URL(`./${name}.${importer.endsWith(".ts") ? "ts" : "js"}`, importer);
+  const module = new URL(`./${name}.${importer.endsWith(".ts") ? "ts" : "js"}`, importer);
+  // Modules of a server: a thread of Deno begins with a file or with data
+  return module.protocol === "file:" ? module : new URL(`data:text/javascript,import ${JSON.stringify(module.href)}`);
 }
