@@ -10,6 +10,7 @@ import { formatDuration, messageOf } from "./format.js";
  * @typedef {{
  *   kind?: "call" | "elicitation",
  *   server?: string,
+ *   agent?: boolean,
  *   message?: string,
  *   schema?: import("./elicitation_form.js").Form | null,
  *   url?: string | null,

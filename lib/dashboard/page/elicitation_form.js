@@ -22,16 +22,16 @@ import { exactLine, exactText } from "./exact_text.js";
 /** @typedef {{ properties: Readonly<Record<string, Field>>, required: readonly string[] }} Form a part of JSON Schema */
 /** @typedef {string | number | boolean | string[]} Value */
 /** @typedef {{ root: HTMLElement, read: () => Value | undefined }} Control `read` gives undefined for a field that is left empty */
-/** @typedef {{ server?: string, message?: string, schema?: Form | null, url?: string | null, tool: string }} Asked */
+/** @typedef {{ server?: string, agent?: boolean, message?: string, schema?: Form | null, url?: string | null, tool: string }} Asked */
 
 const INPUT_TYPES = { email: "email", uri: "url", date: "date", "date-time": "text" };
 
 /**
- * Makes the question of a running call to a person: the words of its server or of the program, marked as such, and a form made from its schema, or the address in
- * full, which only the person opens.
+ * Makes the question of a running call to a person: the words of whoever asks, marked as such, and a form made from its schema, or the
+ * address in full, which only the person opens.
  * @param {Asked} asked
  */
-export function createElicitationForm({ server, message = "", schema, url, tool }) {
+export function createElicitationForm({ server, agent, message = "", schema, url, tool }) {
   /** @type {Map<string, Control>} */
   const controls = new Map();
   for (const [name, field] of Object.entries(schema?.properties ?? {})) {
@@ -42,8 +42,12 @@ export function createElicitationForm({ server, message = "", schema, url, tool 
       element(
         "p",
         {},
-        ...(server === undefined ? ["The program"] : ["The server ", element("strong", {}, exactLine(server))]),
-        ` asks while ${exactLine(tool)} runs. These are its words, and your answer goes to it:`,
+        ...(agent === true
+          ? ["The agent asks. Its words may come from what it has read, and your answer goes to the model:"]
+          : [
+            ...(server === undefined ? ["The program"] : ["The server ", element("strong", {}, exactLine(server))]),
+            ` asks while ${exactLine(tool)} runs. These are its words, and your answer goes to it:`,
+          ]),
       ),
       element("blockquote", { class: "ask-words" }, exactText(message)),
       ...(url === null || url === undefined ? [] : addressParts(url)),
