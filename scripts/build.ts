@@ -133,7 +133,7 @@ function compileEarly(files: readonly string[]): Plugin {
       if (!files.includes(name)) return null;
       const { body } = this.parse(code);
       const functions = new Map(
-        body.flatMap((node) => node.type === "FunctionDeclaration" ? [[node.id.name, node]] : []),
+        body.flatMap((node) => node.type === "FunctionDeclaration" && node.id ? [[node.id.name, node]] : []),
       );
       const others = body.filter((node) => node.type !== "FunctionDeclaration");
       const called = new Set(
@@ -146,8 +146,9 @@ function compileEarly(files: readonly string[]): Plugin {
       let end = 0;
       for (const node of body) {
         const text = code.slice(node.start, node.end);
-        const isEarly = node.type === "FunctionDeclaration" && called.has(node.id.name);
-        if (isEarly) early.push(`var ${node.id.name} = (${text});\n`);
+        const name = node.type === "FunctionDeclaration" ? node.id?.name : undefined;
+        const isEarly = name !== undefined && called.has(name);
+        if (isEarly) early.push(`var ${name} = (${text});\n`);
         (node.type === "ImportDeclaration" ? imports : rest).push(code.slice(end, node.start), isEarly ? "" : text);
         end = node.end;
       }
