@@ -269,7 +269,9 @@ export function threadEnvironment(): Readonly<Record<string, string>> {
  * @param name without its ending, as `document_worker`
  */
 export function workerModule(importer: string, name: string): URL {
-  return new URL(`./${name}.${importer.endsWith(".ts") ? "ts" : "js"}`, importer);
+  const module = new URL(`./${name}.${importer.endsWith(".ts") ? "ts" : "js"}`, importer);
+  // Modules of a server: a thread of Deno begins with a file or with data
+  return module.protocol === "file:" ? module : new URL(`data:text/javascript,import ${JSON.stringify(module.href)}`);
 }
 
 /** Checks that the module of a thread is beside the code that starts it. In a bundle it is not. @throws {ConfigError} `package_bundled` */
