@@ -12,8 +12,10 @@ import { toKeyText } from "../lib/config/toml.ts";
 import { nearest } from "../lib/config/nearest.ts";
 import { validateConfig } from "../lib/config/validate_config.ts";
 import { createServices } from "../lib/gateway.ts";
+import { requireThread } from "../lib/system/process/workers.ts";
 import { BUILTIN_TOOLS } from "../lib/tools/builtin.ts";
 import { readCacheDriver } from "../lib/storage/sealed_cache.ts";
+import { SEARCH_WORKER } from "../lib/tools/files/search_job.ts";
 import { warnOfIdleSettings } from "../lib/tools/idle_settings.ts";
 import { toTools } from "../lib/tools/made_tool.ts";
 import { type ProgramPrompt, type ProgramResource, toOffers } from "../lib/tools/program_offers.ts";
@@ -113,6 +115,7 @@ export {
   type ProgramApprovalHook,
 } from "./define_approval.ts";
 export { type AiSdkModel, fromAiSdk } from "../lib/providers/from_ai_sdk.ts";
+export { type ClosableGateway, type FetchHandler, toFetchHandler } from "./fetch_handler.ts";
 export {
   type MountableGateway,
   type NodeHandler,
@@ -324,10 +327,11 @@ const OPTION_NAMES: Readonly<Record<keyof GatewayOptions, true>> = {
  *
  * The guards follow the configuration: with the default `gateway.host`, requests must name a loopback host or one of
  * `gateway.allowed_hosts`.
- * @throws {ConfigError} an unknown option, a wrong basePath, a workspace that is absent or no folder, a wrong configuration, a data directory in use
+ * @throws {ConfigError} an unknown option, a bundle without the package's own files, a wrong basePath, a workspace that is absent or no folder, a wrong configuration, a data directory in use
  */
 export async function createGateway(options: GatewayOptions): Promise<Gateway> {
   checkOptions(options);
+  await requireThread(SEARCH_WORKER);
   const basePath = readBasePath(options.basePath);
   const tools = toTools(options.tools ?? [], (name) => BUILTIN_TOOLS.some((tool) => tool.name === name));
   const offers = toOffers(options);

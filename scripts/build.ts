@@ -2,20 +2,18 @@
  * Builds `dist/`, or the folder named: types, JavaScript in few files, what is read at run time, and the manual page.
  *
  * A start that loads each module for itself takes three times as long as one that loads the same code in five files. The packages
- * of package.json stay outside, but for those that each start loads and that are the same on every runtime.
+ * of package.json stay outside, but for those that each start loads and that are the same on every runtime. There are no source maps: names
+ * and lines of the code stay, and maps with the sources in them would double what is installed.
  */
-import { type AstNodeLocation, type GetModuleInfo, type Plugin, type ProgramNode, rollup } from "@rollup/wasm-node";
-import { spawn } from "node:child_process";
-import { once } from "node:events";
-import { chmodSync, cpSync, globSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { chmodSync, cpSync, existsSync, globSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import process from "node:process";
 import { fileURLToPath } from "node:url";
+import { type Plugin, rolldown } from "rolldown";
 import { manPage } from "../cli/man_page.ts";
+import { declareTypes } from "./declarations.ts";
 
 const FOLDER = process.argv[2] ?? "dist";
-/** JavaScript as it comes from TypeScript, module by module */
-const MODULES = join(FOLDER, "modules");
 /** Everything but the ways in stands here, side by side: what code finds by its own address, it finds beside itself */
 const CHUNKS = "chunks";
 
@@ -81,11 +79,11 @@ interface Bundle {
 }
 
 /** Id of the module that stands for `node:sqlite` in the package */
-const SQLITE = resolve(MODULES, "sqlite.js");
+const SQLITE = resolve("sqlite.js");
 
 /**
  * Returns the code of the module that stands for `node:sqlite`: an import of that is an error on an old Node before any line runs, which
- * would tell a program that imports the package nothing.
+ * would tell a program that imports the package nothing, and a warning on Node 22.
  */
 function sqliteModule(): string {
   const { engines } = JSON.parse(readFileSync("package.json", "utf8"));
@@ -96,43 +94,48 @@ const [major, minor] = process.versions.node.split(".").map(Number);
 if (major < ${major} || (major === ${major} && minor < ${minor})) {
   throw new Error(\`Cannot use Postern on Node \${process.versions.node}: it needs Node ${oldest} or newer; see https://nodejs.org\`);
 }
-export const { DatabaseSync } = process.getBuiltinModule("node:sqlite");
+// Loaded with the first database: Node 22 warns, and whoever imports the package may open none
+export function DatabaseSync(...options) {
+  return new (process.getBuiltinModule("node:sqlite").DatabaseSync)(...options);
+}
 `;
 }
 
-const fileOf = (module: string) => resolve(MODULES, `${module}.js`);
-
-/** Compiles, and checks no types: `npm run check` does that, and it would take half of the build's time. */
-async function compile(...options: readonly string[]): Promise<void> {
-  const compiler = spawn("tsc", ["-p", "tsconfig.build.json", "--noCheck", ...options], { stdio: "inherit" });
-  const [status] = await once(compiler, "exit");
-  if (status !== 0) process.exit(typeof status === "number" ? status : 1);
-}
-
-/** The file of each module that `together` places, by its path. */
-function placesOf(together: Bundle["together"], getModuleInfo: GetModuleInfo): ReadonlyMap<string, string> {
-  const places = new Map<string, string>();
-  for (const [place, modules] of Object.entries(together)) {
-    const wanted = modules.map(fileOf);
-    for (const id of wanted) {
-      if (places.has(id)) continue;
-      if (getModuleInfo(id) === null) throw new Error(`Cannot build: there is no module "${id}"`);
-      places.set(id, place);
-      wanted.push(...getModuleInfo(id)?.importedIds ?? []);
-    }
-  }
-  return places;
+function fileOf(module: string): string {
+  const file = resolve(`${module}.ts`);
+  if (!existsSync(file)) throw new Error(`Cannot build: there is no module "${module}"`);
+  return file;
 }
 
 /**
- * Escapes every character beyond ASCII, which JavaScript without comments has in texts and patterns alone. A single one of them
- * beyond Latin-1 has V8 keep the whole file at two bytes for each character.
+ * Takes the indentation away, and escapes every character beyond ASCII, which JavaScript without comments has in texts and patterns alone. A
+ * single one of them beyond Latin-1 has V8 keep the whole file at two bytes for each character.
  * @throws {Error} a backslash before such a character, where an escape would mean another text
  */
-function toAscii(code: string): string {
+function toPlain(code: string): string {
   const [found] = /^.*\\[^\0-\x7f].*$/m.exec(code) ?? [];
   if (found !== undefined) throw new Error(`Cannot build: an escape would change "${found}"`);
-  return code.replace(/[^\0-\x7f]/g, (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`);
+  // No line of a text begins with a tab: the sources are indented with spaces
+  return code.replaceAll(/^\t+/gm, "").replace(
+    /[^\0-\x7f]/g,
+    (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`,
+  );
+}
+
+const { peerDependencies } = JSON.parse(readFileSync("package.json", "utf8"));
+const PEERS = Object.keys(peerDependencies).join("|");
+/** Imports of packages that a project may leave out */
+const PEER_IMPORT = new RegExp(`\\bimport\\(("(?:${PEERS})(?:/[\\w/]+)?")\\)`, "g");
+/** Addresses of the package's own folders */
+const FOLDER_ADDRESS = /\bnew URL\(("\.\/\w+\/"), import\.meta\.url\)/g;
+
+/**
+ * Has bundlers of a project leave those as they are. Not all of them know the mark of a comment, and none looks for what is computed.
+ * Source: https://webpack.js.org/api/module-methods#webpackignore
+ */
+function leaveToProject(code: string): string {
+  return code.replace(PEER_IMPORT, "import(/* webpackIgnore: true */ /* @vite-ignore */ String($1))")
+    .replace(FOLDER_ADDRESS, "new URL($1, String(import.meta.url))");
 }
 
 /**
@@ -147,10 +150,9 @@ function compileEarly(files: readonly string[]): Plugin {
     name: "compile early",
     renderChunk(code, { name }) {
       if (!files.includes(name)) return null;
-      // Rollup tells the place of each node, and the types of the tree leave it out
-      const body = this.parse(code).body as (ProgramNode["body"][number] & AstNodeLocation)[];
+      const { body } = this.parse(code);
       const functions = new Map(
-        body.flatMap((node) => node.type === "FunctionDeclaration" ? [[node.id.name, node]] : []),
+        body.flatMap((node) => node.type === "FunctionDeclaration" && node.id ? [[node.id.name, node]] : []),
       );
       const others = body.filter((node) => node.type !== "FunctionDeclaration");
       const called = new Set(
@@ -163,8 +165,9 @@ function compileEarly(files: readonly string[]): Plugin {
       let end = 0;
       for (const node of body) {
         const text = code.slice(node.start, node.end);
-        const isEarly = node.type === "FunctionDeclaration" && called.has(node.id.name);
-        if (isEarly) early.push(`var ${node.id.name} = (${text});\n`);
+        const name = node.type === "FunctionDeclaration" ? node.id?.name : undefined;
+        const isEarly = name !== undefined && called.has(name);
+        if (isEarly) early.push(`var ${name} = (${text});\n`);
         (node.type === "ImportDeclaration" ? imports : rest).push(code.slice(end, node.start), isEarly ? "" : text);
         end = node.end;
       }
@@ -182,10 +185,48 @@ function callsOf(part: unknown): readonly string[] {
   return type === "CallExpression" && callee?.name !== undefined ? [callee.name, ...within] : within;
 }
 
+/** Names of an import or export list, by the names that the file itself has for them. */
+function namesOf(list: string): ReadonlyMap<string, string> {
+  return new Map(list.split(",").map((part) => part.trim().split(" as ")).map(([from = "", to = from]) => [to, from]));
+}
+
+/**
+ * Has what loads a module on its first use load the file that the module is in: rolldown writes a file more for each, which passes its names on
+ * and does nothing else.
+ */
+const withoutDetours: Plugin = {
+  name: "without detours",
+  generateBundle(_options, bundle) {
+    const detours = new Map<string, { readonly to: string; readonly names: string }>();
+    for (const file of Object.values(bundle)) {
+      if (file.type !== "chunk" || file.isEntry) continue;
+      const passes = /^import \{([^}]*)\} from "\.\/([^"]+)";\s*export \{([^}]*)\};\s*$/.exec(file.code);
+      if (passes === null) continue;
+      const [, taken = "", to = "", given = ""] = passes;
+      const there = namesOf(taken);
+      const names = [...namesOf(given)].map(([name, own]) => `${name}: n.${there.get(own)}`).join(", ");
+      detours.set(file.fileName.slice(CHUNKS.length + 1), { to, names });
+      delete bundle[file.fileName];
+    }
+    for (const file of Object.values(bundle)) {
+      if (file.type !== "chunk") continue;
+      file.code = file.code.replaceAll(/\bimport\("(\.[^"]*\/)([^"/]+)"\)/g, (whole, folder: string, name: string) => {
+        const detour = detours.get(name);
+        return detour === undefined ? whole : `import("${folder}${detour.to}").then((n) => ({ ${detour.names} }))`;
+      });
+    }
+  },
+};
+
 async function bundle({ input, together }: Bundle): Promise<void> {
-  const modules = await rollup({
+  const modules = await rolldown({
     input: Object.fromEntries(Object.entries(input).map(([name, module]) => [name, fileOf(module)])),
+    platform: "node",
     external: (id) => !/^[./]/.test(id) && !PACKED.includes(id) && id !== "node:sqlite",
+    transform: { target: "es2024" },
+    checks: { ineffectiveDynamicImport: false, bundlerTimings: false },
+    // No names of modules between their code
+    experimental: { attachDebugInfo: "none" },
     plugins: [{
       name: "packages",
       resolveId: (id) =>
@@ -193,16 +234,24 @@ async function bundle({ input, together }: Bundle): Promise<void> {
       load: (id) => id === SQLITE ? sqliteModule() : null,
     }],
   });
-  let places: ReadonlyMap<string, string> | undefined;
   const { output } = await modules.write({
     dir: FOLDER,
     entryFileNames: "[name].js",
     chunkFileNames: `${CHUNKS}/[name]-[hash].js`,
-    manualChunks: (id, { getModuleInfo }) => (places ??= placesOf(together, getModuleInfo)).get(id),
-    onlyExplicitManualChunks: true,
+    comments: false,
+    // Else it prints the code once more, with indentation and what is not ASCII
+    minify: false,
+    codeSplitting: {
+      groups: Object.entries(together).map(([name, modules], index) => {
+        const wanted = modules.map(fileOf);
+        return { name, priority: -index, test: (id) => wanted.includes(id) };
+      }),
+    },
     plugins: [
       compileEarly(Object.keys(together).filter((name) => !LATER.includes(name))),
-      { name: "ascii", renderChunk: (code) => ({ code: toAscii(code), map: null }) },
+      { name: "plain", renderChunk: (code) => ({ code: toPlain(code), map: null }) },
+      { name: "peers", renderChunk: (code) => ({ code: leaveToProject(code), map: null }) },
+      withoutDetours,
     ],
   });
   await modules.close();
@@ -221,21 +270,19 @@ function licenceOf(id: string): string {
 }
 
 rmSync(FOLDER, { recursive: true, force: true });
-const declarations = compile("--outDir", FOLDER, "--emitDeclarationOnly");
-await compile("--outDir", MODULES, "--declaration", "false", "--removeComments");
 await bundle({ input: INPUT, together: TOGETHER });
 await bundle({ input: THREADS, together: {} });
-await declarations;
-rmSync(MODULES, { recursive: true });
+await declareTypes(FOLDER, ["handlers/mod", "handlers/testing/mod"]);
 cpSync("lib/dashboard/page", join(FOLDER, CHUNKS, "page"), {
   recursive: true,
   filter: (file) => !file.endsWith("tsconfig.json") && !file.endsWith(".d.ts"),
 });
-cpSync("lib/documents/pdf/cmaps", join(FOLDER, CHUNKS, "cmaps"), { recursive: true });
 cpSync("lib/extensions/plugins/scaffolds", join(FOLDER, CHUNKS, "scaffolds"), { recursive: true });
-// JavaScript is built without comments, and the licence of the data of fonts stands in one
-const [notice = ""] = /^\/\*\*[\s\S]*?\*\//.exec(readFileSync("lib/documents/pdf/font_data.ts", "utf8")) ?? [];
-writeFileSync(join(FOLDER, CHUNKS, "font_data.LICENSE"), notice.replace(/^ ?(?:\/\*\*|\*\/|\* ?)/gm, "").trim() + "\n");
+// JavaScript is built without comments, and the licences of the data of fonts stand in two
+for (const name of ["cmap_data", "font_data"]) {
+  const [notice = ""] = /^\/\*\*[\s\S]*?\*\//.exec(readFileSync(`lib/documents/pdf/${name}.ts`, "utf8")) ?? [];
+  writeFileSync(join(FOLDER, CHUNKS, `${name}.LICENSE`), notice.replace(/^ ?(?:\/\*\*|\*\/|\* ?)/gm, "").trim() + "\n");
+}
 writeFileSync(join(FOLDER, CHUNKS, "packages.LICENSE"), PACKED.map(licenceOf).join("\n"));
 writeFileSync(join(FOLDER, "postern.1"), await manPage());
 chmodSync(join(FOLDER, "cli/main.js"), 0o755);

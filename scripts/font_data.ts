@@ -4,11 +4,12 @@
  * The arguments are folders of unpacked packages: fonttools 4.68.0 of PyPI, for the Adobe Glyph List, and pdfjs-dist 4.10.38 of npm, for
  * the base encodings and Adobe's predefined CMaps. Nothing of this is read when Postern is installed or runs.
  */
+import { Buffer } from "node:buffer";
 import { createHash } from "node:crypto";
-import { cpSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import process from "node:process";
-import { deflateRawSync } from "node:zlib";
+import { brotliCompressSync, constants, deflateRawSync } from "node:zlib";
 
 const [fonttools = "", pdfjs = ""] = process.argv.slice(2);
 const list =
@@ -73,20 +74,29 @@ const CMAPS =
   `GB-EUC GBpc-EUC GBK-EUC GBKp-EUC GBK2K UniGB-UCS2 UniGB-UTF16 B5pc HKscs-B5 ETen-B5 ETenms-B5 CNS-EUC UniCNS-UCS2
   UniCNS-UTF16 83pv-RKSJ 90ms-RKSJ 90msp-RKSJ 90pv-RKSJ Add-RKSJ EUC Ext-RKSJ UniJIS-UCS2 UniJIS-UCS2-HW UniJIS-UTF16
   UniJIS2004-UTF16 KSC-EUC KSCms-UHC KSCms-UHC-HW KSCpc-EUC UniKS-UCS2 UniKS-UTF16 KSC-Johab`.split(/\s+/);
-const files = ["H", "V", "LICENSE", ...CMAPS.flatMap((name) => [`${name}-H`, `${name}-V`])].concat(
+const maps = ["H", "V", ...CMAPS.flatMap((name) => [`${name}-H`, `${name}-V`])].concat(
   ["GB1", "CNS1", "Japan1", "Korea1"].map((ordering) => `Adobe-${ordering}-UCS2`),
+  // Some have no form for vertical text
+).filter((name) => existsSync(join(pdfjs, "cmaps", `${name}.bcmap`))).sort()
+  .map((name) => [name, readFileSync(join(pdfjs, "cmaps", `${name}.bcmap`))] as const);
+const lengths = JSON.stringify(maps.map(([name, bytes]) => [name, bytes.length]));
+const all = Buffer.concat([Buffer.from(`${lengths}\n`), ...maps.map(([, bytes]) => bytes)]);
+const packedMaps = brotliCompressSync(all, { params: { [constants.BROTLI_PARAM_LGWIN]: 24 } }).toString("base64");
+const licenceOfMaps = readFileSync(join(pdfjs, "cmaps/LICENSE"), "utf8").trim().split("\n")
+  .map((line) => ` * ${line.replace(/^%%Copyright: ?/, "").trim()}`.trimEnd());
+
+writeFileSync(
+  "lib/documents/pdf/cmap_data.ts",
+  `/**
+ * Adobe's predefined CMaps, written by scripts/font_data.ts: JSON of names and lengths, a line feed and the maps, compressed by Brotli, in base64.
+ *
+ * The maps are those of pdfjs-dist 4.10.38 (npm), licence BSD-3-Clause:
+ *
+${licenceOfMaps.join("\n")}
+ *
+ * SHA-256 of the data: ${createHash("sha256").update(packedMaps).digest("hex")}
+ */
+export const CMAP_DATA =
+  "${packedMaps}";
+`,
 );
-const target = "lib/documents/pdf/cmaps";
-mkdirSync(target, { recursive: true });
-const sums: string[] = [];
-for (const name of files) {
-  const file = name === "LICENSE" ? name : `${name}.bcmap`;
-  try {
-    cpSync(join(pdfjs, "cmaps", file), join(target, file));
-  } catch {
-    // Some have no form for vertical text
-    continue;
-  }
-  sums.push(`${createHash("sha256").update(readFileSync(join(target, file))).digest("hex")}  ${file}`);
-}
-writeFileSync(join(target, "SHA256SUMS"), `${sums.join("\n")}\n`);

@@ -102,6 +102,7 @@ test("an import on first use names its file in plain words, so that no circle hi
       [...text.matchAll(/\bimport\s*\((?!\s*")[^\n]*/g)].map(([call]) => `${path}: ${call}`)
     );
   assert.deepEqual(computed(FILES).map((found) => found.replace(/\).*/, ")")), [
+    'lib/base/own_file.ts: import(url.href, { with: { type: "text" } })',
     "lib/extensions/plugins/ffi/ffi_library.ts: import(koffi)",
     "lib/extensions/plugins/ffi/ffi_plugin.ts: import(${JSON.stringify(module.href)",
   ]);

@@ -3,16 +3,16 @@ import { type ReachedGateway, reachGateway } from "../reach_gateway.ts";
 import { askPerson } from "../terminal/ask_person.ts";
 import { ChatCommands, findConversation } from "../terminal/chat_commands.ts";
 import { type ChatHistory, openChatHistory } from "../terminal/chat_history.ts";
-import { type ChatSession, type ChatTopic, openChatSession } from "../terminal/chat_session.ts";
+import { type ChatEvent, type ChatSession, type ChatTopic, openChatSession } from "../terminal/chat_session.ts";
 import type { LineReader } from "../terminal/line_reader.ts";
 import { offerTool, type OffTool } from "../terminal/offer_tool.ts";
 import { createReplyView } from "../terminal/reply_view.ts";
-import { messageColumns, wrapText } from "../terminal/terminal_text.ts";
+import { messageColumns, printableLine, wrapText } from "../terminal/terminal_text.ts";
 
 /**
  * Command `postern chat`: a conversation at the terminal until Ctrl-D, or a single reply to a message that is an argument or is
  * piped in. The answer goes to stdout as it comes, tool use and notices to stderr. Ctrl-C cancels the reply, a second Ctrl-C ends
- * the chat. With --json each event is a line of stdout.
+ * the chat. A reply goes on when the terminal is closed: the next chat of its conversation shows it. With --json each event is a line of stdout.
  */
 export const chatCommand = defineCliCommand({
   args: {
@@ -36,14 +36,15 @@ export const chatCommand = defineCliCommand({
     const gateway = await reachGateway(context, { agent: true });
     try {
       const history = await openChatHistory(dataDir, context.say);
-      const conversationId = args.continue ? await lastConversation(gateway, history) : args.conversation;
-      const topic: ChatTopic = { model: args.model, conversationId };
+      const last = args.continue ? await lastConversation(gateway, history) : undefined;
+      const topic: ChatTopic = { model: args.model, conversationId: last?.id ?? args.conversation };
       // With --json the program that reads the events answers approvals over the API, which needs a running gateway
       const canApprove = context.flags.json ? gateway.running !== undefined : context.io.canAsk;
       const session = await openChatSession(gateway, { topic, canApprove });
       try {
         const talk: Talk = { context, session, gateway, topic, history, offered: new Set() };
-        const code = message === undefined ? await converse(talk) : await showReply(talk, message);
+        if (typeof last?.run_id === "string") await showUnended(talk, last.run_id);
+        const code = message === undefined ? await converse(talk) : await showReply(talk, session.send(message));
         if (topic.conversationId !== undefined) await history.setConversation(topic.conversationId);
         if (message === undefined || context.io.isTerminal.stderr) sayConversation(talk);
         return code;
@@ -67,11 +68,18 @@ interface Talk {
   readonly offered: Set<string>;
 }
 
-/** Returns the id of the last chat's conversation. @throws {CommandError} there was no chat, or its conversation was deleted */
-async function lastConversation(gateway: ReachedGateway, { lastConversation: id }: ChatHistory): Promise<string> {
+/** Returns the last chat's conversation. @throws {CommandError} there was no chat, or its conversation was deleted */
+async function lastConversation(gateway: ReachedGateway, { lastConversation: id }: ChatHistory) {
   if (id === undefined) throw new CommandError("Cannot go on: no chat was held with this data directory yet");
-  await findConversation(gateway, id);
-  return id;
+  return await findConversation(gateway, id);
+}
+
+/** Shows the reply that is at work in the conversation, from its beginning. */
+async function showUnended(talk: Talk, runId: string): Promise<void> {
+  const { context: { say }, gateway, session } = talk;
+  const { message } = await gateway.call("GET /v1/runs/:id", { params: { id: runId } });
+  say(`This reply is at work since you left. You asked: ${printableLine(message ?? "")}`);
+  await showReply(talk, session.join(runId));
 }
 
 function sayConversation({ context: { say, flags }, topic: { conversationId } }: Talk): void {
@@ -99,7 +107,7 @@ async function converse(talk: Talk): Promise<number> {
       if (!/[\x00-\x1f]/.test(line)) await history.add(line);
       const result = await commands.run(line);
       if (result === "exit") return EXIT.ok;
-      if (result === "message") await showReply(withReader, line.trim());
+      if (result === "message") await showReply(withReader, talk.session.send(line.trim()));
     }
   } finally {
     reader.close();
@@ -122,17 +130,25 @@ function readingContext(context: CommandContext, reader: LineReader): CommandCon
   };
 }
 
-async function showReply(talk: Talk, message: string): Promise<number> {
+async function showReply(talk: Talk, events: AsyncIterable<ChatEvent>): Promise<number> {
   const { context, session, gateway, topic, history, offered } = talk;
   let interrupts = 0;
-  // The second Ctrl-C closes the session, in case the gateway did not react to the first
-  const ignore = context.io.onInterrupt(() => (interrupts++ === 0 ? session.cancel() : session.close()));
+  const ignore = context.io.onInterrupt(() => {
+    // The second Ctrl-C closes the session, in case the gateway did not react to the first
+    if (interrupts++ > 0) return session.close();
+    context.say("Stopping the reply, for good; Ctrl-C once more ends the chat");
+    session.cancel();
+  });
   const reply = createReplyView(context);
   const off: OffTool[] = [];
   try {
     let failed = false;
-    for await (const event of session.send(message)) {
+    for await (const event of events) {
       reply.show(event);
+      // Whoever closes the terminal now finds the conversation again
+      if (event.type === "run_start" && topic.conversationId !== undefined) {
+        await history.setConversation(topic.conversationId);
+      }
       if (event.type === "approval_needed") await askAbout(event.approval_id, talk);
       if (event.type === "tool_end" && event.turn_on !== undefined && !offered.has(event.tool)) {
         offered.add(event.tool);

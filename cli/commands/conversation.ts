@@ -83,10 +83,11 @@ async function page(gateway: ReachedGateway, id: string, after: number, limit: n
   return await gateway.call("GET /v1/conversations/:id", { params: { id }, query: { after, limit } });
 }
 
-function toMarkdown({ role, content, tool_calls: calls = [] }: Message): string {
+function toMarkdown({ role, content, tool_calls: calls = [], cut }: Message): string {
   const text = typeof content === "string"
     ? content
     : (content ?? []).map((part) => part.text ?? `(${part.type})`).join("\n");
   const lines = calls.map(({ function: { name, arguments: input } }) => `\`${name} ${input}\``);
-  return [`**${role}**`, ...(text === "" ? [] : [text]), ...lines].join("\n\n");
+  const end = cut === undefined ? [] : [`_Not said to its end: ${cut}_`];
+  return [`**${role}**`, ...(text === "" ? [] : [text]), ...lines, ...end].join("\n\n");
 }

@@ -11,6 +11,8 @@ interface Conversation {
   readonly title?: string | null;
   readonly updated_at: string;
   readonly message_count: number;
+  /** Run at work in it; null: none. Absent in a list */
+  readonly run_id?: string | null;
 }
 
 interface ToolLine {

@@ -26,6 +26,8 @@ export interface ChatOptions {
 export interface ChatSession {
   /** Sends a message. @returns the events of the reply, up to `done` or `error` */
   send(text: string): AsyncIterable<ChatEvent>;
+  /** Joins a reply that is at work. @returns its events from the first on, as `send` */
+  join(runId: string): AsyncIterable<ChatEvent>;
   /** Stops the reply under way. Its events then end with an error */
   cancel(): void;
   close(): void;
@@ -39,20 +41,26 @@ export async function openChatSession(gateway: ReachedGateway, options: ChatOpti
   socket.send(JSON.stringify({ type: "hello", events: true, approvals: options.canApprove }));
   const frames = socket.frames()[Symbol.asyncIterator]();
   const { topic } = options;
-  return {
-    async *send(text) {
-      const { model, conversationId = "new" } = topic;
-      socket.send(JSON.stringify({ type: "message", text, model, conversation_id: conversationId }));
-      for (;;) {
-        const frame = await frames.next();
-        if (frame.done === true) throw new CommandError("The gateway closed the connection");
-        // The gateway sends its own events and nothing else
-        const event = JSON.parse(frame.value) as ChatEvent;
-        if (event.type === "run_start") topic.conversationId = event.conversation_id ?? topic.conversationId;
-        yield event;
-        if (isTerminal(event)) return;
+  async function* reply(command: Readonly<Record<string, unknown>>): AsyncGenerator<ChatEvent> {
+    socket.send(JSON.stringify(command));
+    for (;;) {
+      const frame = await frames.next();
+      if (frame.done === true) {
+        throw new CommandError(
+          "The gateway closed the connection; postern chat --continue shows what became of the reply",
+        );
       }
-    },
+      // The gateway sends its own events and nothing else
+      const event = JSON.parse(frame.value) as ChatEvent;
+      if (event.type === "run_start") topic.conversationId = event.conversation_id ?? topic.conversationId;
+      yield event;
+      if (isTerminal(event)) return;
+    }
+  }
+  return {
+    send: (text) =>
+      reply({ type: "message", text, model: topic.model, conversation_id: topic.conversationId ?? "new" }),
+    join: (runId) => reply({ type: "resume", run_id: runId, after: 0 }),
     cancel: () => socket.send(JSON.stringify({ type: "cancel" })),
     close: () => socket.close(),
   };
@@ -62,10 +70,10 @@ function localSession({ services }: ReachedGateway, options: ChatOptions): ChatS
   const runs = services?.agent?.runs;
   if (runs === undefined) throw new CommandError('Cannot chat: there is no agent, since provider.kind is "none"');
   const { topic } = options;
-  let running: RunHandle | undefined;
+  let running: Pick<RunHandle, "cancel" | "leave"> | undefined;
   return {
     async *send(text) {
-      running = await runs.start({
+      const started = await runs.start({
         kind: "chat",
         messages: [{ role: "user", content: text }],
         model: topic.model,
@@ -75,10 +83,17 @@ function localSession({ services }: ReachedGateway, options: ChatOptions): ChatS
         reader: { canApprove: options.canApprove },
         agentTools: "configured",
       });
-      topic.conversationId = running.conversationId ?? topic.conversationId;
-      for await (const events of running.events()) yield* events;
+      running = started;
+      topic.conversationId = started.conversationId ?? topic.conversationId;
+      for await (const events of started.events()) yield* events;
+    },
+    async *join(runId) {
+      const reading = new AbortController();
+      const cancel = () => void runs.cancel(runId, "cancelled").catch(() => {});
+      running = { cancel, leave: () => reading.abort() };
+      for await (const events of await runs.follow(runId, { afterSeq: 0, signal: reading.signal }) ?? []) yield* events;
     },
     cancel: () => running?.cancel("cancelled"),
-    close: () => running?.cancel("client_gone"),
+    close: () => running?.leave("client_gone"),
   };
 }

@@ -4,6 +4,7 @@ import type {
   ReadResourceResult,
   Resource,
 } from "@modelcontextprotocol/server";
+import type { Conversation, OpenedConversation } from "../../lib/runs/conversations/stored_conversations.ts";
 import type { Services } from "../../lib/services.ts";
 import { invalidParams, type McpSdk } from "./mcp_errors.ts";
 import { CONVERSATION_PREFIX } from "./mcp_methods.ts";
@@ -12,8 +13,6 @@ const MEDIA_TYPE = "application/json";
 const PAGE = 100;
 /** Messages of a conversation that are read at once: the newest. */
 const MAX_MESSAGES = 1_000;
-
-type Conversation = NonNullable<Awaited<ReturnType<Services["conversations"]["get"]>>>;
 
 /** Conversations as resources, for clients whose token has the scope `runs`. */
 export class ConversationResources {
@@ -54,16 +53,16 @@ export class ConversationResources {
       afterSeq: Math.max(0, count - MAX_MESSAGES),
       limit: MAX_MESSAGES,
     });
-    const said = messages.map(({ seq, runId, message }) => ({ seq, run_id: runId, ...message }));
+    const said = messages.map(({ seq, runId, message, cut }) => ({ seq, run_id: runId, ...message, cut }));
     return {
       contents: [{ uri, mimeType: MEDIA_TYPE, text: JSON.stringify({ ...conversation, messages: said }) }],
     };
   }
 
   /** Returns the conversation at an address. @throws {ProtocolError} -32602 */
-  async find(uri: string): Promise<Conversation> {
+  async find(uri: string): Promise<OpenedConversation> {
     const id = uri.startsWith(CONVERSATION_PREFIX) ? decode(uri.slice(CONVERSATION_PREFIX.length)) : undefined;
-    const found = id === undefined ? undefined : await this.#conversations.get(id);
+    const found = id === undefined ? undefined : await this.#conversations.open(id);
     if (found !== undefined) return found;
     throw invalidParams(this.#sdk, "Cannot find this resource: resources/list shows those that exist", { uri });
   }

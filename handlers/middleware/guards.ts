@@ -127,7 +127,7 @@ export function addPreflightHeaders(headers: Record<string, string>, request: Re
 const ALLOWED =
   "Authorization, Content-Type, Content-Encoding, X-Pairing-Code, Idempotency-Key, Last-Event-ID, X-Request-Id, X-Postern-Tools, Traceparent, MCP-Protocol-Version, Mcp-Session-Id, Mcp-Method, Mcp-Name, OpenAI-Organization, OpenAI-Project, OpenAI-Beta, X-Api-Key, Anthropic-Version, Anthropic-Beta, Anthropic-Dangerous-Direct-Browser-Access";
 const EXPOSED =
-  "x-request-id, request-id, x-ratelimit-limit-requests, x-ratelimit-remaining-requests, x-ratelimit-reset-requests, retry-after, idempotency-replayed, x-postern-ignored, x-postern-changed, x-postern-fallback, x-postern-trimmed, x-should-retry, mcp-session-id, mcp-protocol-version";
+  "x-request-id, request-id, x-ratelimit-limit-requests, x-ratelimit-remaining-requests, x-ratelimit-reset-requests, retry-after, idempotency-replayed, x-postern-ignored, x-postern-changed, x-postern-fallback, x-postern-trimmed, x-postern-run, x-should-retry, mcp-session-id, mcp-protocol-version";
 const MAX_EXTRA = 20;
 
 /** The official OpenAI client describes its platform in x-stainless-* headers, a set that grows with its versions. */

@@ -59,19 +59,19 @@ export const legacyWebhookRoute: Route & Pick<typeof chatRoute, "handle"> = {
   summary: "Legacy webhook: the body and reply of /api/chat",
 };
 
-/** @param runId of the run that was started for an earlier request under the same Idempotency-Key; undefined starts one */
+/** @param earlierId of the run that was started for an earlier request under the same Idempotency-Key; undefined starts one */
 async function chat(
   { agent, tools }: Pick<Services, "agent" | "tools">,
   input: RouteInput<unknown, unknown, v.InferOutput<typeof chatSchema>>,
-  runId?: string | null,
+  earlierId?: string | null,
 ): Promise<Reply> {
   const { runs } = requireAgent({ agent });
   const { message, context: background, conversation_id, model } = input.body;
   const { claim } = input;
   // A repeat must find the work, so it outlives its client (docs/design/http.md "Idempotency")
   const durable = claim !== undefined;
-  const run = typeof runId === "string"
-    ? await attachRun(runId, { runs, request: input }, { streams: false })
+  const run = typeof earlierId === "string"
+    ? await attachRun(earlierId, { runs, request: input }, { streams: false })
     : await runs.start(toChatRequest(
       { message, context: background, conversationId: conversation_id ?? "new", model },
       {
@@ -82,19 +82,20 @@ async function chat(
         reader: durable ? undefined : { controller: input.controller },
       },
     ));
-  const handle = durable ? readRun(run, { claim, tools }, { streams: false }) : run;
+  const handle = run.durable ? readRun(run, { claim, tools }, { streams: false }) : run;
+  const { id: runId } = handle;
   try {
     const reply = await collectReply(handle);
     const answered = {
       message: spokenText(reply),
       tokens_used_estimate: reply.usage.total_tokens,
       usage_source: usageSource(reply.usage),
-      run_id: handle.id,
+      run_id: runId,
       conversation_id: handle.conversationId,
     };
-    return jsonReply(200, answered, changeHeaders(reply));
+    return { ...jsonReply(200, answered, changeHeaders(reply)), runId };
   } catch (error) {
-    return { error, hadEffect: handle.hadEffect() };
+    return { error, hadEffect: handle.hadEffect(), runId };
   }
 }
 

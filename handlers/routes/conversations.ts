@@ -6,11 +6,13 @@ import { defineRoute } from "../define_route.ts";
 import { LIMIT_QUERY, listReply, listSchema, positionQuery, textQuery } from "../wire/lists.ts";
 import { jsonReply } from "../wire/reply.ts";
 
+const nullableText = v.nullable(v.string());
+
 const conversationSchema = v.object({
   id: v.string(),
   object: v.literal("conversation"),
   /** Name that a person gave, else the beginning of the first message; null when neither is known */
-  title: v.nullable(v.string()),
+  title: nullableText,
   created_at: v.string(),
   updated_at: v.string(),
   message_count: v.number(),
@@ -28,6 +30,8 @@ const messageSchema = v.object({
   tool_call_id: v.optional(v.string()),
   /** Only where the call failed */
   is_error: v.optional(v.literal(true)),
+  /** Why the run has not said all in its last message: the code of its error, as `cancelled`, or `length`. Absent: it has */
+  cut: v.optional(v.string()),
 });
 
 /** GET /v1/conversations: stored conversations, newest first. */
@@ -51,15 +55,21 @@ export const conversationRoute = defineRoute({
   path: "/v1/conversations/:id",
   access: "runs",
   needs: ["conversations"],
-  summary: "One conversation with a page of its messages, in the order they were said",
+  summary:
+    "One conversation with a page of its messages, in the order they were said, and the run that is at work in it",
   query: { limit: LIMIT_QUERY, after: positionQuery("Only messages after this seq") },
   reply: {
     status: 200,
     type: "application/json",
-    schema: v.object({ ...conversationSchema.entries, messages: listSchema(messageSchema) }),
+    schema: v.object({
+      ...conversationSchema.entries,
+      /** Id of the run whose messages come next; null: none is at work in the conversation */
+      run_id: nullableText,
+      messages: listSchema(messageSchema),
+    }),
   },
   async handle({ conversations }, { params: { id }, query: { limit, after: afterSeq } }) {
-    const conversation = await conversations.get(id);
+    const conversation = await conversations.open(id);
     if (conversation === undefined) throw unknownConversation();
     const messages = await conversations.messages(id, { afterSeq, limit });
     const last = messages.at(-1);
@@ -140,7 +150,7 @@ export const deleteConversationsRoute = defineRoute({
 });
 
 /** Returns a message for the wire, without the vendor's own fields, which only the provider reads. */
-function toWire({ seq, runId, message }: SaidMessage) {
+function toWire({ seq, runId, message, cut }: SaidMessage) {
   const { opaque: _, vendor_ids: _ids, extra: _extra, ...said } = {
     opaque: undefined,
     vendor_ids: undefined,
@@ -149,7 +159,7 @@ function toWire({ seq, runId, message }: SaidMessage) {
   if ("tool_calls" in said && said.tool_calls !== undefined) {
     said.tool_calls = said.tool_calls.map(({ extra: _, ...call }) => call);
   }
-  return { seq, run_id: runId, ...said };
+  return { seq, run_id: runId, ...said, ...(cut === undefined ? {} : { cut }) };
 }
 
 function atWork(what: string) {

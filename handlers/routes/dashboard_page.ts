@@ -1,9 +1,9 @@
 import { loadDashboard } from "../../lib/dashboard/dashboard.ts";
 import { defineRoute } from "../define_route.ts";
-import { parseRequestTarget } from "../request_context.ts";
 
 /**
- * GET /: the dashboard. The page is public and holds no secret; under a mount its relative addresses need the slash at the end.
+ * GET /: the dashboard. The page is public and holds no secret. Under a mount it is the same with and without a slash at the end: a
+ * redirect would go round with servers that take the slash away.
  * Source: docs/design/processes.md "Dashboard"
  */
 export const dashboardRoute = defineRoute({
@@ -13,17 +13,7 @@ export const dashboardRoute = defineRoute({
   needs: ["config", "programName"],
   summary: "Dashboard",
   reply: { status: 200, type: "text/html" },
-  otherReplies: [{ status: 308, description: "Under a mount: to the same path with a slash at its end" }],
   async handle({ config, programName }, { head }) {
-    const { path } = parseRequestTarget(head.url);
-    if (!path.endsWith("/")) {
-      return {
-        status: 308,
-        body: null,
-        type: "text/plain",
-        headers: { location: `${path.slice(path.lastIndexOf("/") + 1)}/` },
-      };
-    }
     const { require_pairing: pairingRequired } = config().gateway;
     const { html, compressed, contentSecurityPolicy } = await loadDashboard({
       pairingRequired,

@@ -107,9 +107,11 @@ async function dispatch(parts: Parts, input: WebhookInput): Promise<Reply> {
         toChatRequest(asked, { kind: "channel", by: { caller, requestId, taint }, durable: true, claim: claims }),
       ),
   });
-  return accepted.first
-    ? await answer(parts, input, { channel: channel.name, run: accepted.run })
-    : await repeat(parts, input, { channel: channel.name, runId: accepted.runId });
+  const [{ name }, runId] = [channel, accepted.first ? accepted.run.id : accepted.runId];
+  const reply = accepted.first
+    ? await answer(parts, input, { channel: name, run: accepted.run })
+    : await repeat(parts, input, { channel: name, runId });
+  return { ...reply, runId };
 }
 
 /** Returns the conversation of a message. A sender whose name cannot be part of an id is named by its digest. */

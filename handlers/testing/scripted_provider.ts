@@ -111,7 +111,10 @@ export function playScript<Request>(script: Script<Request>, clock: Clock = syst
       return active;
     },
   };
-  async function* stream(request: Request, { signal }: { readonly signal: AbortSignal }) {
+  async function* stream(
+    request: Request,
+    { signal }: { readonly signal: AbortSignal },
+  ): AsyncGenerator<readonly ProgramProviderEvent[], void, unknown> {
     const index = requests.length;
     requests.push(structuredClone(request));
     const turn = turnOf(request, index);

@@ -1,7 +1,7 @@
 import { type Caller, hasScope } from "../../lib/base/records/caller.ts";
 import { type AgentEvent, isTerminal } from "../../lib/base/records/agent_event.ts";
 import type { RunPace } from "../../lib/runs/run_request.ts";
-import { CancelError, type CancelReason } from "../../lib/base/cancel.ts";
+import { CancelError } from "../../lib/base/cancel.ts";
 import { isLonger } from "../../lib/base/text.ts";
 import type { Config } from "../../lib/config/config.ts";
 import { checkScope, type Door } from "../door.ts";
@@ -49,7 +49,10 @@ interface Reading {
   readonly events: AsyncIterable<readonly AgentEvent[]>;
   /** False: another gateway works on the run, and each turn comes when it is complete. */
   isLive(): boolean;
-  cancel(reason: CancelReason): void;
+  /** Stops the run. */
+  cancel(): void;
+  /** Ends the reading, and the run where it is attached. */
+  leave(): void;
 }
 
 /** A frame that came, with the door of its type. A frame that cannot be read has none. */
@@ -88,8 +91,8 @@ export class SocketSession {
   #isWorking = false;
   /** The run that is being read; undefined before its start */
   #reading: Reading | undefined = undefined;
-  /** Set when the run is to be cancelled before it has started */
-  #stopBeforeStart: CancelReason | undefined = undefined;
+  /** Set when the run is to be cancelled, or left, before it has started */
+  #stopBeforeStart: "cancel" | "leave" | undefined = undefined;
   #isOpen = true;
   /** Frames that wait until it is certain which tokens count. */
   readonly #arrived: ArrivedFrame[] = [];
@@ -237,7 +240,7 @@ export class SocketSession {
     }
   }
 
-  /** Ends the session. The run at work is cancelled, because nobody reads it; a resumed run goes on. */
+  /** Ends the session: it leaves the run at work. */
   #end(): void {
     this.#isOpen = false;
     this.#watch.stop();
@@ -245,12 +248,12 @@ export class SocketSession {
     this.#options.parts.sockets.remove(this.#socket);
     this.#queue.length = 0;
     this.#arrived.length = 0;
-    this.#stop("client_gone");
+    this.#stop("leave");
   }
 
-  #stop(reason: CancelReason): void {
-    if (this.#reading !== undefined) this.#reading.cancel(reason);
-    else if (this.#isWorking) this.#stopBeforeStart = reason;
+  #stop(way: "cancel" | "leave"): void {
+    if (this.#reading !== undefined) this.#reading[way]();
+    else if (this.#isWorking) this.#stopBeforeStart = way;
   }
 
   #take(frame: Frame): void {
@@ -266,7 +269,7 @@ export class SocketSession {
       case "resume":
         return this.#enqueue(frame);
       case "cancel":
-        return this.#stop("cancelled");
+        return this.#stop("cancel");
       case "approve":
       case "deny":
         return void this.#answerApproval(frame);
@@ -339,13 +342,17 @@ export class SocketSession {
     if (conversation_id === undefined || conversation_id === null) {
       this.#conversationId = handle.conversationId ?? this.#conversationId;
     }
-    return { runId: handle.id, events: handle.events(), isLive: () => true, cancel: (reason) => handle.cancel(reason) };
+    let isLive = true;
+    return {
+      runId: handle.id,
+      events: handle.events(({ live }) => void (isLive = live)),
+      isLive: () => isLive,
+      cancel: () => handle.cancel("cancelled"),
+      leave: () => handle.leave("client_gone"),
+    };
   }
 
-  /**
-   * Reads a run that this connection did not start, if its caller may (see openRunEvents). `cancel` then stops the run itself; any other
-   * reason ends the reading alone.
-   */
+  /** Reads a run that this connection did not start, if its caller may (see openRunEvents). */
   async #resume({ run_id: runId, after }: ResumeFrame): Promise<Reading> {
     const { parts, caller } = this.#options;
     const { runs } = requireAgent(parts);
@@ -359,17 +366,15 @@ export class SocketSession {
       runId,
       isLive: () => isLive,
       events: (await openRunEvents(runs, runId, options)).events,
-      cancel: (reason) => {
-        if (reason === "cancelled") void runs.cancel(runId, reason).catch((error) => this.#report(error));
-        else reading.abort(new CancelError(reason));
-      },
+      cancel: () => void runs.cancel(runId, "cancelled").catch((error) => this.#report(error)),
+      leave: () => reading.abort(new CancelError("client_gone")),
     };
   }
 
   /** Sends the events of a run. @returns true when the end of the run was sent; a shutdown stops a resumed run before its end */
   async #show(reading: Reading): Promise<boolean> {
     this.#reading = reading;
-    if (this.#stopBeforeStart !== undefined) reading.cancel(this.#stopBeforeStart);
+    if (this.#stopBeforeStart !== undefined) reading[this.#stopBeforeStart]();
     let ended = false;
     for await (const events of reading.events) {
       ended = this.#deliver(events, reading) || ended;

@@ -17,6 +17,7 @@ import type { WireInput } from "./to_completion_input.ts";
 export const RUN_ERRORS = [
   "agent_unavailable",
   "shutting_down",
+  "halted",
   "overloaded",
   "conflict",
 ] as const satisfies readonly ErrorCode[];
@@ -161,7 +162,7 @@ function toMessage({ message, context }: ChatInput): Message {
 
 /**
  * Returns the handle of a durable run that an earlier request started. Its events are read from the first one, live to the end.
- * `cancel` ends the reading and not the run, which may have other readers.
+ * `leave` ends the reading alone: the run may have other readers.
  * @param options.onPace see FollowOptions. @param options.streams true for a reply that is a stream, which outlives the request's signal
  * @throws {HttpError} 409 conflict when the run is forgotten
  */
@@ -193,7 +194,9 @@ export async function attachRun(
     model: run.model,
     conversationId: run.conversation_id,
     events,
-    cancel: (reason) => own.abort(new CancelError(reason)),
+    durable: true,
+    cancel: (reason) => void runs.cancel(runId, reason).catch(() => {}),
+    leave: (reason) => own.abort(new CancelError(reason)),
     hadEffect: () => undefined,
   };
 }
@@ -226,10 +229,11 @@ export async function runHadEffect(
 
 /** Returns a run whose events come in another way. */
 function withEvents(handle: RunHandle, events: RunHandle["events"], hadEffect = () => handle.hadEffect()): RunHandle {
-  const { id, model, conversationId } = handle;
+  const { id, model, conversationId, durable } = handle;
   return {
-    ...{ id, model, conversationId, events, hadEffect },
+    ...{ id, model, conversationId, durable, events, hadEffect },
     cancel: (reason) => handle.cancel(reason),
+    leave: (reason) => handle.leave(reason),
     isAskedAgain: () => handle.isAskedAgain?.() === true,
   };
 }
@@ -248,7 +252,8 @@ export function readRun(
   let hadEffect = false;
   let isOver = false;
   const end = (errorCode: string | undefined) => {
-    isOver = true;
+    // After a shutdown it goes on
+    isOver = errorCode !== "shutdown";
     claim?.shows(errorCode);
   };
   async function* events() {

@@ -78,10 +78,13 @@ export async function answerByRun<Input extends WireInput>(
   // A repeat must find the work, so it outlives its client (docs/design/http.md "Idempotency")
   const { storing } = input;
   const durable = claim !== undefined || storing?.isBackground === true;
-  let pace: RunPace | undefined;
+  const reading: { pace?: RunPace | undefined } = {};
   if (durable || agentTools !== "none") await asked.confirm({ access: "tools" });
   const run = typeof runId === "string"
-    ? await attachRun(runId, { runs, request: asked }, { streams: input.stream, onPace: (now) => void (pace = now) })
+    ? await attachRun(runId, { runs, request: asked }, {
+      streams: input.stream,
+      onPace: (now) => void (reading.pace = now),
+    })
     : await runs.start({
       kind: "chat",
       messages: input.messages,
@@ -97,11 +100,28 @@ export async function answerByRun<Input extends WireInput>(
       agentTools,
       ...(input.agent === undefined ? {} : { agent: input.agent }),
     });
-  const handle = durable ? readRun(run, { claim, tools: parts.tools }, { streams: input.stream }) : run;
+  return { ...await told(wire, run, { parts, asked, reading }), runId: run.id };
+}
+
+/** Tells the events of a run in the client's language. */
+async function told<Input extends WireInput>(
+  wire: Wire<Input>,
+  run: RunHandle,
+  { parts, asked, reading }: {
+    readonly parts: AnswerParts;
+    readonly asked: DecodedRequest<Input>;
+    /** How the events come; told once */
+    readonly reading: { pace?: RunPace | undefined };
+  },
+): Promise<Reply> {
+  const { claim, body: { input } } = asked;
+  const { storing } = input;
+  const isRecorded = run.durable || storing !== undefined;
+  const handle = run.durable ? readRun(run, { claim, tools: parts.tools }, { streams: input.stream }) : run;
   const head: AnswerHead = {
     runId: handle.id,
     created: Math.floor(
-      (durable || storing !== undefined ? await createdAt(handle, runs) : parts.kit.clock.now()) / 1000,
+      (isRecorded ? await createdAt(handle, requireAgent(parts).runs) : parts.kit.clock.now()) / 1000,
     ),
     model: handle.model,
     conversationId: handle.conversationId,
@@ -109,13 +129,12 @@ export async function answerByRun<Input extends WireInput>(
   const named: NamedFields = { ignored: [], changed: [] };
   try {
     if (input.stream) {
-      const leaves = !durable || typeof runId === "string";
       const comment = () => {
-        const text = pace === undefined ? "" : paceComment(pace);
-        pace = undefined;
-        return text;
+        const { pace } = reading;
+        reading.pace = undefined;
+        return pace === undefined ? "" : paceComment(pace);
       };
-      return await streamed(wire, handle, { parts, asked, head, named, durable, leaves, comment });
+      return await streamed(wire, handle, { parts, asked, head, named, comment });
     }
     if (storing?.isBackground && wire.accepted !== undefined) {
       return { status: 200, body: wire.accepted(head, input), type: "application/json" };
@@ -150,10 +169,6 @@ interface Streaming<Input extends WireInput> {
   readonly head: AnswerHead;
   /** Receives the parameters that notices before the first byte name */
   readonly named: NamedFields;
-  /** true: the run goes on without its reader */
-  readonly durable: boolean;
-  /** true: the handle is cancelled when the reader leaves */
-  readonly leaves: boolean;
   /** See EventStreamOptions */
   readonly comment: () => string;
 }
@@ -161,12 +176,9 @@ interface Streaming<Input extends WireInput> {
 async function streamed<Input extends WireInput>(
   wire: Wire<Input>,
   handle: RunHandle,
-  { parts: { kit: { clock, log } }, asked, head, named, durable, leaves, comment }: Streaming<Input>,
+  { parts: { kit: { clock, log } }, asked, head, named, comment }: Streaming<Input>,
 ): Promise<Reply> {
   const { claim, requestId, body: { input } } = asked;
-  const leave = () => {
-    if (leaves) handle.cancel("client_gone");
-  };
   const opening = await openEvents(handle, { clock, maxWaitMs: KEEP_ALIVE_MS });
   let firstModel = head.model;
   let headers: Readonly<Record<string, string>> | undefined;
@@ -183,7 +195,7 @@ async function streamed<Input extends WireInput>(
   const encoder = wire.encoder({
     ...head,
     firstModel,
-    goesOn: durable,
+    goesOn: handle.durable,
     interrupts: claim === undefined ? undefined : claim.wasTold,
     toError: (event) => toError(runFailure(event)),
   }, input);
@@ -194,7 +206,7 @@ async function streamed<Input extends WireInput>(
     keepAlive: wire.keepAlive,
     comment,
     toError: (error) => toError(error ?? endedInSilence()),
-    onLeave: leave,
+    onLeave: () => handle.leave("client_gone"),
   });
   return { ...streamReply(stream), headers, ...toClientNames(named, wire, input) };
 }

@@ -30,10 +30,12 @@ interface PlainReply {
   readonly ignored?: readonly string[] | undefined;
   /** Names of fields of the request that the model got in another form. Default: none */
   readonly changed?: readonly string[] | undefined;
+  /** Id of the run that answers, for the header `x-postern-run`. Default: none does */
+  readonly runId?: string | undefined;
 }
 
 /** A reply that tells of an error after work was begun. An error before that is thrown. */
-export interface FailureReply extends Pick<PlainReply, "ignored" | "changed"> {
+export interface FailureReply extends Pick<PlainReply, "ignored" | "changed" | "runId"> {
   readonly error: unknown;
   /** A tool with an effect ran before, so the client must not retry */
   readonly hadEffect?: boolean | undefined;
@@ -52,6 +54,7 @@ export function emptyReply(): PlainReply {
 /** Returns the response of a reply, with the request's reply headers. */
 export function sendReply(context: RequestContext, reply: Reply): Response {
   if (reply.ignored !== undefined) context.ignored.push(...reply.ignored);
+  if (reply.runId !== undefined) context.replyHeaders["x-postern-run"] = reply.runId;
   if (reply.changed !== undefined && reply.changed.length > 0) {
     context.replyHeaders["x-postern-changed"] = namesOf(reply.changed);
   }
@@ -137,8 +140,13 @@ export function fallbackHeader(model: string): Readonly<Record<"x-postern-fallba
 
 const MAX_MODEL_NAME = 256;
 
-/** Headers of a reply that `changeHeaders` may have, as /openapi.json describes them. */
+/** Headers of a reply by a run, as /openapi.json describes them. */
 export const CHANGE_HEADERS = {
+  "x-postern-run": {
+    description:
+      "Id of the run that answers; GET /v1/runs/:id/events and a frame `resume` read on where a connection broke",
+    schema: { type: "string" },
+  },
   "x-postern-fallback": {
     description: "The provider/model that answers in place of the default one",
     schema: { type: "string" },

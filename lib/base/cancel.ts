@@ -1,5 +1,5 @@
 /** Why work was stopped (docs/design/architecture.md "Signals"): the typed reason of every derived signal. */
-export type CancelReason = "client_gone" | "timeout" | "cancelled" | "shutdown" | "budget";
+export type CancelReason = "client_gone" | "timeout" | "cancelled" | "shutdown" | "budget" | "halted";
 
 /** The `reason` of an aborted signal; also what a cancelled wait rejects with. */
 export class CancelError extends Error {
@@ -17,6 +17,7 @@ const SENTENCE: Record<CancelReason, string> = {
   cancelled: "The work was cancelled",
   shutdown: "The gateway is shutting down",
   budget: "The token budget is used up",
+  halted: "A person has halted the work",
 };
 
 /** Returns the reason of an aborted signal; `cancelled` for a signal aborted with anything but a CancelError. */
@@ -27,6 +28,11 @@ export function cancelReason(signal: AbortSignal): CancelReason {
 /** Returns the error to throw for an aborted signal: its own CancelError, else one of reason `cancelled`. */
 export function cancelError(signal: AbortSignal): CancelError {
   return signal.reason instanceof CancelError ? signal.reason : new CancelError("cancelled");
+}
+
+/** Returns a signal for a wait that nothing ends. */
+export function neverAborted(): AbortSignal {
+  return new AbortController().signal;
 }
 
 /** Waits for work that others wait for too, as the one look for bubblewrap. @throws {CancelError} when the signal aborts first; the work goes on */

@@ -144,9 +144,9 @@ export class ConversationLines {
     this.#runs.tell("end", runId);
   }
 
-  /** Tells whether an open run of the cluster belongs to a conversation. */
-  worksIn(conversationId: string): Promise<boolean> {
-    return this.#claims.worksIn(conversationId);
+  /** Returns the id of the open run of a conversation that the cluster accepted first. Undefined: there is none */
+  runIn(conversationId: string): Promise<string | undefined> {
+    return this.#claims.runIn(conversationId);
   }
 
   /** Returns the precondition that no run works in a conversation. */

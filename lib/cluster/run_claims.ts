@@ -143,7 +143,7 @@ export class RunClaims {
         // A run that has an owner may be before it, as an attached one that waits
         const [hold, first] = await Promise.all([
           this.#holdWrite(conversation_id, id, own),
-          this.#firstIn(conversation_id),
+          this.runIn(conversation_id),
         ]);
         firsts.set(conversation_id, first);
         const mayBegin = hold !== undefined && first === id;
@@ -317,11 +317,6 @@ export class RunClaims {
     return (await this.#store.scan(RUN_SIGNALS.name, { limit: MAX_SIGNALS })).map(({ key }) => key);
   }
 
-  /** Tells whether an open run belongs to a conversation. */
-  async worksIn(conversationId: string): Promise<boolean> {
-    return await this.#firstIn(conversationId) !== undefined;
-  }
-
   /** Returns the precondition that no run works in a conversation. */
   unheld(conversationId: string): readonly Write[] {
     return [CONVERSATION_HOLDS.check(conversationId, 0)];
@@ -334,12 +329,12 @@ export class RunClaims {
 
   /** Tells whether no other open run of a conversation was accepted before this one. */
   async #isFirst(conversationId: string, runId: string): Promise<boolean> {
-    const first = await this.#firstIn(conversationId);
+    const first = await this.runIn(conversationId);
     return first === undefined || first === runId;
   }
 
   /** Returns the id of the open run of a conversation that was accepted first. */
-  async #firstIn(conversationId: string): Promise<string | undefined> {
+  async runIn(conversationId: string): Promise<string | undefined> {
     return (await this.#line(conversationId, 1))[0];
   }
 

@@ -76,6 +76,7 @@ export interface GatewayConfig {
     readonly max_concurrent?: number | undefined;
     readonly max_queued?: number | undefined;
     readonly max_per_conversation?: number | undefined;
+    readonly when_reader_leaves?: "go_on" | "cancel" | undefined;
     readonly approval_timeout_secs?: number | undefined;
     readonly retention_days?: number | undefined;
   } | undefined;

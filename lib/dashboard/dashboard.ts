@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
-import { readFile } from "node:fs/promises";
 import { promisify } from "node:util";
 import { brotliCompress, gzip } from "node:zlib";
+import { readOwnFile } from "../base/own_file.ts";
 import { withProgramName } from "../base/program_name.ts";
 
 /** The page as it is served, and the policy its reply must carry. */
@@ -91,7 +91,7 @@ function scoped(text: string): string {
 }
 
 function read(file: string): Promise<string> {
-  return readFile(new URL(file, PAGE), "utf8");
+  return readOwnFile(new URL(file, PAGE));
 }
 
 function sha256(text: string): string {

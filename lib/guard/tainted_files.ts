@@ -1,5 +1,6 @@
 import { sep } from "node:path";
 import * as v from "valibot";
+import { neverAborted } from "../base/cancel.ts";
 import { canonicalDigest } from "../base/json.ts";
 import type { Clock } from "../base/clock.ts";
 import { ToolError } from "../base/errors.ts";
@@ -16,7 +17,6 @@ import { contentOf, type FilePlace, filePlaceOf, foldedPaths, isPlain, newPlaceO
 /** Collection of a cluster with one record, whose version counts the changes of all tainted files. */
 export const TAINT_CHANGES = new Collection("taint_changes", parseMark, { replaced: "its version is what it says" });
 const ALL = "all";
-const NEVER = new AbortController().signal;
 const CHANGE_BODY = { v: 1 } as const;
 /** Tries of a change while other gateways change marks too. */
 const MAX_TRIES = 20;
@@ -205,7 +205,7 @@ class StoredTaintedFiles implements TaintedFiles {
     try {
       await this.#markWritten(paths, options);
     } catch (error) {
-      const { clock, workspace, closing = NEVER } = this.#options;
+      const { clock, workspace, closing = neverAborted() } = this.#options;
       if (workspace === undefined || !isStorageAway(error)) throw error;
       // Until these marks are written, nothing is said about any file
       this.#owed = [...this.#owed, [paths, options]];

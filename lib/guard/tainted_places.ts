@@ -1,12 +1,12 @@
 import { hash } from "node:crypto";
 import { basename, dirname, join, relative, sep } from "node:path";
+import { neverAborted } from "../base/cancel.ts";
 import { fileState } from "../system/files/file_state.ts";
 import { realLikePath } from "../system/files/like_name.ts";
 import { nameIdentity } from "../system/process/surveys.ts";
 
 /** Files of one command that are marked one by one */
 export const MAX_MARKED_AT_ONCE = 500;
-const NEVER = new AbortController().signal;
 const NOTHING = hash("sha256", "");
 
 /** Real path of a file, and what lies there. */
@@ -37,7 +37,7 @@ export async function newPlaceOf(path: string): Promise<string> {
 
 /** Returns the digest of a file's content. Undefined for what is no file, and for an empty one, which is as any other. */
 export async function contentOf(path: string): Promise<string | undefined> {
-  const { kind, sha256 } = await fileState(path, NEVER);
+  const { kind, sha256 } = await fileState(path, neverAborted());
   return kind === "file" && sha256 !== null && sha256 !== NOTHING ? sha256 : undefined;
 }
 

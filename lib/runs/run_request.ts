@@ -34,9 +34,9 @@ export interface RunAuthor {
   readonly after?: ConversationPlace | undefined;
 }
 
-/** Reader of attached work, who follows its events as they come. */
+/** Reader of a run, who follows its events as they come. */
 export interface RunReader {
-  /** Aborting it with a CancelError ends the run. The run aborts it when it ends early. Default: a new controller. */
+  /** Aborting it with a CancelError says that the reader has left. An attached run ends then, and aborts it when it ends early. Default: a new controller. */
   readonly controller?: AbortController | undefined;
   /** Set when nobody reads the events as they come, so the provider may answer in one piece. Default false. */
   readonly whole?: boolean | undefined;
@@ -70,7 +70,7 @@ export interface RunRequest {
   /** Conversation to record under; `new` creates one. Undefined: only the run's journal is kept. */
   readonly conversationId?: string | "new" | undefined;
   /**
-   * Durable work survives a disconnect and a restart; attached work ends with its reader.
+   * true: the run survives a disconnect and a restart. false: it does where its kind outlives its reader, else it ends with that.
    * Source: docs/design/runs.md "Attached or durable"
    */
   readonly durable: boolean;
@@ -79,7 +79,7 @@ export interface RunRequest {
    * of a run.
    */
   readonly claim?: ((runId: string) => Write | readonly Write[]) | undefined;
-  /** Attached work only. Default: a reader who can approve nothing */
+  /** Reader that the run is started for. Default: none, or for attached work one who can approve nothing */
   readonly reader?: RunReader | undefined;
   /** `none`: the model gets no tool of the agent (header x-postern-tools). */
   readonly agentTools: "configured" | "none";
@@ -98,13 +98,19 @@ export interface RunHandle {
   /** The resolved model, as the reply names it. */
   readonly model: string;
   readonly conversationId: string | null;
+  /** false: the run ends with its reader */
+  readonly durable: boolean;
   /**
    * Returns the run's events from the first to the terminal one; an empty array says that the model has begun to answer. Failures
    * are `error` events. A ProviderError before anything else is thrown by `next()`, so that HTTP can answer with a status. May be
    * read once. Leaving the iteration early cancels an attached run with `client_gone`.
+   * @param onPace see FollowOptions. Default: nothing is called
    */
-  events(): AsyncIterable<readonly AgentEvent[]>;
+  events(onPace?: FollowOptions["onPace"]): AsyncIterable<readonly AgentEvent[]>;
+  /** Stops the run, whoever reads it. */
   cancel(reason: CancelReason): void;
+  /** Ends the reading: that of an attached run ends the run with this reason, and a durable run goes on. */
+  leave(reason: CancelReason): void;
   /**
    * Tells whether a tool with an effect has run. An error reply then carries x-should-retry: false. Undefined: only its events tell, since it
    * may have been at work at another gateway, or before a restart.
@@ -173,7 +179,7 @@ export interface RunReview {
 export interface RunSupervisor {
   /**
    * Accepts a run; a durable one is on disk when this resolves.
-   * @throws {HttpError} 409 `conflict` when the claim was made before, and for a place without a history; 503 `overloaded`, `shutting_down` or `agent_unavailable`; 403 `insufficient_scope` for a
+   * @throws {HttpError} 409 `conflict` when the claim was made before, and for a place without a history; 503 `overloaded`, `shutting_down`, `halted` or `agent_unavailable`; 403 `insufficient_scope` for a
    * conversation of another token; 400 `invalid_request` for an unknown agent
    */
   start(request: RunRequest): Promise<RunHandle>;
@@ -181,7 +187,7 @@ export interface RunSupervisor {
    * Does work of a model that is no run, such as vectors of texts, within the budget of the day.
    * @param input most tokens that the work may use
    * @param work returns how many it has used; undefined: all of `input` counts
-   * @throws {HttpError} 503 `shutting_down`; {CancelError} `budget`; what the work throws
+   * @throws {HttpError} 503 `shutting_down`, `halted`; {CancelError} `budget`; what the work throws
    */
   spend<T extends { readonly tokens?: number | undefined }>(
     input: number,
@@ -218,14 +224,16 @@ export interface RunSupervisor {
    * @throws {CancelError} when the signal aborts first, or a shutdown stops the run
    */
   ended(id: string, signal: AbortSignal): Promise<Run | undefined>;
+  /** Stops the runs at work here that a person has halted. They end as cancelled. */
+  stopHalted(): void;
   /** Returns the number of runs at work now. */
   active(): number;
-  /** Tells whether a run of this conversation is at work or waits for its slot. */
-  worksIn(conversationId: string): boolean;
+  /** Returns the id of the run that is at work in a conversation, else of one that waits for its slot. Undefined: there is none. */
+  runIn(conversationId: string): string | undefined;
   /**
    * Ends a run that is `needs_review`, or lets it go on. The decision is on disk and in the audit when the promise resolves.
    * @throws {HttpError} 404 `not_found`; 409 `conflict` for a run in another state, or one that cannot go on;
-   * 400 `invalid_request` for a note that is too long
+   * 400 `invalid_request` for a note that is too long; 503 `halted` for one that would go on
    */
   resolve(id: string, review: RunReview): Promise<Run>;
   /**

@@ -112,8 +112,10 @@ const handle: RunHandle = {
   id: "run_1",
   model: "test/model",
   conversationId: null,
+  durable: false,
   events: () => play(arrays),
   cancel: () => {},
+  leave: () => {},
   hadEffect: () => false,
 };
 const runs = { start: () => Promise.resolve(handle) } as unknown as RunSupervisor; // the handler calls nothing else

@@ -209,7 +209,7 @@ test("a conversation is neither deleted nor forgotten at one gateway while a run
   const { ownership } = b.cluster;
   const conversations = createStoredConversations({
     store: b.store,
-    isAtWork: (id) => ownership.lines.worksIn(id),
+    runIn: (id) => ownership.lines.runIn(id),
     unheld: (id) => ownership.lines.unheld(id),
   });
   const reading = readAll(await attached(a, "one", conversationId));
@@ -220,7 +220,7 @@ test("a conversation is neither deleted nor forgotten at one gateway while a run
   // The run begins between the look and the removal
   const blind = createStoredConversations({
     store: b.store,
-    isAtWork: () => false,
+    runIn: () => undefined,
     unheld: (id) => ownership.lines.unheld(id),
   });
   assert.equal(await blind.delete(conversationId), "at_work");

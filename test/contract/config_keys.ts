@@ -50,6 +50,7 @@ export const CONFIG_KEYS: Readonly<Record<string, unknown>> = {
   "runs.max_concurrent": 16,
   "runs.max_queued": 1000,
   "runs.max_per_conversation": 8,
+  "runs.when_reader_leaves": "go_on",
   "runs.approval_timeout_secs": 86400,
   "runs.retention_days": 30,
   "budget.tokens_per_run": 0,

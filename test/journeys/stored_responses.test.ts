@@ -404,7 +404,7 @@ test("a repeat under an Idempotency-Key is the same stored response", () =>
     }
   }));
 
-test("a stored response in the foreground ends with its reader", () =>
+test("a stored response in the foreground goes on without its reader, who reads on under its id", () =>
   withWorld(async (world) => {
     const { client, upstream } = await startClient(world, { kind: "stall", chunks: ["Hel"] });
     const stream = await client.responses.create({ model, input: "Hi", stream: true });
@@ -413,7 +413,14 @@ test("a stored response in the foreground ends with its reader", () =>
       if (event.type === "response.created") id = event.response.id;
       if (event.type === "response.output_text.delta") break;
     }
-    await until(async () => (await client.responses.retrieve(id)).status === "failed");
+    assert.equal((await client.responses.retrieve(id)).status, "in_progress");
+    for await (const event of await client.responses.retrieve(id, { stream: true })) {
+      if (event.type !== "response.output_text.delta") continue;
+      assert.equal(event.delta, "Hel");
+      break;
+    }
+    await client.responses.cancel(id);
+    assert.equal((await client.responses.retrieve(id)).status, "cancelled");
     assert.equal(upstream.turns.length, 1);
   }));
 

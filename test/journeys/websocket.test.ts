@@ -182,9 +182,11 @@ test("cancel ends the running message with an error frame, and the next one is a
     await client.leave();
   }));
 
-test("a client that goes away cancels its run and those that wait", () =>
+const CANCELS = { config: { runs: { when_reader_leaves: "cancel" } } } as const;
+
+test("a client that goes away cancels its run and those that wait, where the configuration says so", () =>
   withWorld(async (world) => {
-    const gateway = await world.gateway({ script: () => ({ text: "x", hang: "after" }) });
+    const gateway = await world.gateway({ ...CANCELS, script: () => ({ text: "x", hang: "after" }) });
     const client = await open(gateway);
     for (const text of ["a", "b", "c"]) client.send(text);
     await client.readUntil(({ type }) => type === "delta");
@@ -206,7 +208,8 @@ test("a slow reader pauses the model, and what waits for it is bounded", () =>
       },
     };
     const script = () => ({ text: text as unknown as string[] });
-    const gateway = await world.gateway({ script });
+    // A reply that goes on without its reader waits for nobody, and its events are in the journal
+    const gateway = await world.gateway({ ...CANCELS, script });
     const client = await open(gateway);
     client.socket.pause();
     client.send("Hi");

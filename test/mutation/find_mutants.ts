@@ -1,5 +1,5 @@
-import { parseAst } from "@rollup/wasm-node/parseAst";
 import { stripTypeScriptTypes } from "node:module";
+import { parseAst } from "rolldown/parseAst";
 
 /** Small change of a source file, as a slip of the hand would make it. */
 export interface Mutant {

@@ -1,10 +1,7 @@
-import { execFile } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
-import process from "node:process";
 import { test } from "node:test";
-import { promisify } from "node:util";
-import { PROJECT_ROOT } from "../support/source_files.ts";
+import { declareTypes } from "../../scripts/declarations.ts";
 import { withTemporaryFolder } from "../support/temporary_folder.ts";
 import { comparePicture } from "./picture.ts";
 
@@ -72,15 +69,11 @@ function reachable(folder: string, entry: string): readonly string[] {
 
 test("declarations.txt, testing_declarations.txt and handlers.txt show the types of the package", async () => {
   await withTemporaryFolder(async (folder) => {
-    const options = ["-p", "tsconfig.build.json", "--noCheck", "--emitDeclarationOnly", "--outDir", folder];
-    const compiler = join(PROJECT_ROOT, "node_modules/typescript/bin/tsc");
-    // A run of all tests has built the package already
-    const built = process.env["TEST_PACKAGE"];
-    if (built === undefined) await promisify(execFile)("node", [compiler, ...options], { cwd: PROJECT_ROOT });
-    comparePicture("declarations.txt", reachable(built ?? folder, "handlers/mod.d.ts"));
+    await declareTypes(folder, ["handlers/mod", "handlers/testing/mod"]);
+    comparePicture("declarations.txt", reachable(folder, "handlers/mod.d.ts"));
+    comparePicture("testing_declarations.txt", reachable(folder, "handlers/testing/mod.d.ts"));
     // Their parts are those of the whole gateway
-    const handlers = [...readNames(built ?? folder, "handlers/handlers.d.ts").own.values()];
-    comparePicture("handlers.txt", handlers);
-    comparePicture("testing_declarations.txt", reachable(built ?? folder, "handlers/testing/mod.d.ts"));
+    await declareTypes(folder, ["handlers/handlers"], { alone: true });
+    comparePicture("handlers.txt", [...readNames(folder, "handlers/handlers.d.ts").own.values()]);
   });
 });

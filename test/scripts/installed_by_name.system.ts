@@ -95,6 +95,9 @@ test("the published package runs by npx, as a global program and in a program, o
         assert.equal(run("npm", "install", "postern").status, 0);
         const program = run("node", "program.js");
         assert.equal(program.stdout, "ok\n", program.stderr);
+        // SQLite is experimental on Node 22, and is loaded with a database
+        const words = ["--input-type=module", "--eval", 'await import("postern"); await import("postern/testing")'];
+        assert.deepEqual(Object.values(run("node", ...words)), [0, "", ""]);
         assert.match(run("npx", "postern", "pair").stderr, /start it with npx postern gateway/);
       }
       if (existsSync(OLD_NODE)) {

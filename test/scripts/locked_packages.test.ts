@@ -74,5 +74,21 @@ test("the published package carries no Node and nothing that the project is buil
   const paths: readonly string[] = packed.files.map(({ path }: { readonly path: string }) => path);
   assert.ok(paths.includes("README.md"));
   const allowed = /^(?:dist|docs)\/|^(?:README\.md|LICENSE|CHANGELOG\.md|package\.json)$/;
-  assert.deepEqual(paths.filter((path) => !allowed.test(path)), []);
+  assert.deepEqual(paths.filter((path) => !allowed.test(path) || path.startsWith("docs/design/")), []);
+  // What is not packed must not be linked to from a page that is
+  const broken = paths.filter((path) => path.endsWith(".md")).flatMap((path) =>
+    [...readFileSync(join(PROJECT_ROOT, path), "utf8").matchAll(/\]\(([^)#\s]+)/g)]
+      .map(([, link = ""]) => join(path, "..", link)).filter((file) => file.startsWith("docs/design"))
+  );
+  assert.deepEqual(broken, []);
+});
+
+test("a dependency takes later patches, save those of which a part is used that is no promise of theirs", () => {
+  const { dependencies } = readJson("package.json");
+  const exact = Object.entries<string>(dependencies).filter(([, range]) => !range.startsWith("~"));
+  assert.deepEqual(exact.map(([name]) => name).sort(), ["@extism/extism", "srvx", "undici"]);
+  const { packages } = readJson("package-lock.json");
+  for (const [name, range] of Object.entries<string>(dependencies)) {
+    assert.equal(packages[`node_modules/${name}`].version, range.replace("~", ""), name);
+  }
 });

@@ -22,7 +22,7 @@ import { ROOT } from "../support/gateway_process.ts";
  * @returns their `node_modules`
  * @throws {Error} npm cannot bring them, with its output
  */
-export async function systemTools(name: "clients" | "tools"): Promise<string> {
+export async function systemTools(name: "clients" | "servers" | "tools"): Promise<string> {
   const folder = await installOnce({
     prefix: `system-${name}-`,
     files: ["package.json", "package-lock.json"].map((file) => join(ROOT, "test/system", name, file)),

@@ -10,6 +10,7 @@ import type { Config } from "../../lib/config/config.ts";
 import type { GatewayState } from "../../lib/base/records/gateway_status.ts";
 import type { Services } from "../../lib/services.ts";
 import { createApprovals } from "../../lib/guard/create_approvals.ts";
+import { Halts } from "../../lib/guard/halts.ts";
 import { lazily } from "../../lib/base/lazily.ts";
 import { ClientCalls } from "../../lib/runs/client_calls.ts";
 import { createStoredConversations } from "../../lib/runs/conversations/stored_conversations.ts";
@@ -86,6 +87,7 @@ export function createFakeServices(options: FakeServicesOptions = {}): FakeServi
   const tools = options.tools ?? createFakeTools();
   let config = withGateway({ ...GATEWAY, ...options.gateway });
   let state: GatewayState = "ok";
+  const halts = new Halts({ store, clock, log, audit: audit.append, tell: () => {} });
   const approvals = createApprovals({ store, clock, random, log, metrics, audit: audit.append });
   return {
     version: "0.0.0-test",
@@ -124,6 +126,7 @@ export function createFakeServices(options: FakeServicesOptions = {}): FakeServi
     tickets: createFakeTickets(),
     audit,
     approvals,
+    halts,
     taintedFiles: createTaintedFiles({ store, clock, audit: audit.append }),
     tools,
     calls: lazily(() =>
@@ -158,7 +161,7 @@ export function createFakeServices(options: FakeServicesOptions = {}): FakeServi
     recentLog,
     conversations: createStoredConversations({
       store,
-      isAtWork: (id) => options.agent?.runs.worksIn(id) ?? false,
+      runIn: (id) => options.agent?.runs.runIn(id),
     }),
     nodes: options.nodes,
     agent: options.agent,
@@ -173,6 +176,7 @@ export function createFakeServices(options: FakeServicesOptions = {}): FakeServi
       status: () =>
         Promise.resolve({
           ...{ status: state, version: "0.0.0-test", started_at: AT, uptime_seconds: 0, workspace: "/workspace" },
+          halts: [],
           provider: null,
           containment: { kind: "uncontained", text: "Commands are not contained: this is a test" },
           unreadable_records: [],

@@ -2,6 +2,7 @@ import { execFile } from "node:child_process";
 import { cpSync, mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { promisify } from "node:util";
+import { addHandlerTypes } from "./build_package.ts";
 import { ROOT } from "./gateway_process.ts";
 
 /**
@@ -11,6 +12,7 @@ import { ROOT } from "./gateway_process.ts";
  * @returns path of the tarball
  */
 export async function packPackage(built: string, folder: string): Promise<string> {
+  await addHandlerTypes(built);
   const source = join(folder, "source");
   mkdirSync(source);
   for (const file of ["package.json", "README.md", "LICENSE", "CHANGELOG.md"]) {

@@ -109,8 +109,9 @@ export function createScriptedRuns(options: ScriptedRunsOptions): ScriptedRuns {
     followHere: () => undefined,
     reach: () => Promise.resolve(undefined),
     ended: (id) => Promise.resolve(records.get(id)),
+    stopHalted: () => {},
     active: () => active,
-    worksIn: (id) => started.some((run) => run.conversationId === id && !run.over),
+    runIn: (id) => started.find((run) => run.conversationId === id && !run.over)?.id,
     resolve: () => Promise.reject(new TypeError("The script resolves nothing")),
     recover: () => Promise.resolve(),
     drain: () => Promise.resolve(),
@@ -185,9 +186,13 @@ function toHandle(run: ScriptedRun, options: HandleOptions): RunHandle {
     id: run.id,
     model: run.request.model ?? "test/model",
     conversationId: run.conversationId,
+    durable: run.request.durable,
     events: play,
     cancel(reason) {
       controller.abort(new CancelError(reason));
+    },
+    leave(reason) {
+      if (!run.request.durable) controller.abort(new CancelError(reason));
     },
     hadEffect: () => options.hadEffect ?? false,
   };

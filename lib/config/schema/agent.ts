@@ -31,6 +31,10 @@ export const runsSchema = v.strictObject({
     "Runs of one conversation that may wait for the one at work; a cluster counts them at all gateways",
     integer(8, 1, 1000),
   ),
+  when_reader_leaves: about(
+    "What becomes of a reply in a conversation when its reader leaves, by a closed page or a lost connection. `go_on`: it is said to its end, and found again. `cancel`: it ends",
+    choice(["go_on", "cancel"], "go_on"),
+  ),
   approval_timeout_secs: about(
     "Seconds that a run in the background waits for a person's answer. After them the call is denied",
     integer(86_400, 1, 31_536_000),

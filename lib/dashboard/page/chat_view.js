@@ -8,7 +8,11 @@ import { createReply } from "./reply.js";
 const MAX_ANNOUNCED = 30;
 /** Stored messages that are shown at once */
 const PAGE = 100;
-const NOTHING_STORED = "Nothing is stored under this address. Its first reply may be at work still: see Runs.";
+const NOTHING_STORED = "Nothing is stored under this address.";
+const READING_ON = "The connection was lost. The reply goes on, and is shown here once the gateway is reached";
+const RETRY_MS = 1500;
+/** Statuses of a refusal that no other try changes */
+const FINAL = new Set([400, 401, 403, 404]);
 /** Messages that a person may begin with. The commands are the offline assistant's: a model knows none of them */
 const STARTERS = ["What files are here?"];
 const OFFLINE_STARTERS = [...STARTERS, "/tools", "/help"];
@@ -28,6 +32,8 @@ export function createChatView({ session }) {
   const stopButton = byId("stop", HTMLButtonElement);
   /** @type {ReturnType<typeof createReply> | undefined} */
   let reply;
+  /** The run that gives the reply, and how far it is shown @type {{ id: string, seq: number } | undefined} */
+  let run;
   let asked = "";
   let stopping = false;
   let atEnd = true;
@@ -45,7 +51,7 @@ export function createChatView({ session }) {
   const socket = createChatSocket({
     session,
     onFrame,
-    onClosed: () => fail("The connection was lost before the reply ended"),
+    onClosed: () => void readOn(),
   });
 
   /** @param {string} text */
@@ -70,7 +76,11 @@ export function createChatView({ session }) {
     if (frame.type === "run_start" && typeof frame.conversation_id === "string") isIn(frame.conversation_id);
     if (reply === undefined) return;
     const shown = reply;
+    shown.waits();
+    if (typeof frame.run_id === "string") run = { id: frame.run_id, seq: frame.seq };
     if (frame.type === "error") {
+      // The gateway stops, and the run with it until the next start: the socket is closed next
+      if (frame.code === "shutdown" && run !== undefined) return;
       return frame.code === "cancelled" || stopping ? end(() => shown.stopped()) : fail(frame.message);
     }
     if (frame.type === "done") return end(() => shown.done(frame));
@@ -80,8 +90,7 @@ export function createChatView({ session }) {
   /** @param {() => void} finish */
   function end(finish) {
     following(finish);
-    reply = undefined;
-    stopping = false;
+    forgetReply();
     showRunning();
     void past.load();
   }
@@ -101,6 +110,30 @@ export function createChatView({ session }) {
     end(() => failed.failed(reason, () => void send(text)));
   }
 
+  function forgetReply() {
+    reply = undefined;
+    run = undefined;
+    stopping = false;
+  }
+
+  /** Reads on where the connection was lost, for as long as the reply is wanted. */
+  async function readOn() {
+    const reading = run;
+    if (reading === undefined) return fail("The connection was lost before the reply began");
+    reply?.waits(READING_ON);
+    while (run === reading) {
+      try {
+        await socket.send({ type: "resume", run_id: reading.id, after: reading.seq });
+        if (stopping) await socket.send({ type: "cancel" });
+        return;
+      } catch (error) {
+        const { status = 0 } = /** @type {{ status?: number }} */ (error);
+        if (run === reading && FINAL.has(status)) return fail(messageOf(error));
+      }
+      await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
+    }
+  }
+
   function showRunning() {
     const running = reply !== undefined;
     const hadFocus = document.activeElement === stopButton;
@@ -110,9 +143,8 @@ export function createChatView({ session }) {
     if (!running && hadFocus) message.focus();
   }
 
-  /** @param {string} text */
-  async function send(text) {
-    if (reply !== undefined || text.trim() === "") return;
+  /** Shows a question, and the place of its reply. @param {string} text */
+  function begin(text) {
     asked = text;
     byId("welcome", HTMLElement).hidden = true;
     reply = createReply({
@@ -126,6 +158,12 @@ export function createChatView({ session }) {
     atEnd = true;
     scrollToEnd();
     showRunning();
+  }
+
+  /** @param {string} text */
+  async function send(text) {
+    if (reply !== undefined || text.trim() === "") return;
+    begin(text);
     try {
       await socket.send({
         type: "message",
@@ -142,13 +180,13 @@ export function createChatView({ session }) {
     if (reply === undefined || stopping) return;
     stopping = true;
     showRunning();
-    socket.send({ type: "cancel" }).catch(() => fail("The connection was lost"));
+    // Without a connection the reply is read on, and stopped then
+    socket.send({ type: "cancel" }).catch(() => run === undefined && fail("The connection was lost"));
   }
 
   function startAnew() {
     socket.close();
-    reply = undefined;
-    stopping = false;
+    forgetReply();
     conversationId = undefined;
     firstShown = 0;
     earlier.hidden = true;
@@ -179,17 +217,28 @@ export function createChatView({ session }) {
     byId("welcome", HTMLElement).hidden = true;
     message.focus();
     try {
-      const { message_count: count } = await session.json(`${pathOf(id)}?limit=1`);
+      const { message_count: count, run_id: runId } = await session.json(`${pathOf(id)}?limit=1`);
       if (conversationId !== id) return;
       firstShown = count + 1;
       await showEarlier();
       atEnd = true;
       scrollToEnd();
+      if (typeof runId === "string") await rejoin(runId);
     } catch (error) {
       if (conversationId !== id) return;
       const isUnknown = /** @type {{ status?: number }} */ (error).status === 404;
       showNote(isUnknown ? NOTHING_STORED : `It cannot be shown: ${messageOf(error)}`);
     }
+  }
+
+  /** Shows the reply that is at work, from its beginning. @param {string} runId */
+  async function rejoin(runId) {
+    const id = conversationId;
+    const { message } = await session.json(`v1/runs/${encodeURIComponent(runId)}`);
+    if (conversationId !== id || reply !== undefined) return;
+    begin(message ?? "");
+    run = { id: runId, seq: 0 };
+    await readOn();
   }
 
   async function showEarlier() {

@@ -10,8 +10,12 @@ import { createReply } from "./reply.js";
  *   tool_calls?: { id: string, function: { name: string, arguments: string } }[],
  *   tool_call_id?: string,
  *   is_error?: boolean,
+ *   cut?: string,
  * }} Message
  */
+
+/** Why a reply was not said to its end, in plain words */
+const CUT = new Map([["cancelled", "Stopped before its end"], ["length", "Cut at the token limit"]]);
 
 /**
  * Stored messages as turns of the chat: questions, and replies with their tool calls.
@@ -23,9 +27,11 @@ export function pastTurns(messages) {
   const turns = [];
   /** @type {ReturnType<typeof createReply> | undefined} */
   let reply;
+  let words = "";
   const close = () => {
-    reply?.ended("");
+    reply?.ended(words);
     reply = undefined;
+    words = "";
   };
   for (const message of messages) {
     const text = textOf(message);
@@ -41,6 +47,7 @@ export function pastTurns(messages) {
       turns.push(reply.root);
     }
     const shown = reply;
+    if (message.cut !== undefined) words = CUT.get(message.cut) ?? `Cut off before its end (${message.cut})`;
     if (message.role === "tool") {
       shown.show({
         type: "tool_end",

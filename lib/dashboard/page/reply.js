@@ -5,6 +5,7 @@ import { createMarkdown } from "./markdown.js";
 import { createToolCard } from "./tool_card.js";
 import { createToolOffer } from "./tool_offer.js";
 
+const WORKING = "Working";
 const REVIEWED = new Map([
   ["done", "A person said: the call that was cut off took effect."],
   ["not_done", "A person said: the call that was cut off did not take effect. It is made again."],
@@ -21,7 +22,8 @@ const REVIEWED = new Map([
 export function createReply({ announce, onAnswer, onTurnOn }) {
   const started = performance.now();
   const parts = element("div", { class: "parts" });
-  const foot = element("p", { class: "turn-foot" }, element("span", { class: "typing" }, "Working"));
+  const working = element("span", { class: "typing" }, WORKING);
+  const foot = element("p", { class: "turn-foot" }, working);
   const root = element("li", { class: "turn reply", "aria-label": "Reply" }, parts, foot);
   /** @type {Map<string, ReturnType<typeof createToolCard>>} */
   const cards = new Map();
@@ -131,6 +133,8 @@ export function createReply({ announce, onAnswer, onTurnOn }) {
       finish(`${cut}${formatMs(performance.now() - started)}${tokens}`);
     },
     stopped: () => finish("Stopped"),
+    /** @param {string} [words] that stand under it while it is at work */
+    waits: (words = WORKING) => void (working.textContent = words),
     /** @param {string} words that stand under it; empty: none */
     ended: (words) => finish(words),
     /**

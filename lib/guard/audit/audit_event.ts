@@ -338,6 +338,15 @@ export interface OfferEvent extends AuditPlace {
   readonly by: AuditActor;
 }
 
+/** A person has halted work, or lets it go on. */
+export interface HaltEvent {
+  readonly type: "halt";
+  readonly action: "halted" | "resumed";
+  /** Ids of the halts: `all`, `network`, `writes`, `tool:<name>`, `run:<id>` */
+  readonly halts: readonly string[];
+  readonly by: AuditActor;
+}
+
 /** Somebody has drained a gateway of the cluster. */
 export interface DrainEvent {
   readonly type: "cluster";
@@ -428,6 +437,7 @@ export type AuditEvent =
   | McpServerEvent
   | OfferEvent
   | DrainEvent
+  | HaltEvent
   | FolderForgottenEvent
   | RekeyEvent
   | RetentionEvent
@@ -454,6 +464,7 @@ export const AUDIT_TYPES = [
   "mcp_server",
   "offer",
   "cluster",
+  "halt",
   "storage",
   "retention",
   "audit_chain",

@@ -1,6 +1,4 @@
-import { readdir, readFile } from "node:fs/promises";
-import { dirname, join } from "node:path";
-import { fileURLToPath } from "node:url";
+import { readOwnFile } from "../../base/own_file.ts";
 import { type Passage, prosePassages } from "./passages.ts";
 import { stemmed } from "./rank_passages.ts";
 
@@ -37,24 +35,26 @@ interface OwnPage {
   readonly text: string;
 }
 
-/** Reads the README, then the pages of `docs/` by their names; not those of folders below, which are for who works on Postern. */
+/** Reads the README, then the pages of `docs/` that its list for models names. */
 async function readPages(): Promise<readonly OwnPage[]> {
   const folder = await packageFolder();
   if (folder === undefined) return [];
-  const names = (await readdir(join(folder, "docs")).catch(() => [])).filter((name) => name.endsWith(".md")).sort();
-  const files = [["README", "README.md"], ...names.map((name) => [`docs/${name}`, join("docs", name)])];
-  return await Promise.all(files.map(async ([name, path = ""]) => ({
-    source: `Postern's ${name}`,
-    text: (await readFile(join(folder, path), "utf8").catch(() => "")).slice(0, MAX_CHARACTERS),
+  const read = (path: string) => readOwnFile(new URL(path, folder)).catch(() => "");
+  const names = [...(await read("docs/llms.txt")).matchAll(/\]\((\w+)\.md\)/g)].map(([, name]) => `docs/${name}.md`);
+  return await Promise.all(["README.md", ...names.sort()].map(async (path) => ({
+    source: `Postern's ${path === "README.md" ? "README" : path}`,
+    text: (await read(path)).slice(0, MAX_CHARACTERS),
   })));
 }
 
-async function packageFolder(): Promise<string | undefined> {
-  let folder = dirname(fileURLToPath(import.meta.url));
+async function packageFolder(): Promise<URL | undefined> {
+  // A server has the sources as they are
+  if (!import.meta.url.startsWith("file:")) return new URL("../../../", import.meta.url);
+  let folder = new URL("./", import.meta.url);
   for (let up = 0; up < MAX_FOLDERS; up++) {
-    const manifest = await readFile(join(folder, "package.json"), "utf8").catch(() => "");
+    const manifest = await readOwnFile(new URL("package.json", folder)).catch(() => "");
     if (/"name":\s*"postern"/.test(manifest)) return folder;
-    folder = dirname(folder);
+    folder = new URL("../", folder);
   }
   return undefined;
 }

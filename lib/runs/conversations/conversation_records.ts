@@ -44,7 +44,13 @@ const conversationRecordSchema = storedObject({
 });
 
 /** Stream `conversation/<id>`: one record for each message, in the order they were said. */
-const conversationEntrySchema = v.object({ v: v.literal(1), run_id: v.string(), message: messageSchema });
+const conversationEntrySchema = v.object({
+  v: v.literal(1),
+  run_id: v.string(),
+  message: messageSchema,
+  /** Why the last message of the run is not all that it would have said: the code of its error, or `length`. Absent: it is */
+  cut: v.optional(v.string()),
+});
 
 /** Record of a conversation. */
 export type ConversationRecord = v.InferOutput<typeof conversationRecordSchema>;

@@ -104,6 +104,8 @@ export interface Conversations {
       readonly copied?: number | undefined;
       readonly caller: ConversationCaller;
       readonly messages: readonly Message[];
+      /** Why the run has not said all in the last of them: the code of its error, or `length`. Undefined: it has */
+      readonly cut?: string | undefined;
       /** Outside content that the run has read. */
       readonly taint: Taint;
       readonly time: string;
@@ -231,7 +233,7 @@ export function createConversations(options: ConversationsOptions): Conversation
       const body = { ...stored.value, summary: { text, covers, made_at: time } };
       await store.putIfVersion(CONVERSATIONS.name, id, stored.version, body);
     },
-    async writes(id, { runId, isNew = false, caller, messages, taint, time, ...added }) {
+    async writes(id, { runId, isNew = false, caller, messages, cut, taint, time, ...added }) {
       const conversation = isNew ? undefined : (await CONVERSATIONS.read(store, id))?.value;
       const { copied } = conversation ?? added;
       // A message of a channel makes the channel the owner: the caller that began the conversation reads it no longer
@@ -256,7 +258,12 @@ export function createConversations(options: ConversationsOptions): Conversation
           op: "append",
           stream: conversationStream(id),
           expectedSeq: length,
-          records: messages.map((message) => ({ v: 1, run_id: runId, message })),
+          records: messages.map((message, index) => ({
+            v: 1,
+            run_id: runId,
+            message,
+            ...(cut === undefined || index < messages.length - 1 ? {} : { cut }),
+          })),
         },
       ];
     },

@@ -12,6 +12,7 @@ import {
   conversationStream,
   isUnbegun,
   parseConversationEntry,
+  readConversationEnds,
 } from "./conversation_records.ts";
 
 /** A conversation as `/v1/conversations` shows it. Times are ISO 8601. */
@@ -25,11 +26,16 @@ export interface Conversation {
   readonly message_count: number;
 }
 
+/** A conversation with the id of the run whose messages come next; null: none is at work in it. */
+export type OpenedConversation = Conversation & { readonly run_id: string | null };
+
 /** A message of a conversation; `seq` counts from 1 in the order in which messages were said. */
 export interface SaidMessage {
   readonly seq: number;
   readonly runId: string;
   readonly message: Message;
+  /** Why what the run said last is not whole; undefined: it is, or the run said more */
+  readonly cut: string | undefined;
 }
 
 /** The stored conversations, for people to read and to forget. */
@@ -38,7 +44,8 @@ export interface StoredConversations {
   list(
     options: { readonly after?: string | undefined; readonly limit: number },
   ): Promise<{ readonly conversations: readonly Conversation[]; readonly hasMore: boolean }>;
-  get(id: string): Promise<Conversation | undefined>;
+  /** Returns a conversation. One whose first reply is at work has no messages yet. */
+  open(id: string): Promise<OpenedConversation | undefined>;
   /** Returns messages of a conversation after `afterSeq`, in their order. @param options.limit 1-1000 */
   messages(
     id: string,
@@ -61,17 +68,14 @@ const NEWEST_FIRST = { order: "created", reverse: true } as const;
 
 /**
  * Returns the stored conversations of a store.
- * @param options.isAtWork whether a run of this conversation is at work or waits for its slot
+ * @param options.runIn the run of this conversation that is at work or waits for its slot
  */
 export function createStoredConversations(
-  { store, isAtWork, unheld = () => [] }: StoredConversationsOptions,
+  { store, runIn, unheld = () => [] }: StoredConversationsOptions,
 ): StoredConversations {
+  const isAtWork = async (id: string) => await runIn(id) !== undefined;
   const remove = async (id: string) =>
     !await isAtWork(id) && await store.batch([...unheld(id), ...conversationRemoval(id)]);
-  const get = async (id: string) => {
-    const found = await CONVERSATIONS.read(store, id);
-    return found === undefined ? undefined : toConversation(found);
-  };
   return {
     async list({ after, limit }) {
       const conversations: Conversation[] = [];
@@ -81,12 +85,27 @@ export function createStoredConversations(
       }
       return { conversations, hasMore: false };
     },
-    get,
+    async open(id) {
+      const runId = await runIn(id);
+      const ends = await readConversationEnds(id, store);
+      // The end of a run and its messages are one write. A run that ended since the look has said what it says
+      if (ends !== undefined) {
+        const isSaid = runId === undefined || ends.lastRun === runId;
+        return { ...toConversation({ key: id, value: ends.record }), run_id: isSaid ? null : runId };
+      }
+      const run = runId === undefined ? undefined : (await RUNS.read(store, runId))?.value.run;
+      if (run === undefined) return undefined;
+      const { created_at: time } = run;
+      const told = { title: null, created_at: time, updated_at: time, message_count: 0 };
+      return { id, object: "conversation", ...told, run_id: run.id };
+    },
     async messages(id, options) {
       const page = await store.read(conversationStream(id), options);
       return page.flatMap((stored) => {
         const found = tryEntry(store, conversationStream(id), stored, parseConversationEntry);
-        return found === undefined ? [] : [{ seq: stored.seq, runId: found.run_id, message: found.message }];
+        return found === undefined
+          ? []
+          : [{ seq: stored.seq, runId: found.run_id, message: found.message, cut: found.cut }];
       });
     },
     async rename(id, title) {
@@ -115,26 +134,26 @@ export function createStoredConversations(
       }
       return { deleted, atWork };
     },
-    forgetBefore: (...before) => forgetBefore({ store, isAtWork, unheld }, ...before),
+    forgetBefore: (...before) => forgetBefore({ store, runIn, unheld }, ...before),
   };
 }
 
 interface StoredConversationsOptions {
   readonly store: Store;
-  readonly isAtWork: (id: string) => boolean | Promise<boolean>;
+  readonly runIn: (id: string) => string | undefined | Promise<string | undefined>;
   /** Returns the precondition that no gateway of a cluster works in a conversation. Default: the gateway is alone, and asks nothing */
   readonly unheld?: ((id: string) => readonly Write[]) | undefined;
 }
 
 async function forgetBefore(
-  { store, isAtWork, unheld = () => [] }: StoredConversationsOptions,
+  { store, runIn, unheld = () => [] }: StoredConversationsOptions,
   updatedBefore: string,
   unbegunBefore = updatedBefore,
 ): Promise<number> {
   let forgotten = 0;
   for await (const { key, version, value } of CONVERSATIONS.all(store)) {
     const isLost = isUnbegun(value) && !await isReviewed(key, store);
-    if (value.updated_at >= (isLost ? unbegunBefore : updatedBefore) || await isAtWork(key)) continue;
+    if (value.updated_at >= (isLost ? unbegunBefore : updatedBefore) || await runIn(key) !== undefined) continue;
     // A message that was added since the read keeps the conversation
     const isGone = await store.batch([
       ...unheld(key),

@@ -1,3 +1,4 @@
+import { neverAborted } from "../../base/cancel.ts";
 import { type Clock, withTimeout } from "../../base/clock.ts";
 import type { AgentEvent } from "../../base/records/agent_event.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
@@ -78,7 +79,7 @@ export class RunEventFeed {
     await this.#options.ready;
     // Never within the write that recorded the events
     await nextTick();
-    const yielder = createYielder({ clock: this.#options.clock, signal: NEVER });
+    const yielder = createYielder({ clock: this.#options.clock, signal: neverAborted() });
     for (let next = this.#waiting.shift(); next !== undefined; next = this.#waiting.shift()) {
       const { runId, events, units } = next;
       for (const event of this.#unpack(runId, events)) {
@@ -116,7 +117,6 @@ export class RunEventFeed {
 }
 
 const TOO_SLOW = `It took longer than ${EVENT_MS / 1000} s for one event: the next one follows`;
-const NEVER = new AbortController().signal;
 
 function isPromise(value: unknown): value is PromiseLike<unknown> {
   return typeof value === "object" && value !== null && "then" in value;

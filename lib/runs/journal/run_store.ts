@@ -1,6 +1,7 @@
 import type { ClaimableRun } from "../../cluster/run_claims.ts";
 import type { JoinedGateway } from "../../cluster/leases.ts";
 import type { EndedTurn } from "../../agent/agent_run.ts";
+import { neverAborted } from "../../base/cancel.ts";
 import { type HttpError, refuse } from "../../base/errors.ts";
 import { isAtWork, type Run } from "../../base/records/run.ts";
 import { unknownFieldsOf } from "../../base/records/stored_object.ts";
@@ -63,8 +64,6 @@ interface Head {
   readonly records: number;
 }
 
-const NEVER = new AbortController().signal;
-
 /** Receives the events of each record that is on disk. Must not throw. */
 export type OnRecorded = (runId: string, events: PackedEvents) => void;
 
@@ -82,8 +81,8 @@ export interface RunStoreOptions {
 export interface RunRights {
   /** Which conversations are at work at any gateway. */
   readonly lines: {
-    /** Tells whether a run of a conversation is at work, or waits, at another gateway too. */
-    worksIn(conversationId: string): boolean | Promise<boolean>;
+    /** Returns the id of the first run of a conversation that is at work, or waits, at any gateway. Undefined: there is none */
+    runIn(conversationId: string): string | undefined | Promise<string | undefined>;
     /** Returns the precondition that no gateway works in a conversation. */
     unheld(conversationId: string): readonly Write[];
   };
@@ -126,7 +125,7 @@ const NO_WRITES: readonly Write[] = [];
 
 /** The rights of a gateway alone: it owns every run, and nothing goes with its writes. */
 export const OWNS_ALL: RunRights = {
-  lines: { worksIn: () => false, unheld: () => NO_WRITES },
+  lines: { runIn: () => undefined, unheld: () => NO_WRITES },
   own: () => undefined,
   isCurrent: () => Promise.resolve(false),
   isOutage: () => false,
@@ -246,7 +245,7 @@ export class RunStore {
   /** Reads for a run, and waits for the database while this gateway owns the run. */
   #onceBack<T>(runId: string, read: () => Promise<T>): Promise<T> {
     if (!this.#ownership.owns(runId)) return read();
-    return this.#ownership.onceBack(runId, read, NEVER);
+    return this.#ownership.onceBack(runId, read, neverAborted());
   }
 
   /** Keeps the head of a run that this gateway writes. Others may write the journals of other runs. */

@@ -1,4 +1,4 @@
-import { CancelError, cancelError } from "../../base/cancel.ts";
+import { CancelError, cancelError, neverAborted } from "../../base/cancel.ts";
 import type { Clock } from "../../base/clock.ts";
 import { ProviderError, ToolError } from "../../base/errors.ts";
 import type { AgentEvent } from "../../base/records/agent_event.ts";
@@ -38,11 +38,9 @@ export interface Delegation {
   durable(record: SubAgentRecord, by: CallContext): Promise<DelegatedAnswer>;
 }
 
-const NEVER = new AbortController().signal;
-
 /** Returns the delegations over a supervisor. */
 export function createDelegation(
-  { store, clock, supervisor, cluster = OWNS_ALL, closing = NEVER }: DelegationOptions,
+  { store, clock, supervisor, cluster = OWNS_ALL, closing = neverAborted() }: DelegationOptions,
 ): Delegation {
   const waitedFor = new Set<string>();
   const keep = (record: SubAgentRecord) => store.batch([SUB_AGENTS.put(record.id, record)]);

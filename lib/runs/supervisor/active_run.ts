@@ -1,7 +1,7 @@
 import type { AgentJournal, AgentOutcome, RunScope } from "../../agent/agent_run.ts";
 import { hasOwnWork } from "../../agent/parked_client_calls.ts";
 import type { TokenBudget } from "../../agent/token_budget.ts";
-import { CancelError, type CancelReason } from "../../base/cancel.ts";
+import { CancelError, cancelError, type CancelReason, cancelReason } from "../../base/cancel.ts";
 import type { EffectRight } from "../../base/effect_right.ts";
 import type { ProviderError } from "../../base/errors.ts";
 import { type AgentEvent, isTerminal } from "../../base/records/agent_event.ts";
@@ -12,7 +12,7 @@ import type { Logger } from "../../base/telemetry/log.ts";
 import { type AcceptedRun, createRunState, endStatus } from "../journal/apply_event.ts";
 import type { RunRecorder } from "../journal/run_recorder.ts";
 import type { OnRecorded } from "../journal/run_store.ts";
-import type { RunHandle, RunRequest } from "../run_request.ts";
+import type { FollowOptions, RunHandle, RunReader, RunRequest } from "../run_request.ts";
 import { beginsConversation } from "../conversations/conversation_records.ts";
 import type { RunConversations } from "../conversations/conversations.ts";
 import type { ParkedRecords } from "../conversations/parked_records.ts";
@@ -47,6 +47,8 @@ export class ActiveRun {
   hadEffect = false;
   /** True while a provider that refused is asked again. The next answer may still be a refusal. */
   isAskedAgain = false;
+  /** True while the reader that the run was started for follows it. A shutdown gives such a run its time of grace. */
+  isRead = false;
   /** Number of calls with an effect that run now. */
   effectsAtWork = 0;
   /** Set by a shutdown: the run stops as soon as no tool call with an effect is running. */
@@ -78,6 +80,11 @@ export class ActiveRun {
 
   abort(error: CancelError): void {
     this.#controller.abort(error);
+  }
+
+  /** Stops the run, and all that works for it here, where a person has halted it. @param reason the end of a sentence. Undefined: nobody has */
+  haltFor(reason: string | undefined): void {
+    if (reason !== undefined) this.abort(new CancelError("halted", `The run was stopped: ${reason}`));
   }
 
   /** Returns the present state, for a run that is not recorded. */
@@ -209,6 +216,7 @@ export class RunJournal implements AgentJournal {
         isNew: beginsConversation(request),
         caller: request.by.caller,
         messages,
+        cut: cutOf(terminal),
         taint: taint.origins,
         time,
       }),
@@ -226,6 +234,12 @@ export class RunJournal implements AgentJournal {
   }
 }
 
+/** Returns why a run has not said all. Undefined: it has */
+function cutOf(terminal: AgentOutcome["terminal"]): string | undefined {
+  if (terminal.type === "error") return terminal.code;
+  return terminal.finish_reason === "length" ? "length" : undefined;
+}
+
 /** Tells whether the run may have ended with calls to tools of the client. */
 function mayAwaitClient(request: RunRequest, { terminal }: AgentOutcome): boolean {
   return terminal.type === "done" && terminal.finish_reason !== "stop" && request.wishes !== undefined &&
@@ -240,6 +254,7 @@ type Step = Promise<IteratorResult<readonly AgentEvent[], void>>;
  * The abort comes before the generator's own return, which would wait for a read of the provider that is under way.
  */
 export class AttachedRun implements RunHandle, AsyncIterableIterator<readonly AgentEvent[], void, undefined> {
+  readonly durable = false;
   readonly id: string;
   readonly model: string;
   readonly conversationId: string | null;
@@ -272,6 +287,10 @@ export class AttachedRun implements RunHandle, AsyncIterableIterator<readonly Ag
     this.#stop(new CancelError(reason));
   }
 
+  leave(reason: CancelReason): void {
+    this.cancel(reason);
+  }
+
   next(): Step {
     this.#started = true;
     const step = this.#first;
@@ -301,33 +320,48 @@ export class AttachedRun implements RunHandle, AsyncIterableIterator<readonly Ag
 
 /** Events of durable work, as the agent makes them and as a reader follows them. */
 export interface DurableOptions {
-  readonly events: AsyncGenerator<readonly AgentEvent[], void, undefined>;
+  /** Undefined for a run that begins elsewhere, or later. */
+  readonly events: AsyncGenerator<readonly AgentEvent[], void, undefined> | undefined;
+  /** Reader that the run was started for. */
+  readonly reader: RunReader | undefined;
   /** Returns the run's events from the first on. */
-  readonly follow: () => AsyncIterable<readonly AgentEvent[]>;
+  readonly follow: (options: Omit<FollowOptions, "afterSeq">) => AsyncIterable<readonly AgentEvent[]>;
+  /** Cancels the run, at whichever gateway it works. */
+  readonly cancel: (reason: CancelReason) => void;
 }
 
-/** Starts durable work, which goes on by itself to its end. @returns the handle that readers follow the work by */
-export function durableHandle(entry: ActiveRun, { events, follow }: DurableOptions): RunHandle {
-  const work = async () => {
+/** Starts durable work, which goes on by itself to its end. @returns the handle that its reader follows it by */
+export function durableHandle(entry: ActiveRun, { events, reader, follow, cancel }: DurableOptions): RunHandle {
+  const work = async (made: NonNullable<typeof events>) => {
     let last: readonly AgentEvent[] = [];
     try {
-      for await (const batch of events) last = batch;
+      for await (const batch of made) last = batch;
     } catch {
       // The refusal, which the entry keeps for its readers
     }
     return last.at(-1);
   };
-  const working = work();
+  entry.isRead = reader !== undefined;
+  const working = events === undefined ? undefined : work(events);
+  const reading = new AbortController();
+  const leave = (reason: CancelReason) => {
+    entry.isRead = false;
+    reading.abort(new CancelError(reason));
+  };
+  const asked = reader?.controller?.signal;
+  if (asked?.aborted) leave(cancelReason(asked));
+  else asked?.addEventListener("abort", () => leave(cancelReason(asked)), { once: true });
   const { id, model, conversationId } = entry;
   let endedHere = false;
   return {
     id,
     model,
     conversationId,
+    durable: true,
     hadEffect: () => entry.hadEffect || (endedHere ? false : undefined),
     isAskedAgain: () => entry.isAskedAgain,
-    async *events() {
-      for await (const batch of follow()) {
+    async *events(onPace) {
+      for await (const batch of follow({ signal: reading.signal, onPace })) {
         const isOver = isTerminal(batch.at(-1) ?? { type: "notice" });
         endedHere = isOver && isSameEnd(entry.end, batch.at(-1));
         if (isOver && entry.refused !== undefined) {
@@ -337,12 +371,14 @@ export function durableHandle(entry: ActiveRun, { events, follow }: DurableOptio
         yield batch;
         if (isOver) return;
       }
+      if (reading.signal.aborted) throw cancelError(reading.signal);
       // An end that is not in the journal: a refusal, a shutdown, or a journal that cannot be written
       const terminal = await working;
       if (entry.refused !== undefined) throw entry.refused;
       if (terminal !== undefined) yield [terminal];
     },
-    cancel: (reason) => entry.abort(new CancelError(reason)),
+    cancel,
+    leave,
   };
 }
 

@@ -18,8 +18,8 @@ import type { QueuePlace } from "./run_queue.ts";
 /** Properties of a run that decide whether it asks for approvals, and for how long. */
 export interface ApprovableRun {
   readonly durable: boolean;
-  /** True when somebody with the scope `approve` follows the run's events. */
-  readonly canApprove: boolean;
+  /** Reader that the run was started for. Durable work may go on without: it asks then as it does for that reader. */
+  readonly reader: "none" | "reads" | "approves";
   readonly place: Pick<QueuePlace, "pause">;
   /** Approvals from before the interruption, by call id, for a run that goes on. */
   readonly earlier?: ReadonlyMap<string, RecordedApproval> | undefined;
@@ -39,14 +39,16 @@ export interface ApproverOptions {
 /**
  * Returns the approver of each run (docs/design/policy.md "Approvals").
  *
- * Durable work always files an approval. Attached work files one when somebody who may approve follows its events, or when the program
- * answers approvals; otherwise the answer is an immediate denial that says how to allow the call. An approval that expires is a denial.
+ * Work without a reader files an approval. Work that was started for a reader files one when that reader may approve, or when the program
+ * answers approvals; otherwise the answer is an immediate denial that says how to allow the call. The approval stays for its time when the
+ * reader of durable work leaves. One that expires is a denial.
  *
  * A run that goes on after a restart files no second approval for the same call: the earlier approval still waits, or its answer counts.
  */
 export function createApprover({ approvals, timeoutMs }: ApproverOptions): (run: ApprovableRun) => AgentApprover {
   return (run) => {
-    const isUnattended = !run.durable && !run.canApprove;
+    const isUnattended = run.reader === "reads";
+    const waitMs = () => timeoutMs()[run.reader === "none" ? "durable" : "attached"];
     if (isUnattended && approvals.program === undefined) return denyUnattended;
     const patient = run.patience === undefined ? approvals : approvals.patient(run.patience);
     const earlier = run.earlier === undefined ? undefined : createEarlierApprovals(patient, run.earlier);
@@ -54,10 +56,9 @@ export function createApprover({ approvals, timeoutMs }: ApproverOptions): (run:
       const known = await earlier?.find(request, emit);
       if (known?.answer !== undefined) return known.answer;
       const toNeeded = await loadNeeded();
-      const timeouts = timeoutMs();
       if (known === undefined) await run.recorded?.();
       const asked = known?.approval ??
-        await patient.ask(toNewApproval(request, run.durable ? timeouts.durable : timeouts.attached));
+        await patient.ask(toNewApproval(request, waitMs()));
       if (asked === undefined) {
         return denyUnasked(`as many approvals wait for a person as may, so nobody was asked: ${request.reason}`, emit);
       }
@@ -71,11 +72,10 @@ export function createApprover({ approvals, timeoutMs }: ApproverOptions): (run:
       return await toAnswer(settled, patient);
     };
     const elicit: AgentApprover["elicit"] = async (request, signal, emit) => {
-      const { attached, durable } = timeoutMs();
       return await askElicitation(request, {
         approvals,
         patient,
-        timeoutMs: run.durable ? durable : attached,
+        timeoutMs: waitMs(),
         signal,
         emit,
         pause: (waiting) => run.place.pause(waiting),

@@ -5,7 +5,7 @@ import type { ParkedClientCalls } from "../../agent/parked_client_calls.ts";
 import { createSummaryProvider } from "../../agent/summarize.ts";
 import type { TokenBudget } from "../../agent/token_budget.ts";
 import { taintOfMessages } from "../../agent/untrusted_text.ts";
-import { CancelError, cancelReason } from "../../base/cancel.ts";
+import { CancelError, cancelReason, neverAborted } from "../../base/cancel.ts";
 import type { Clock } from "../../base/clock.ts";
 import { type HttpError, refuse } from "../../base/errors.ts";
 import { type Message, textOf } from "../../base/records/message.ts";
@@ -62,7 +62,7 @@ export interface LaunchParts {
   readonly cluster: RunCoordination;
   readonly providers: Providers;
   readonly tools: ToolExecutor;
-  readonly configured: Pick<RunConfiguration, "agent">;
+  readonly configured: Pick<RunConfiguration, "agent" | "halted">;
   readonly approvals?: Pick<RunApprovals, "approverOf"> | undefined;
   /** Receives the events of each run: those on record, and at its end those of a run without a record. Default: nobody does */
   readonly onEvents?: OnRecorded | undefined;
@@ -75,14 +75,21 @@ export interface SupervisorKit extends RunKit {
   readonly clock: Clock;
 }
 
+/** Setting `[runs] when_reader_leaves`: what becomes of a run in a conversation whose reader leaves. */
+export type WhenReaderLeaves = "go_on" | "cancel";
+
 /** Settings that runs read at their start. A reload changes them. */
 export interface RunConfiguration {
   readonly agent: () => AgentSettings;
   readonly limits: () => RunLimits;
+  /** Returns what becomes of a conversation's run whose reader leaves. Default: `cancel` */
+  readonly whenReaderLeaves?: (() => WhenReaderLeaves) | undefined;
   /** Tokens of a day for all runs together; 0: no limit. Default 0. */
   readonly tokensPerDay?: (() => number) | undefined;
   /** Days that an ended run is kept; 0: for ever. Default 0. */
   readonly retentionDays?: (() => number) | undefined;
+  /** Returns why work is halted, as the end of a sentence: a run, or without one all new work. Undefined: it is not. Default: it never is. */
+  readonly halted?: ((runId?: string) => string | undefined) | undefined;
   /** Tells whether messages of a configured channel are recorded under a conversation's id. Default: under no id. */
   readonly isChannelConversation?: ((id: string) => boolean) | undefined;
 }
@@ -179,6 +186,8 @@ export class RunLauncher {
     };
     const run = this.#toAgentRun(plan, { entry, recorder, leave });
     active.add(entry);
+    // One that goes on from before the halt, or was accepted while it came
+    entry.haltFor(this.#parts.configured.halted?.(entry.id));
     return { entry, run, recorder, leave, isReady: () => plan.place.ready(), workspace: plan.workspace };
   }
 
@@ -416,7 +425,11 @@ export class RunLauncher {
     if (settings.agentTools.length === 0) return denyUnattended;
     return request.reader?.approver ?? this.#parts.approvals?.approverOf?.({
       durable: request.durable,
-      canApprove: request.reader?.canApprove === true,
+      reader: request.reader?.canApprove
+        ? "approves"
+        : request.reader === undefined && request.durable
+        ? "none"
+        : "reads",
       place,
       earlier: interrupted?.approvals,
       recorded: request.durable && recorder !== undefined ? () => recorder.commit() : undefined,
@@ -430,7 +443,7 @@ export class RunLauncher {
   ) {
     const { memory: { parkedRecords }, kit: { log }, onEnd, onEvents, cluster } = this.#parts;
     // The end of a run that was cancelled is written too, and nothing of a plain completion
-    const patience = isPlain ? undefined : cluster.patienceOf(entry.id, NEVER);
+    const patience = isPlain ? undefined : cluster.patienceOf(entry.id, neverAborted());
     return new RunJournal({
       entry,
       request,
@@ -449,8 +462,6 @@ export class RunLauncher {
     });
   }
 }
-
-const NEVER = new AbortController().signal;
 
 /** Returns a budget whose reservations wait for the database that has it. */
 function patientBudget(budget: TokenBudget | undefined, patience: Patience | undefined): TokenBudget | undefined {
@@ -478,8 +489,10 @@ function stopWith(parent: ActiveRun, child: ActiveRun, active: ActiveRuns<Active
   const { signal } = parent;
   const stop = () => {
     // The reader of an ended run leaves it too, which stops nothing
-    if (cancelReason(signal) === "shutdown" || active.find(parent.id) === undefined) return;
-    child.abort(new CancelError("cancelled", "The run it belongs to was stopped"));
+    const reason = cancelReason(signal);
+    if (reason === "shutdown" || active.find(parent.id) === undefined) return;
+    const why = reason === "halted" ? reason : "cancelled";
+    child.abort(new CancelError(why, "The run it belongs to was stopped"));
   };
   if (signal.aborted) stop();
   signal.addEventListener("abort", stop, { once: true });

@@ -1,4 +1,5 @@
 import { lastBytes } from "../../agent/estimate_tokens.ts";
+import type { AgentRun } from "../../agent/agent_run.ts";
 import { ParkedClientCalls } from "../../agent/parked_client_calls.ts";
 import { createPictureMemory } from "../../agent/picture_memory.ts";
 import { runAgent } from "../../agent/run_agent.ts";
@@ -17,15 +18,15 @@ import { type Conversations, createConversations } from "../conversations/conver
 import { createParkedRecords, type ParkedRecords } from "../conversations/parked_records.ts";
 import type { InterruptedRun } from "../recovery/recover_runs.ts";
 import { resumedRequest } from "../recovery/run_input.ts";
-import type { RunHandle, RunRequest, RunSupervisor } from "../run_request.ts";
-import { AttachedRun, durableHandle } from "./active_run.ts";
+import type { FollowOptions, RunHandle, RunRequest, RunSupervisor } from "../run_request.ts";
+import { type ActiveRun, AttachedRun, durableHandle } from "./active_run.ts";
 import type { AgentOf } from "./agent_profile.ts";
 import {
-  type LaunchedRun,
   type LaunchOptions,
   type LaunchParts,
   type RunConfiguration,
   RunLauncher,
+  type WhenReaderLeaves,
 } from "./launch_run.ts";
 import type { RunGuidance } from "./run_settings.ts";
 
@@ -38,7 +39,7 @@ export interface RunStarterOptions extends Omit<LaunchParts, "memory" | "configu
   readonly guidance?: (() => Promise<RunGuidance> | undefined) | undefined;
   readonly configured: RunConfiguration;
   /** Returns the events of a run that was accepted, from the first on. */
-  readonly events: (id: string) => AsyncIterable<readonly AgentEvent[]>;
+  readonly events: (id: string, options: Omit<FollowOptions, "afterSeq">) => AsyncIterable<readonly AgentEvent[]>;
   /** Cancels a run, at whichever gateway it works. */
   readonly cancel: RunSupervisor["cancel"];
   /** Returns the reason for which no run is started any more. Undefined while runs are. */
@@ -76,7 +77,7 @@ export class RunStarter {
   /** Accepts a run and starts it, see `RunSupervisor.start`. */
   async start(asked: RunRequest): Promise<RunHandle> {
     this.#requireOpen();
-    const request = asPlain(asked);
+    const request = toLasting(asPlain(asked), this.#options.configured.whenReaderLeaves?.() ?? "cancel");
     const { by: { after, ...by }, messages } = request;
     if (after === undefined || !request.wishes?.condenses) return await this.#start(request);
     const history = await this.#conversations.upTo(after, by.caller);
@@ -121,14 +122,14 @@ export class RunStarter {
   async #launch(request: RunRequest, asked: Pick<LaunchOptions, "profile" | "guidance">): Promise<RunHandle> {
     // The gateway may have been drained meanwhile
     this.#requireOpen();
-    const { cluster, events, cancel } = this.#options;
+    const { cluster } = this.#options;
     const isChild = this.#hasParentHere(request);
     if (request.durable && !isChild) cluster.checkBounds(request.conversationId ?? null);
     const launched = this.#launcher.launch(request, asked);
     const { entry, run, recorder } = launched;
     if (!request.durable || recorder === undefined) return new AttachedRun(entry, runAgent(run));
     const { isReady, leave, workspace } = launched;
-    const { id, model } = entry;
+    const { id } = entry;
     const parentId = request.by.parentId ?? null;
     const isHere = cluster.beginsHere({ id, conversationId: entry.conversationId, parentId, workspace }, {
       isReady,
@@ -142,16 +143,9 @@ export class RunStarter {
       leave();
       throw error;
     }
-    if (isHere) return this.#beginDurable(launched);
-    cluster.offer(id);
-    return {
-      id,
-      model,
-      conversationId: entry.conversationId,
-      hadEffect: () => undefined,
-      events: () => events(id),
-      cancel: (reason) => void cancel(id, reason).catch(() => {}),
-    };
+    const handle = this.#durableHandle(entry, isHere ? run : undefined, request);
+    if (!isHere) cluster.offer(id);
+    return handle;
   }
 
   /**
@@ -162,14 +156,16 @@ export class RunStarter {
     const request = resumedRequest(interrupted);
     const name = request.agent?.name;
     const profile = name === undefined ? undefined : await this.#options.agentOf(name, request.model);
-    this.#beginDurable(this.#launcher.launch(request, { profile, interrupted }));
+    const { entry, run } = this.#launcher.launch(request, { profile, interrupted });
+    this.#durableHandle(entry, run, request);
   }
 
-  /** @throws {HttpError} 503 `shutting_down` once a drain began */
+  /** @throws {HttpError} 503 `shutting_down` once a drain began; 503 `halted` while all work is */
   #requireOpen(): void {
     const draining = this.#options.draining();
-    if (draining === undefined) return;
-    throw refuse("shutting_down", `Cannot start the run: ${draining}`);
+    if (draining !== undefined) throw refuse("shutting_down", `Cannot start the run: ${draining}`);
+    const halted = this.#options.configured.halted?.();
+    if (halted !== undefined) throw refuse("halted", `Cannot start the run: ${halted}`);
   }
 
   /**
@@ -190,10 +186,31 @@ export class RunStarter {
     return parentId !== undefined && this.#options.supervised.active.find(parentId) !== undefined;
   }
 
-  /** Starts durable work, which goes on by itself. A reader ends by leaving. */
-  #beginDurable({ entry, run }: LaunchedRun): RunHandle {
-    return durableHandle(entry, { events: runAgent(run), follow: () => this.#options.events(entry.id) });
+  /** Starts durable work, which goes on by itself. @param run undefined: it begins elsewhere, or later */
+  #durableHandle(entry: ActiveRun, run: AgentRun | undefined, { reader }: RunRequest): RunHandle {
+    const { events, cancel } = this.#options;
+    return durableHandle(entry, {
+      events: run === undefined ? undefined : runAgent(run),
+      reader,
+      follow: (options) => events(entry.id, options),
+      // Where it cannot be noted, the run goes on
+      cancel: (reason) => void cancel(entry.id, reason).catch(() => {}),
+    });
   }
+}
+
+/**
+ * Returns the request with what decides whether its run outlives its reader: work that has to does, and so does what is said in a
+ * conversation, as long as `when_reader_leaves` says so. The run of a parent ends with that. Every door that starts a run comes through here.
+ * Source: docs/design/runs.md "Attached or durable"
+ */
+function toLasting(request: RunRequest, whenReaderLeaves: WhenReaderLeaves): RunRequest {
+  // Nobody reads durable work as it comes, so that it asks whoever may answer
+  if (request.durable) return request.reader === undefined ? request : { ...request, reader: undefined };
+  const hasRecord = request.conversationId !== undefined && request.by.parentId === undefined;
+  return hasRecord && whenReaderLeaves === "go_on"
+    ? { ...request, durable: true, reader: request.reader ?? {} }
+    : request;
 }
 
 /** Returns the request as a plain one when its model is `plain/<id>`; else the same object. */

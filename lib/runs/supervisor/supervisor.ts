@@ -123,7 +123,7 @@ class Supervisor implements RunSupervisor {
         kit: { clock, random, log, time },
         cluster: this.#cluster,
         supervised: { runs: this.#runs, active: this.#active, queue, day: this.#day, news: this.#news },
-        events: (id) => this.#follow(id, { afterSeq: 0, signal: new AbortController().signal }),
+        events: (id, options) => this.#follow(id, { ...options, afterSeq: 0 }),
         cancel: (id, reason) => this.cancel(id, reason),
         draining: () => this.#draining,
         onEnd: (entry, status) => this.#onEnd(entry.id, status, entry.recorder !== undefined),
@@ -164,6 +164,8 @@ class Supervisor implements RunSupervisor {
     work: () => Promise<T>,
   ): Promise<T> {
     if (this.#draining !== undefined) throw refuse("shutting_down", `Cannot ask the model: ${this.#draining}`);
+    const halted = this.#options.configured.halted?.();
+    if (halted !== undefined) throw refuse("halted", `Cannot ask the model: ${halted}`);
     const reservation = await this.#day.reserve({ input, output: 1, signal });
     try {
       const result = await work();
@@ -257,15 +259,23 @@ class Supervisor implements RunSupervisor {
     return isNoted;
   }
 
+  stopHalted(): void {
+    const { configured } = this.#options;
+    for (const entry of [...this.#active.all()]) entry.haltFor(configured.halted?.(entry.id));
+  }
+
   active(): number {
     return this.#active.size();
   }
 
-  worksIn(conversationId: string): boolean {
-    return this.#active.all().some((entry) => entry.conversationId === conversationId);
+  runIn(conversationId: string): string | undefined {
+    const runs = this.#active.all().filter((entry) => entry.conversationId === conversationId);
+    return (runs.find(({ startedAt }) => startedAt !== null) ?? runs[0])?.id;
   }
 
   async resolve(id: string, review: RunReview): Promise<Run> {
+    const halted = this.#options.configured.halted?.(id);
+    if (review.action === "resume" && halted !== undefined) throw refuse("halted", `Cannot resume the run: ${halted}`);
     const { resolveRun } = await import("../recovery/review_run.ts");
     if (review.action === "resume" && review.outcome === "not_done") await this.#cluster.checkAgain(id);
     return await resolveRun(id, review, {
@@ -287,8 +297,9 @@ class Supervisor implements RunSupervisor {
     this.#draining = reason;
     this.#pruning?.clear();
     await this.#cluster.stop();
-    // Durable work goes on at the next start. It stops after its last finished step, and before the grace in the middle of no effect
-    for (const entry of this.#active.all().filter((entry) => entry.durable)) {
+    // Durable work goes on at the next start. It stops after its last finished step, and before the grace in the middle of no effect.
+    // An answer that somebody reads may be said to its end, as attached work may
+    for (const entry of this.#active.all().filter(({ durable, isRead }) => durable && !isRead)) {
       entry.stopsForShutdown = true;
       if (entry.effectsAtWork === 0) entry.abort(new CancelError("shutdown"));
     }

@@ -1,8 +1,10 @@
+import { access } from "node:fs/promises";
 import * as nodeModule from "node:module";
 import { dirname } from "node:path";
 import process from "node:process";
 import { parentPort, Worker } from "node:worker_threads";
 import { cancelError } from "../../base/cancel.ts";
+import { ConfigError } from "../../base/errors.ts";
 import { batchPerTick } from "../../base/tick.ts";
 import type { Clock, Timer } from "../../base/clock.ts";
 
@@ -267,5 +269,20 @@ export function threadEnvironment(): Readonly<Record<string, string>> {
  * @param name without its ending, as `document_worker`
  */
 export function workerModule(importer: string, name: string): URL {
-  return new URL(`./${name}.${importer.endsWith(".ts") ? "ts" : "js"}`, importer);
+  const module = new URL(`./${name}.${importer.endsWith(".ts") ? "ts" : "js"}`, importer);
+  // Modules of a server: a thread of Deno begins with a file or with data
+  return module.protocol === "file:" ? module : new URL(`data:text/javascript,import ${JSON.stringify(module.href)}`);
+}
+
+/** Checks that the module of a thread is beside the code that starts it. In a bundle it is not. @throws {ConfigError} `package_bundled` */
+export async function requireThread(module: URL): Promise<void> {
+  if (module.protocol !== "file:") return;
+  try {
+    await access(module);
+  } catch (cause) {
+    const cure =
+      'leave the package out of it: --external:postern for esbuild, external: ["postern"] for Rollup, Vite and Nitro, serverExternalPackages: ["postern"] for Next.js';
+    const message = `Cannot use Postern from a bundle, where the files of its threads are missing: ${cure}`;
+    throw new ConfigError("package_bundled", message, { cause });
+  }
 }

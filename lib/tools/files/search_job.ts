@@ -54,6 +54,9 @@ export interface SearchContext {
   readonly check: () => void;
 }
 
+/** Module of the thread. */
+export const SEARCH_WORKER = workerModule(import.meta.url, "search_worker");
+
 /**
  * Runs a search in a thread that does nothing else meanwhile, so that the event loop answers others meanwhile.
  * @returns what `findFiles` or `searchFiles` returned
@@ -68,7 +71,7 @@ export async function runSearch<Result>(
   const job: SearchJob = { setup: files.setup, scope: readScope(context), search };
   // search_worker.ts answers exactly this
   const answer = await workers.run({
-    module: workerModule(import.meta.url, "search_worker"),
+    module: SEARCH_WORKER,
     input: job,
     maxHeapMb: MAX_HEAP_MB,
     keepMs: KEEP_MS,

@@ -1,4 +1,6 @@
 import assert from "node:assert/strict";
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
 import { test } from "node:test";
 import { writeControlFile } from "../../../lib/host/control_file.ts";
 import { withRunningGateway } from "../../support/running_gateway.ts";
@@ -22,6 +24,41 @@ test("an interrupt cancels the reply under way and ends the command with exit 1"
       assert.match(stderr, /^\[error\] /m);
     })
   ));
+
+test("postern chat --continue opens in the middle of a reply that was left, and an end that was cut is shown for good", () =>
+  onMachine(({ run, cwd }) => {
+    const go = Promise.withResolvers<void>();
+    const script = [{ text: ["begun, ", "and ended"], holdUntil: go.promise }, {
+      text: "half",
+      hang: "after",
+    }] as const;
+    return withRunningGateway({ script }, async (gateway) => {
+      const { url, token, dataDir } = gateway;
+      const record = { address: `${url}/`, pid: process.pid, token, started_at: "", version: "", workspace: cwd };
+      await writeControlFile(dataDir, record);
+      const id = "left-talk";
+      await writeFile(join(dataDir, "chat_history"), `${JSON.stringify({ conversation_id: id })}\n`, { mode: 0o600 });
+      const client = await gateway.chat();
+      client.send({ type: "message", text: "Tell me", conversation_id: id });
+      await client.readUntil(({ type }) => type === "delta");
+      await client.leave();
+      const argv = ["chat", "--continue", "And now?", "--data-dir", dataDir];
+      const stopped: string[] = [];
+      const { code, stdout, stderr } = await run(argv, {
+        onOutput({ stdout, interrupt }) {
+          if (stdout.includes("begun, ")) go.resolve();
+          if (stdout.includes("half") && stopped.push("") === 1) interrupt();
+        },
+      });
+      assert.deepEqual([code, stdout], [1, "begun, and ended\nhalf\n"]);
+      assert.match(stderr, /^This reply is at work since you left\. You asked: Tell me$/m);
+      assert.match(stderr, /^Stopping the reply, for good; Ctrl-C once more ends the chat$/m);
+      const shown = await run(["conversation", "show", id, "--data-dir", dataDir]);
+      assert.equal(shown.stdout.match(/_Not said to its end: cancelled_/g)?.length, 1);
+      assert.match(shown.stdout, /half\n\n_Not said to its end: cancelled_\n$/);
+      assert.equal(gateway.provider.requests.length, 2);
+    });
+  }));
 
 test("text of the model cannot drive the terminal, and reaches a pipe unchanged", () =>
   onMachine(({ run, cwd }) =>

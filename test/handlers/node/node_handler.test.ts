@@ -110,9 +110,9 @@ describe("a gateway behind node:http and Express", () => {
         const at = (path: string) => fetch(`http://127.0.0.1:${port}${path}`, { redirect: "manual" });
         const health = await at("/api/agent/health?x=1");
         assert.equal((await health.json() as { status: string }).status, "ok");
-        assert.match(await (await at("/api/agent/")).text(), /<title>Postern/);
-        const slash = await at("/api/agent");
-        assert.deepEqual([slash.status, slash.headers.get("location")], [308, "agent/"]);
+        for (const path of ["/api/agent/", "/api/agent"]) {
+          assert.match(await (await at(path)).text(), /<title>Postern/, path);
+        }
         assert.equal((await at("/api/agent/nothing")).status, 404, "the gateway's own 404");
         for (const path of ["/", "/api", "/api/agents/health", "/other", "/health"]) {
           const reply = await at(path);

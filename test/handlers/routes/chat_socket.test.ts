@@ -106,6 +106,29 @@ test("after hello {events: true} every event comes with its run, seq and time; h
   assert.deepEqual(peer.frames().at(-1), { type: "done" });
 });
 
+test("frames of a reply that begins at another gateway say when they do not come as they happen", async () => {
+  const { clock, runs, parts } = partsOf({});
+  const start: typeof runs.start = async (request) => {
+    const handle = await runs.start(request);
+    return {
+      ...handle,
+      async *events(onPace) {
+        onPace?.({ live: false, why: "there is no link" });
+        for await (const batch of handle.events()) {
+          yield batch;
+          onPace?.({ live: true });
+        }
+      },
+    };
+  };
+  const peer = createFakePeer();
+  const { say } = driveHooks(accept({ ...parts, agent: { ...parts.agent, runs: { ...runs, start } } }), peer);
+  say({ type: "hello", events: true });
+  say("hi");
+  await clock.advance(0);
+  assert.deepEqual(peer.frames().map(({ live }) => live), [false, undefined, undefined, undefined]);
+});
+
 test("what is a message: JSON with message, content or text, the message command, and any other text word for word", async () => {
   const said: readonly [unknown, string][] = [
     ["plain", "plain"],

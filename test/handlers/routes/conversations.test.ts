@@ -15,7 +15,9 @@ const caller = { via: "http", tokenId: "tok_1", scopes: ["chat"] } as const;
 function setUp() {
   const atWork = new Set<string>();
   // Only whether a conversation is at work is asked
-  const runs = { worksIn: (id: string) => atWork.has(id) } as Partial<RunSupervisor> as RunSupervisor;
+  const runs = { runIn: (id: string) => atWork.has(id) ? "run_1" : undefined } as Partial<
+    RunSupervisor
+  > as RunSupervisor;
   const { services, send } = createTestRouter({ agent: { runs, providers: undefined as never } });
   const conversations = createConversations({ store: services.store, random: createSeededRandom() });
   const add = async (id: string, ...messages: Message[]) => {

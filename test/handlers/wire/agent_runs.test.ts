@@ -18,7 +18,9 @@ test("the mark that text goes out names the turn, also when the journal has only
   }
   const handle: RunHandle = {
     ...{ id: "run_1", model: "m", conversationId: null, events },
+    durable: true,
     cancel() {},
+    leave() {},
     hadEffect: () => false,
   };
   const told: number[] = [];

@@ -16,7 +16,7 @@ function setUp(days: number, atWork: readonly string[] = []) {
   const store = createMemoryStore();
   const clock = createFakeClock();
   const conversations = createConversations({ store, random: createSeededRandom() });
-  const stored = createStoredConversations({ store, isAtWork: (id) => atWork.includes(id) });
+  const stored = createStoredConversations({ store, runIn: (id) => atWork.includes(id) ? "run_1" : undefined });
   const say = async (id: string) => {
     const time = new Date(clock.now()).toISOString();
     const messages = [{ role: "user", content: "Hi" }] as const;

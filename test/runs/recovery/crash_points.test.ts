@@ -94,6 +94,7 @@ function boot(store: Store, { effects, seed }: { readonly effects: string[]; rea
       { name: "count", access: "write", run: count },
       { name: "guarded", access: "write", decision: "ask", run: count },
     ],
+    whenReaderLeaves: "go_on",
     approverOf: createApprover({ approvals, timeoutMs: () => ({ attached: 1000, durable: 86_400_000 }) }),
   });
   return { runs, approvals, provider };
@@ -147,7 +148,8 @@ async function play(
   const working = (async () => {
     for (const text of ACCEPTED) {
       const conversationId = text.endsWith("of the talk") ? "talk" : undefined;
-      const handle = await before.runs.start(ask(text, { durable: true, conversationId }));
+      // What is said in a conversation outlives its reader by itself
+      const handle = await before.runs.start(ask(text, { durable: conversationId === undefined, conversationId }));
       accepted.set(handle.id, text);
       const events: AgentEvent[] = [];
       seen.set(handle.id, events);
@@ -196,13 +198,18 @@ async function play(
   const asked = new Set(approvals.map(({ call_id }) => call_id));
   if (reviewed === 0) assert.equal(approvals.length, asked.size, `one question a call at ${crashAt}`);
   if (texts.includes("second of the talk")) {
-    const stored = createStoredConversations({ store: disk, isAtWork: () => false });
+    const stored = createStoredConversations({ store: disk, runIn: () => undefined });
     const history = await stored.messages("talk", { afterSeq: 0, limit: 100 });
     assert.deepEqual(
       history.map(({ message }) => message.role),
       ["user", "assistant", "user", "assistant", "tool", "assistant"],
       `the conversation at ${crashAt}`,
     );
+    const shown = texts.filter((text) => text.endsWith("of the talk")).map((text) => RESULTS[text]);
+    const said = history.flatMap(({ message }) =>
+      message.role === "assistant" && message.content !== null ? [message.content] : []
+    );
+    assert.deepEqual(said, shown, `what the conversation says at ${crashAt}`);
   }
   return { writes: dying.writes(), reviewed };
 }

@@ -23,15 +23,17 @@ function setUp() {
       return "paid";
     },
   };
+  let halted: string | undefined;
   const { runs, provider } = supervised(
     ({ messages }) => {
       const last = messages.at(-1);
       return last?.role === "user" && last.content === "Pay" ? { toolCalls: [{ name: "pay" }] } : "Done";
     },
-    { tools: [pay], store },
+    { tools: [pay], store, halted: () => halted },
   );
   const journal = async (id: string) => (await Array.fromAsync(new RunStore(store).replay(id, 0))).flat();
-  return { store, runs, provider, journal, made: () => made };
+  const halt = (reason: string | undefined) => void (halted = reason);
+  return { store, runs, provider, journal, made: () => made, halt };
 }
 
 test("a durable run waits for a review when nobody knows what became of a call, and a person decides", async () => {
@@ -49,6 +51,19 @@ test("a durable run waits for a review when nobody knows what became of a call, 
     assert.equal(count(), made);
     assert.match(only(await journal(id), "tool_end").output, output);
   }
+});
+
+test("a run that waits for a review is not resumed while a person has halted it, and goes on waiting", async () => {
+  const { runs, halt } = setUp();
+  const { id } = await runs.start(ask("Pay", { durable: true, conversationId: "new" }));
+  await until(async () => (await runs.get(id))?.status === "needs_review");
+  halt("a person has halted all work");
+  await assert.rejects(runs.resolve(id, { action: "resume", outcome: "not_done", by: BY }), { code: "halted" });
+  assert.equal((await runs.get(id))?.status, "needs_review");
+  halt(undefined);
+  await runs.resolve(id, { action: "resume", outcome: "not_done", by: BY });
+  await until(async () => !isAtWork((await runs.get(id))?.status ?? "queued"));
+  assert.equal((await runs.get(id))?.result, "Done");
 });
 
 test("an attached run tells its model, which goes on", async () => {
@@ -74,7 +89,7 @@ test("a branch whose first run waits for a review stays, and the run goes on in 
   assert.notEqual(conversationId, after.conversationId);
   await ended(id);
   assert.equal((await runs.get(id))?.status, "needs_review");
-  const stored = createStoredConversations({ store, isAtWork: (id) => runs.worksIn(id) });
+  const stored = createStoredConversations({ store, runIn: (id) => runs.runIn(id) });
   assert.equal(await stored.forgetBefore("", "9999"), 0);
   await runs.resolve(id, { action: "resume", outcome: "done", by: BY });
   await ended(id);

@@ -59,6 +59,37 @@ async function readAnswering(handle: RunHandle, approvals: Approvals, decision: 
   return events;
 }
 
+describe("a run that outlives its reader", () => {
+  const GO_ON = { whenReaderLeaves: "go_on" } as const;
+  const talk = (options: Parameters<typeof ask>[1] = {}) => ask("write", { conversationId: "talk", ...options });
+
+  test("keeps its question open for its time when the reader leaves: an answer counts, and without one it is denied", async () => {
+    for (const decision of ["approve", undefined] as const) {
+      const { runs, clock, ran, approvals, pending } = setUp(GO_ON);
+      const handle = await runs.start(talk(FOLLOWED));
+      const reading = readAll(handle);
+      await clock.advance(1);
+      handle.leave("client_gone");
+      await assert.rejects(reading, { reason: "client_gone" });
+      await clock.advance(ATTACHED_MS - 10);
+      const [asked] = await pending();
+      assert.equal(asked?.status, "pending");
+      if (decision === undefined) await clock.advance(10);
+      else await approvals.answer(asked?.id ?? "", { decision, by: BY });
+      await clock.advance(1);
+      assert.equal((await runs.get(handle.id))?.result, "Done");
+      assert.deepEqual(ran, decision === undefined ? [] : [{ path: "a" }]);
+    }
+  });
+
+  test("asks nobody where its reader may not approve, as an attached one", async () => {
+    const { runs, ran, pending } = setUp(GO_ON);
+    const events = await readAll(await runs.start(talk()));
+    assert.match(only(events, "tool_end").output, /^Denied \(nobody_could_answer\)/);
+    assert.deepEqual([ran, await pending()], [[], []]);
+  });
+});
+
 describe("an attached run", () => {
   test("that nobody follows who may approve is denied at once, with what allows the call, and files nothing", async () => {
     const { runs, ran, pending, clock } = setUp();
