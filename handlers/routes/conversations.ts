@@ -1,34 +1,10 @@
 import * as v from "valibot";
 import { refuse } from "../../lib/base/errors.ts";
-import { contentSchema, toolCallSchema } from "../../lib/base/records/message.ts";
+import { conversationMessageSchema, conversationSchema } from "../../lib/base/records/conversation.ts";
 import type { SaidMessage } from "../../lib/runs/conversations/stored_conversations.ts";
 import { defineRoute } from "../define_route.ts";
 import { LIMIT_QUERY, listReply, listSchema, positionQuery, textQuery } from "../wire/lists.ts";
 import { jsonReply } from "../wire/reply.ts";
-
-const conversationSchema = v.object({
-  id: v.string(),
-  object: v.literal("conversation"),
-  /** Name that a person gave, else the beginning of the first message; null when neither is known */
-  title: v.nullable(v.string()),
-  created_at: v.string(),
-  updated_at: v.string(),
-  message_count: v.number(),
-});
-
-const messageSchema = v.object({
-  /** Position of the message in the conversation, from 1 */
-  seq: v.number(),
-  run_id: v.string(),
-  role: v.picklist(["system", "developer", "user", "assistant", "tool"]),
-  content: v.nullable(contentSchema),
-  name: v.optional(v.string()),
-  refusal: v.optional(v.nullable(v.string())),
-  tool_calls: v.optional(v.array(toolCallSchema)),
-  tool_call_id: v.optional(v.string()),
-  /** Only where the call failed */
-  is_error: v.optional(v.literal(true)),
-});
 
 /** GET /v1/conversations: stored conversations, newest first. */
 export const conversationsRoute = defineRoute({
@@ -56,7 +32,7 @@ export const conversationRoute = defineRoute({
   reply: {
     status: 200,
     type: "application/json",
-    schema: v.object({ ...conversationSchema.entries, messages: listSchema(messageSchema) }),
+    schema: v.object({ ...conversationSchema.entries, messages: listSchema(conversationMessageSchema) }),
   },
   async handle({ conversations }, { params: { id }, query: { limit, after: afterSeq } }) {
     const conversation = await conversations.get(id);

@@ -87,7 +87,7 @@ export const approvalSchema = v.object({
   input_digest: v.string(),
   /** Why the policy asks, with what would allow the call without asking */
   reason: v.string(),
-  /** The policy's rule, as `level:supervised/write` */
+  /** The policy's rule, such as `level:supervised/write` */
   rule: v.string(),
   workspace: v.string(),
   /** Files the call would change, as they were when it was asked; null: there was none */
@@ -123,7 +123,7 @@ export const approvalSchema = v.object({
 /** Approval as the store and `/v1/approvals` have it. */
 export type Approval = v.InferOutput<typeof approvalSchema>;
 
-/** Words of an approval for the person who answers: each door shows these. What nobody sees is spelled out, as `\u202e`. */
+/** Words of an approval for the person who answers: each door shows these. What nobody sees is spelled out, such as `\u202e`. */
 export const approvalDescriptionSchema = v.object({
   /** Tool, access and workspace */
   call: v.string(),

@@ -1,17 +1,7 @@
 import { element } from "./dom.js";
 import { createReply } from "./reply.js";
 
-/**
- * @typedef {{
- *   seq: number,
- *   role: string,
- *   content: string | { type: string, text?: string }[] | null,
- *   refusal?: string | null,
- *   tool_calls?: { id: string, function: { name: string, arguments: string } }[],
- *   tool_call_id?: string,
- *   is_error?: boolean,
- * }} Message
- */
+/** @typedef {import("../../base/records/conversation.ts").ConversationMessage} Message */
 
 /**
  * Stored messages as turns of the chat: questions, and replies with their tool calls.

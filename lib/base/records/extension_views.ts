@@ -1,6 +1,5 @@
 import * as v from "valibot";
-import type { DeepReadonly } from "../config/config.ts";
-import { SKILL_LAYERS } from "../config/folders.ts";
+import type { DeepReadonly } from "../json.ts";
 
 /**
  * Plugins, skills and MCP servers as the API shows them: each view is one schema, which the reply, the description of the API and the types
@@ -115,6 +114,11 @@ export const SKILL_STATES = ["on", "untrusted", "changed", "unusable"] as const;
 export type SkillState = (typeof SKILL_STATES)[number];
 /** Kinds of sources that a skill is installed from. */
 export const SOURCE_KINDS = ["folder", "archive", "git"] as const;
+
+/** Place of skills: `own` holds what the operator put there, `user` is shared with other programs, `workspace` came with a project. */
+export const SKILL_LAYERS = ["own", "user", "workspace"] as const;
+/** Place of a skill. */
+export type SkillLayer = (typeof SKILL_LAYERS)[number];
 
 /** A skill, as `/v1/skills` shows it. */
 export const skillSchema = v.object({
@@ -260,3 +264,31 @@ export const mcpRecordSchema = v.object({
 });
 /** Records that are kept of a server. */
 export type KeptMcpRecord = DeepReadonly<v.InferOutput<typeof mcpRecordSchema>>;
+
+/** Instructions of the workspace as they are now, as `/v1/workspace-instructions` shows them. */
+export const instructionsSchema = v.object({
+  object: v.literal("workspace_instructions"),
+  /** `none`: there is no file. `unusable`: it is no text, too large, or not one that tools may read */
+  state: v.picklist(["none", "unusable", "untrusted", "changed", "trusted"]),
+  /** True for `[agent] workspace_instructions = true` */
+  enabled: v.boolean(),
+  /** True when runs that begin now are told of them */
+  on: v.boolean(),
+  /** Why they are off, with what turns them on; null while they are on */
+  reason: v.nullable(v.string()),
+  /** Path of the file in the workspace, such as `AGENTS.md`; null: there is none */
+  file: v.nullable(v.string()),
+  path: v.nullable(v.string()),
+  /** SHA-256 of the bytes, which trust binds; null: they cannot be read */
+  digest: v.nullable(v.string()),
+  bytes: v.nullable(v.number()),
+  /** Bytes that the system prompt has */
+  used_bytes: v.nullable(v.number()),
+  text: v.nullable(v.string()),
+  /** Digest that is trusted now; null: none is */
+  trusted_digest: v.nullable(v.string()),
+  /** Lines that changed since it was trusted; null: none was, or nothing changed */
+  difference: v.nullable(v.string()),
+});
+/** Instructions of the workspace as they are now. */
+export type InstructionsInfo = DeepReadonly<v.InferOutput<typeof instructionsSchema>>;

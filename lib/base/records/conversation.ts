@@ -1,0 +1,33 @@
+import * as v from "valibot";
+import { contentSchema, toolCallSchema } from "./message.ts";
+
+/** A conversation, as `/v1/conversations` shows it. Times are ISO 8601. */
+export const conversationSchema = v.object({
+  id: v.string(),
+  object: v.literal("conversation"),
+  /** Name that a person gave, else the beginning of the first message; null when neither is known */
+  title: v.nullable(v.string()),
+  created_at: v.string(),
+  updated_at: v.string(),
+  message_count: v.number(),
+});
+
+/** A conversation, as `/v1/conversations` shows it. */
+export type Conversation = Readonly<v.InferOutput<typeof conversationSchema>>;
+
+/** A message of a conversation, as `/v1/conversations/:id` shows it. */
+export const conversationMessageSchema = v.object({
+  /** Position of the message in the conversation, from 1 */
+  seq: v.number(),
+  run_id: v.string(),
+  role: v.picklist(["system", "developer", "user", "assistant", "tool"]),
+  content: v.nullable(contentSchema),
+  name: v.optional(v.string()),
+  refusal: v.optional(v.nullable(v.string())),
+  tool_calls: v.optional(v.array(toolCallSchema)),
+  tool_call_id: v.optional(v.string()),
+  /** Only where the call failed */
+  is_error: v.optional(v.literal(true)),
+});
+/** A message of a conversation, as `/v1/conversations/:id` shows it. */
+export type ConversationMessage = v.InferOutput<typeof conversationMessageSchema>;
