@@ -122,7 +122,7 @@ export class RunStarter {
     // The gateway may have been drained meanwhile
     this.#requireOpen();
     const { cluster, events, cancel } = this.#options;
-    const isChild = this.#hasParentHere(request);
+    const isChild = request.durable && this.#hasParentHere(request);
     if (request.durable && !isChild) cluster.checkBounds(request.conversationId ?? null);
     const launched = this.#launcher.launch(request, asked);
     const { entry, run, recorder } = launched;
