@@ -38,7 +38,7 @@ export interface RouterOptions {
   readonly loadRoutes?: () => Promise<readonly Route[]>;
   /** Default: the global one */
   readonly Response?: ResponseClass;
-  /** Path the gateway is mounted under, as `/gateway`, without a trailing slash. Default "" */
+  /** Path the gateway is mounted under, such as `/gateway`, without a trailing slash. Default "" */
   readonly basePath?: string;
   /** How this server reads a body fastest. Default: as a web stream */
   readonly readBody?: BodyReader;

@@ -117,7 +117,7 @@ export interface Services
   readonly workspaceRoot: string;
   /** Returns the environment variable that a configuration key such as `secret_env` names. Undefined when it is not set. */
   readonly environment: (name: string) => string | undefined;
-  /** Encrypts records anew with the key that the configuration says, some with each call. @throws {HttpError} 409 `conflict` */
+  /** Re-encrypts records with the key that the configuration says, some with each call. @throws {HttpError} 409 `conflict` */
   readonly rekey: (by: Actor) => Promise<RekeyProgress>;
   /** Trusts a model server of this machine. The gateway then looks for it and uses it like a server of its own user. @throws {HttpError} */
   readonly trustModelServer: (address: string, by: Actor) => Promise<TrustedServer>;
@@ -160,7 +160,7 @@ export interface ProgramHooks {
   readonly ready: Promise<void>;
   /** Receives each run event. Default: nobody does */
   readonly onRunEvent?: TellProgram | undefined;
-  /** Asked about each approval. Default: people alone are */
+  /** Function that is asked about each approval. Default: people alone are */
   readonly onApproval?: AskProgram | undefined;
 }
 
@@ -238,7 +238,7 @@ export interface ServicesOptions {
   readonly environment: Readonly<Record<string, string | undefined>>;
   /** Token of the control file, for the command line on this machine. */
   readonly controlToken?: string | undefined;
-  /** Aborted when the start is given up: no wait for the database goes on, and nothing stays open. Default: it never is */
+  /** Aborts when the start is given up: no wait for the database goes on, and nothing stays open. Default: it never does */
   readonly signal?: AbortSignal | undefined;
   /** Clock and randomness. Default: the system's */
   readonly kit?: Partial<Pick<Kit, "clock" | "random">> | undefined;

@@ -226,7 +226,7 @@ cpSync("lib/dashboard/page", join(FOLDER, CHUNKS, "page"), {
 });
 cpSync("lib/documents/pdf/cmaps", join(FOLDER, CHUNKS, "cmaps"), { recursive: true });
 cpSync("lib/extensions/plugins/scaffolds", join(FOLDER, CHUNKS, "scaffolds"), { recursive: true });
-// JavaScript is built without comments, and the licence of the data of fonts stands in one
+// JavaScript is built without comments, and the licence of the data of fonts is in one
 const [notice = ""] = /^\/\*\*[\s\S]*?\*\//.exec(readFileSync("lib/documents/pdf/font_data.ts", "utf8")) ?? [];
 writeFileSync(join(FOLDER, CHUNKS, "font_data.LICENSE"), notice.replace(/^ ?(?:\/\*\*|\*\/|\* ?)/gm, "").trim() + "\n");
 writeFileSync(join(FOLDER, CHUNKS, "packages.LICENSE"), PACKED.map(licenceOf).join("\n"));

@@ -20,7 +20,7 @@ export interface ServeOptions {
   readonly port: number;
   /** Time for the headers of a request to arrive, in ms (Node). Default 30,000 */
   readonly headersTimeoutMs?: number;
-  /** Called at the beginning of each request. Must be cheap and must not throw */
+  /** Runs at the beginning of each request. Must be cheap and must not throw */
   readonly onRequest?: () => void;
 }
 

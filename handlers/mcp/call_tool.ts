@@ -198,7 +198,7 @@ function createProgress(name: string, way: ClientWay): (message: string) => void
 }
 
 /**
- * Returns an outcome as MCP writes it. Text from outside stands in an envelope, as it does for the agent's own model; data is neutralized.
+ * Returns an outcome as MCP writes it. Text from outside is in an envelope, as for the agent's own model; data is neutralized.
  * Source: docs/design/mcp.md "Server"
  */
 function toCallResult(name: string, outcome: ToolCallOutcome, { random }: Pick<Services, "random">): CallToolResult {

@@ -33,7 +33,7 @@ export type ReadAnswer<T> = { readonly ok: true; readonly value: T } | { readonl
 
 /** Way of questions to the client of one request. */
 export interface QuestionWay {
-  /** Set where the client gets a question as a request of its own, as in revisions with sessions */
+  /** True where the client gets a question as a request of its own, as in revisions with sessions */
   readonly isLive: boolean;
   /**
    * Puts a question to the client and waits for an answer that fits.

@@ -3,7 +3,7 @@ import { defineRoute } from "../define_route.ts";
 import { jsonReply } from "../wire/reply.ts";
 
 const rekeySchema = v.object({
-  /** Records that this call encrypted anew, at most 200 */
+  /** Records that this call re-encrypted, at most 200 */
   rewritten: v.number(),
   /** Records that wait for the next call */
   left: v.number(),
@@ -14,7 +14,7 @@ const rekeySchema = v.object({
   old_key: v.nullable(v.picklist(["old_key_env", "key_files"])),
 });
 
-/** POST /v1/storage/rekey: encrypts records anew with the key of the configuration, for `postern storage rekey`. */
+/** POST /v1/storage/rekey: re-encrypts records with the key of the configuration, for `postern storage rekey`. */
 export const rekeyRoute = defineRoute({
   method: "POST",
   path: "/v1/storage/rekey",

@@ -103,7 +103,7 @@ const createSchema = v.strictObject({
   ...termsFields,
   /** true: completions with this token go to the model without the agent's own tools. Default false */
   plain: v.optional(v.boolean()),
-  /** Patterns of the tools that it may call, as `read_*`, for the scope tools alone. Default: all */
+  /** Patterns of the tools that it may call, such as `read_*`, for the scope tools alone. Default: all */
   tools: v.optional(v.array(v.pipe(v.string(), v.maxLength(129)))),
 });
 

@@ -17,7 +17,7 @@ const toolSchema = v.object({
   /** Key that turns it on where this gateway can write its configuration; null: there is none, or it is on */
   turn_on: v.nullable(v.object({ key: v.string(), value: v.union([v.boolean(), v.string()]) })),
   source: v.picklist(["builtin", "wasm", "process", "ffi", "mcp", "node", "program"]),
-  /** Owner of the tool, as `plugin words 1.0.0`; null for Postern's own */
+  /** Owner of the tool, such as `plugin words 1.0.0`; null for Postern's own */
   origin: v.nullable(v.string()),
   input_schema: v.optional(v.record(v.string(), v.unknown())),
   /** Kinds of questions that a client of MCP must answer to call it; absent: none */

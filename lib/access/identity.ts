@@ -68,7 +68,7 @@ export interface NewToken extends TokenTerms {
   readonly scopes: readonly Scope[];
   /** Default null */
   readonly by?: Actor | null;
-  /** Set by pairing: it is the reason of the token. `address` is the peer's */
+  /** Pairing that is the reason of the token; absent without one. `address` is the peer's */
   readonly paired?: { readonly address: string | null };
 }
 

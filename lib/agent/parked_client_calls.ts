@@ -24,7 +24,7 @@ export function isOwnId(id: string): boolean {
 
 /**
  * Returns the keys of the calls that a message makes, under which work is kept: their ids, which are random. Ids of a vendor may come again
- * in another conversation, as `functions.look:0`, so such a turn has one key, made of them and of the message before it.
+ * in another conversation, such as `functions.look:0`, so such a turn has one key, made of them and of the message before it.
  */
 export function turnKeys(messages: readonly Message[], at: number): readonly string[] {
   const message = messages[at];
@@ -158,7 +158,7 @@ function isOfVendor({ keys: [key] }: Kept): boolean {
   return key?.startsWith(TURN_PREFIX) === true;
 }
 
-/** Returns what stands in place of a message that belongs to a kept turn. The kept messages come once, at the turn's first message. */
+/** Returns what takes the place of a message that belongs to a kept turn. The kept messages come once, at the turn's first message. */
 function withKept(message: Message, kept: Kept, placed: Set<Kept>): readonly Message[] {
   const own = message.role === "tool" ? [message] : [];
   if (placed.has(kept)) return own;

@@ -16,9 +16,9 @@ export interface HttpErrorOptions {
   /** HTTP status, 400-599 */
   readonly status: number;
   readonly type: ErrorType;
-  /** Path of the request field at fault, as `messages[0].role`; null when no field is */
+  /** Path of the request field at fault, such as `messages[0].role`; null when no field is */
   readonly param?: string | null;
-  /** Extra reply headers, as `Retry-After` or `WWW-Authenticate` */
+  /** Extra reply headers, such as `Retry-After` or `WWW-Authenticate` */
   readonly headers?: Readonly<Record<string, string>>;
   readonly cause?: unknown;
 }
@@ -204,7 +204,7 @@ export interface ConfigProblem {
 
 /** Place of a value that the configuration may not have. */
 export interface ConfigErrorOptions {
-  /** Dotted key path, as `gateway.port` */
+  /** Dotted key path, such as `gateway.port` */
   readonly key?: string | undefined;
   /** File the value came from; undefined for a flag or environment variable */
   readonly file?: string | undefined;

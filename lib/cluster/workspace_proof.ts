@@ -11,7 +11,7 @@ export const PROOF_FOLDER = ".postern-cluster";
 
 /** Files by which gateways show each other that they have the same workspace: one for each gateway, which nobody else can guess. */
 export interface ProofFiles {
-  /** Writes the file of a gateway anew. @returns the digest of its content */
+  /** Writes the file of a gateway again. @returns the digest of its content */
   write(gateway: string, content: string): Promise<string>;
   /** Returns the digest of the file of a gateway as this machine sees it. Undefined: there is none, or no plain file */
   read(gateway: string): Promise<string | undefined>;
@@ -70,7 +70,7 @@ export function createProofFiles(workspaceRoot: string, options: ProofFilesOptio
     const found = await folderId();
     if (found !== undefined) return found;
     await makeFolder(folder);
-    // A file that a crash has cut off stands in the way. Another gateway may have written a whole id since the look above
+    // A file that a crash has cut off is in the way. Another gateway may have written a whole id since the look above
     const text = await readText(idPath);
     if (text !== undefined && !FOLDER_ID.test(text)) await rm(idPath, { force: true });
     await writeOnce(idPath, `${id}\n`, options.link ?? link);

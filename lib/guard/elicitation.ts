@@ -28,7 +28,7 @@ export const ELICITATION_LIMITS = {
 } as const;
 
 /**
- * Reads the parameters of `elicitation/create`. What the forms of the protocol do not have is left out, as `pattern`; a form that nobody
+ * Reads the parameters of `elicitation/create`. What the forms of the protocol do not have is left out, such as `pattern`; a form that nobody
  * could fill in is refused.
  * @param options.server name of the MCP server that asks. Default: the program asks
  * @returns `refused`: a sentence for whoever asks
@@ -84,7 +84,7 @@ export function checkContent({ properties, required }: Form, given: Readonly<Rec
   return { ok: true, content: Object.fromEntries(content) };
 }
 
-/** Says in words what a field takes, as `an integer from 1 to 9`. */
+/** Says in words what a field takes, such as `an integer from 1 to 9`. */
 export function wordsOf(field: FormField): string {
   switch (field.type) {
     case "boolean":

@@ -46,7 +46,7 @@ export interface GuardCluster {
   openApprovalNews(parts: Omit<SharedApprovalNewsOptions, "bus">): ApprovalNews | undefined | Promise<ApprovalNews>;
   /** Workspace whose files gateways mark. Undefined: nobody else marks any */
   readonly taintWorkspace: TaintWorkspace | undefined;
-  /** Aborted when the gateway closes. Undefined: nothing waits for a database then */
+  /** Aborts when the gateway closes. Undefined: nothing waits for a database then */
   readonly closing: AbortSignal | undefined;
 }
 

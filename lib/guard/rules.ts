@@ -19,12 +19,12 @@ export interface CallPart {
   readonly op: string | null;
   /** Words of the command, UNKNOWN_WORD among them. Undefined: the part runs none */
   readonly command: readonly string[] | undefined;
-  /** Set for a command that is redirected from or to a file, which is `path` where it is known. Default: it is not */
+  /** Present for a command that is redirected from or to a file, which is `path` where it is known. Default: it is not */
   readonly redirects?: "from" | "to" | undefined;
   /** Absolute path. Undefined: the part names none */
   readonly path: string | undefined;
   /**
-   * Set where `path` is what words of the command may name: a file, a folder that it may look through, or a path in a text that it may run.
+   * Present where `path` is what words of the command may name: a file, a folder that it may look through, or a path in a text that it may run.
    * No rule that allows goes by it
    */
   readonly named?: "file" | "folder" | "text" | undefined;

@@ -29,7 +29,7 @@ function isPrivate({ mode, uid }: Stats): boolean {
 const LOOPBACK = /^http:\/\/(127(\.\d{1,3}){3}|localhost|\[::1\]):\d{1,5}\/$/;
 
 const entries = v.object({
-  /** With a slash at the end, as `http://127.0.0.1:42617/`; loopback where the gateway listens there */
+  /** With a slash at the end, such as `http://127.0.0.1:42617/`; loopback where the gateway listens there */
   address: v.pipe(v.string(), v.regex(/^http:\/\/(\[[\da-f:.]+\]|[\w.-]+):\d{1,5}\/$/)),
   pid: v.pipe(v.number(), v.integer(), v.minValue(1)),
   /** As processIdentity gives it: another process may have the number later */

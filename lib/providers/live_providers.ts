@@ -52,7 +52,7 @@ export interface LiveProviders extends Providers {
   /** Tells whether a configuration names other providers than the one in use */
   differs(config: ProvidersConfig): boolean;
   /**
-   * Opens the providers of another configuration, with their keys read anew. The function that it returns puts them to use.
+   * Opens the providers of another configuration, with their keys read again. The function that it returns puts them to use.
    * @throws {ConfigError} a key or address that is missing or unreadable, a fallback that is not configured
    */
   prepare(config: ProvidersConfig): Promise<() => void>;
@@ -74,7 +74,7 @@ export async function createLiveProviders(options: LiveProvidersOptions): Promis
 }
 
 class ReplaceableProviders implements LiveProviders {
-  /** Kept to the end: a run that waits for a person for a day goes on with the providers that it began with. Idle ones hold no connection */
+  /** Providers that stay to the end: a run that waits for a person for a day goes on with the providers that it began with. Idle ones hold no connection */
   readonly #opened: Opened[] = [];
   #current: Opened | undefined;
   #watch: ServersWatch | undefined;

@@ -30,7 +30,7 @@ export interface KeyedGateway {
 
 /** How far a change of the key is. */
 export interface RekeyProgress {
-  /** Records that this call encrypted anew */
+  /** Records that this call re-encrypted */
   readonly rewritten: number;
   /** Records that still have another key, and wait for the next call */
   readonly left: number;
@@ -42,13 +42,13 @@ export interface RekeyProgress {
   readonly old_key: OldKey | null;
 }
 
-/** Records that one call encrypts anew. The others wait for the next call. */
+/** Records that one call re-encrypts. The others wait for the next call. */
 const PER_CALL = 200;
 /** Records that a reply names. */
 const MAX_NAMED = 100;
 
 /**
- * Encrypts records anew with the key that is written with, some with each call, while gateways work on. A call that died is made up by the
+ * Re-encrypts records with the key that is written with, some with each call, while gateways work on. A call that died is made up by the
  * next one: each record is changed by itself, only where nobody else has changed it, and only while the key is still the chosen one.
  * @throws {HttpError} 409 `conflict` while a gateway of the cluster lacks the new key or has a newer one, and without a key to change
  */

@@ -175,7 +175,7 @@ function lazyBrowsers(
   };
 }
 
-/** Asked at the end of each run, so one promise serves all runs without a browser */
+/** Promise for the end of each run, so that one serves all runs without a browser */
 const WAS_CLOSED = Promise.resolve(false);
 
 function openProcesses(

@@ -20,7 +20,7 @@ import { createWorkspaceProcesses } from "../support/workspace_processes.ts";
 const FILES = Number(process.argv[2] ?? 10_000);
 const CALLS = Number(process.argv[3] ?? 200);
 const FILES_IN_FOLDER = 50;
-/** A file that changed less than this ago is looked at anew in each call */
+/** A file that changed less than this ago is looked at again in each call */
 const QUIET_MS = 3000;
 
 const top = mkdtempSync(join(tmpdir(), "postern-bench-"));

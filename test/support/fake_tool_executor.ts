@@ -22,7 +22,7 @@ export interface FakeTool {
   readonly inputSchema?: Tool["inputSchema"];
   /** Decision of the policy. Default `allow` */
   readonly decision?: "allow" | "ask" | "deny";
-  /** Given for programs beside the output. Default none */
+  /** Data for programs beside the output. Default none */
   readonly data?: unknown;
   /** Gives the output, or throws for an error result. Default echoes the input */
   readonly run?: (input: Readonly<Record<string, unknown>>, request: FlatCall) => string | Promise<string>;

@@ -15,7 +15,7 @@ export interface ParseOptions {
 }
 
 /**
- * The next object, or the keyword that stands in its place.
+ * The next object, or the keyword that takes its place.
  * A value nested too deep becomes null. A value without an end ends with the file.
  */
 export function parsePdfObject(lexer: PdfLexer, options: ParseOptions, depth = 0): PdfObject | PdfKeyword {

@@ -40,7 +40,7 @@ export interface AppendOptions {
 /** A run that has not ended. */
 export interface OpenRunId {
   readonly id: string;
-  /** Set when the run was cancelled. `unknown`: the record that says so cannot be read. */
+  /** True when the run was cancelled. `unknown`: the record that says so cannot be read. */
   readonly cancelled: boolean | "unknown";
 }
 
@@ -51,7 +51,7 @@ export interface RunWithEnd {
   readonly end: JournalPlace;
 }
 
-/** Thrown when the journal cannot be written, so that the run cannot go on. */
+/** Error when the journal cannot be written, so that the run cannot go on. */
 export class JournalError extends Error {
   override readonly name = "JournalError";
 }
@@ -80,7 +80,7 @@ export interface RunStoreOptions {
 
 /** Rights of a gateway to write runs, with what goes along. `RunOwnership` has those of one gateway of several. */
 export interface RunRights {
-  /** Which conversations are at work at any gateway. */
+  /** Conversations that are at work at any gateway. */
   readonly lines: {
     /** Tells whether a run of a conversation is at work, or waits, at another gateway too. */
     worksIn(conversationId: string): boolean | Promise<boolean>;

@@ -173,7 +173,7 @@ function notListed(url: URL, key: string): ToolError {
   return new ToolError("url_not_allowed", `Cannot reach "${host}": add "${host}" to ${key} to allow it`);
 }
 
-/** Deno puts arguments of its own behind its exact path, wherever that stands in a command line. Any other spelling is left alone. */
+/** Deno puts arguments of its own behind its exact path, wherever that is in a command line. Any other spelling is left alone. */
 function runtimePath(): string {
   return `${dirname(process.execPath)}/./${basename(process.execPath)}`;
 }

@@ -6,7 +6,7 @@ import { ToolError } from "../../base/errors.ts";
 export interface FollowedBranch {
   /** Name of the remote */
   readonly remote: string;
-  /** Name of its branch, as `main` */
+  /** Name of its branch, such as `main` */
   readonly branch: string;
 }
 

@@ -21,13 +21,13 @@ export class PinError extends Error {
   override readonly name = "PinError";
 }
 
-/** The server at an address is not one that may be used. The message is a sentence part, as `it is run by mallory (uid 1001)` */
+/** The server at an address is not one that may be used. The message is a sentence part, such as `it is run by mallory (uid 1001)` */
 export class ForeignServerError extends Error {
   override readonly name = "ForeignServerError";
   readonly code = "ERR_FOREIGN_SERVER";
 }
 
-/** Returns a sentence part about a failed connection, as `the connection was refused`, from the error's code or that of its cause. */
+/** Returns a sentence part about a failed connection, such as `the connection was refused`, from the error's code or that of its cause. */
 export function describeNetworkError(error: unknown): string {
   if (error instanceof ForeignServerError) return error.message;
   const code = codeOf(error) ?? codeOf(error instanceof Error ? error.cause : undefined);

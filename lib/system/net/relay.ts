@@ -27,7 +27,7 @@ import { type AllowedHosts, allows, namesPort, type UrlRules } from "./url_rules
  * The only way out of a network namespace: an HTTP/1.1 proxy on a Unix socket, for programs that nobody trusts.
  *
  * Takes `CONNECT host:port` and requests in absolute form (`GET http://host/path`). Everything else is a 4xx whose body says why. Each
- * request is checked anew: `[url_access] domain_allowlist` always counts, before the name is looked up, so that a look-up tells nobody
+ * request is checked again: `[url_access] domain_allowlist` always counts, before the name is looked up, so that a look-up tells nobody
  * anything; then everything that UrlPolicy checks, on every address; then the gateway's own address. Ports other than 80 and 443 need
  * an entry that names the port. The connection goes to a checked address, through `[proxy]` where that is set. Bytes inside a tunnel
  * are not looked at. One connection carries one request; heads, connections, bytes and silence are bounded.
@@ -56,7 +56,7 @@ export interface Relay {
 export interface RelayProblem {
   /** Host, with its port where that is not the usual one */
   readonly host: string;
-  /** Whole sentence for the model, as `Cannot reach "example.com": add "example.com" to [url_access] domain_allowlist to allow it` */
+  /** Whole sentence for the model, such as `Cannot reach "example.com": add "example.com" to [url_access] domain_allowlist to allow it` */
   readonly reason: string;
 }
 

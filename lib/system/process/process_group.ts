@@ -55,11 +55,11 @@ export function howEnded(end: ProgramEnd): string {
 
 /** A started program, the leader of a process group of its own. */
 export interface ProcessGroup {
-  /** Set when the command line asks for an input, and the program could be started */
+  /** Present when the command line asks for an input, and the program could be started */
   readonly stdin: Writable | undefined;
   readonly stdout: Readable;
   readonly stderr: Readable;
-  /** Set when the command line asks for a channel, and the program could be started */
+  /** Present when the command line asks for a channel, and the program could be started */
   readonly channel: ProcessChannel | undefined;
   /** undefined when it could not be started */
   readonly pid: number | undefined;

@@ -42,11 +42,11 @@ interface ProcessStart {
   readonly refused: () => readonly RelayProblem[];
   readonly owner: string | null;
   readonly taint: Taint;
-  /** Called once nothing of it runs; its end counts as such afterwards. Must not throw */
+  /** Runs once nothing of it runs; its end counts as such afterwards. Must not throw */
   readonly onEnd: () => Promise<Aftermath>;
   /** Running at the same time; as many ended ones are kept to be read */
   readonly maxProcesses: number;
-  /** Kept of the output */
+  /** Bytes that are kept of the output */
   readonly maxOutputBytes: number;
 }
 

@@ -53,7 +53,7 @@ export interface ProcessRelays {
 export interface ProcessQuarantine {
   /** Absolute path of the folder that they are moved to; made with the first one */
   readonly folder: string;
-  /** Called with what was moved there, or could not be. Default: nothing is called */
+  /** Receives what was moved there, or could not be. Default: nothing is called */
   readonly onFound?: (found: Aftermath) => void;
 }
 
@@ -227,7 +227,7 @@ export class Processes {
     return work;
   }
 
-  /** Prepares a command for `use`, and anew when it did not begin: the workspace may have changed while its right to effects was uncertain. */
+  /** Prepares a command for `use`, and again when it did not begin: the workspace may have changed while its right to effects was uncertain. */
   async #whenItMayBegin<T>(
     request: AnyRequest,
     use: (prepared: PreparedCommand, signal: AbortSignal) => Promise<T>,

@@ -137,7 +137,7 @@ export function createCatalogue(
   };
 }
 
-/** Returns a function that gives the newest registry; the registry is made anew when the foreign tools change. */
+/** Returns a function that gives the newest registry; the registry is rebuilt when the foreign tools change. */
 function registryNow({ tools, foreign, log }: CatalogueOptions): () => ToolRegistry {
   let registry = createToolRegistry(tools);
   if (foreign === undefined) return () => registry;

@@ -34,7 +34,7 @@ export interface CallRunner {
   readonly redact: (text: string) => string;
   /** Milliseconds that one call may take when its tool has no limit of its own. Default 120,000 */
   readonly timeoutMs?: number;
-  /** Set where gateways share the database. Default: the gateway is alone */
+  /** Present where gateways share the database. Default: the gateway is alone */
   readonly shared?: SharedCalls | undefined;
 }
 

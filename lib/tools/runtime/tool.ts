@@ -53,19 +53,19 @@ export interface Tool {
   readonly source: ToolSource;
   /** Tells whether the configuration enables the tool. Required, so that no tool is enabled by accident */
   readonly enabled: "always" | ((config: Config) => boolean);
-  /** Setting that enables the tool, as `[security.write_file] enabled = true`. undefined for `always` */
+  /** Setting that enables the tool, such as `[security.write_file] enabled = true`. undefined for `always` */
   readonly enabledBy: string | undefined;
   /** Returns the edit or command that turns the tool on now, where no single setting does. Default: to set `enabledBy` */
   readonly wayOn?: ((config: Config) => string) | undefined;
-  /** Owner of the tool, as `plugin words 1.0.0`. Default: Postern's own */
+  /** Owner of the tool, such as `plugin words 1.0.0`. Default: Postern's own */
   readonly origin?: string | undefined;
-  /** Set when the output comes from outside though the access is not `network`. Default false */
+  /** True when the output comes from outside though the access is not `network`. Default false */
   readonly outside?: boolean | undefined;
-  /** Set when an output that is no error is what was read, without a word of the input: its links are none of the model's. Default false */
+  /** True when an output that is no error is what was read, without a word of the input: its links are none of the model's. Default false */
   readonly verbatim?: boolean | undefined;
   /** Name that the tool is called by in a run whose client has a tool of its name. Default: the client's hides it */
   readonly otherName?: string | undefined;
-  /** Set when the model is told of the tool in each turn. Default false: `tool_search` finds it in a run with many tools */
+  /** True when the model is told of the tool in each turn. Default false: `tool_search` finds it in a run with many tools */
   readonly alwaysOffered?: boolean | undefined;
   /** Kinds of questions that a client of MCP must answer to call the tool. Default: none */
   readonly clientNeeds?: readonly ClientAbility[] | undefined;
@@ -103,7 +103,7 @@ export interface StandIn {
   readonly tool: string;
   readonly input: string;
   readonly source: ToolSource;
-  /** Owner without its version, as `plugin words` */
+  /** Owner without its version, such as `plugin words` */
   readonly owner: string;
 }
 

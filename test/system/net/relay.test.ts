@@ -277,7 +277,7 @@ test("ports other than 80 and 443 need an entry that names the port", async () =
     assert.match(reply, new RegExp(`an entry without a port opens 80 and 443 alone; add "web\\.test:${port}" to`));
     assert.match(await send(tunnel("a.sub.test:22")), /^HTTP\/1\.1 403 [^]*add "a\.sub\.test:22"/);
     assert.deepEqual(looked, []);
-    // Nobody listens there, or somebody does: it is not the allowlist that stands in the way
+    // Nobody listens there, or somebody does: it is not the allowlist that is in the way
     assert.doesNotMatch(await send(tunnel("web.test:443", "x")), /domain_allowlist/);
   });
   await withRelay({ domain_allowlist: [`*.sub.test:${port}`] }, async ({ send }) => {
