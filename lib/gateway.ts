@@ -76,11 +76,10 @@ function startWings(base: GatewayBase, opened: OpenedList) {
   ]);
 }
 
+type Started = Awaited<ReturnType<typeof startWings>>;
+
 /** Returns the services of started wings. */
-function toServices(
-  made: Awaited<ReturnType<typeof startWings>>,
-  close: GatewayServices["close"],
-): GatewayServices {
+function toServices(made: Started, close: GatewayServices["close"]): GatewayServices {
   const { program, kit, telemetry, state, storage, cluster, guard, access, system } = made;
   const { automation, extensions, memory, models, runs, reloads } = made;
   const tools = made.tools.executor;

@@ -367,7 +367,9 @@ test("the kit has five fields, of which none is a service", () => {
   assert.deepEqual(fieldsOf(kit, "Kit"), ["clock", "random", "log", "metrics", "environment"]);
 });
 
-test("a wing needs at most twelve others", () => {
+test("a wing needs at most twelve others, and the file that starts them stays short", () => {
+  const starter = FILES.find(({ path }) => path === "lib/gateway.ts")?.text ?? "";
+  assert.ok(starter.split("\n").length <= 150, "a wing is one line of lib/gateway.ts");
   const needs = FILES.flatMap(({ text }) =>
     [...text.matchAll(/^export interface (\w+Needs)\b/gm)].map(([, name = ""]) => [name, fieldsOf(text, name)] as const)
   );

@@ -147,7 +147,7 @@ async function createBase(
   return { ...await openProvider(name, settings, { ...options, clock, random, net, table, layers }), settings, table };
 }
 
-interface EntryParts extends CreateProvidersOptions {
+interface EntryParts extends Pick<CreateProvidersOptions, "kit" | "documents" | "offline"> {
   readonly bases: ReadonlyMap<string, Base>;
   readonly retry: RetryOptions;
 }

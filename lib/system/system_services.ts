@@ -206,8 +206,8 @@ function openProcesses(
       folder: join(dataDir, "relays"),
       allowlist: () => urlRules().domain_allowlist,
       async create(hosts) {
-        const { createRelay } = await import("./net/relay.ts");
-        return createRelay({
+        const { Relay } = await import("./net/relay.ts");
+        return new Relay({
           policy: urls,
           rules: urlRules,
           requiresList: hosts === undefined,

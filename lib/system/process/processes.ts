@@ -26,7 +26,7 @@ import { RightUncertain } from "./gated_start.ts";
 import type { AnyRequest, Preparation, PreparedCommand } from "./prepare_command.ts";
 import type { PreparedProgram, ProgramOptions, ProgramRequest, RunningProgram, WriteWatch } from "./prepare_program.ts";
 import type { Aftermath } from "./quarantine.ts";
-import { createProcessTable, type ProcessInfo, type ProcessTable } from "./process_table.ts";
+import { type ProcessInfo, ProcessTable } from "./process_table.ts";
 import type { requireStarted, tryBubblewrap } from "./sandbox.ts";
 import type { ArgumentScope, NamedFile, ScreenOptions } from "./screen_arguments.ts";
 import type { Surveys } from "./surveys.ts";
@@ -102,7 +102,7 @@ export class Processes {
   constructor(options: ProcessesOptions) {
     const { commands, clock, onLook, bounds } = options;
     this.#options = options;
-    this.#table = createProcessTable(clock, options.redact, options.gateway);
+    this.#table = new ProcessTable(clock, options.redact, options.gateway);
     const look: typeof tryBubblewrap = async (given) => await (await import("./sandbox.ts")).tryBubblewrap(given);
     this.#finder = createContainmentFinder({ commands, clock, signal: this.#closing.signal, bounds }, look, onLook);
     this.#runner = lazily(() => loadRunner(options, this.#finder));

@@ -4,7 +4,7 @@ import { type AddressInfo, connect, createServer as createTcpServer, type Server
 import { join } from "node:path";
 import { after, test } from "node:test";
 import { systemClock } from "../../../lib/base/clock.ts";
-import { createRelay, MAX_PROBLEMS, type Relay, type RelayOptions } from "../../../lib/system/net/relay.ts";
+import { MAX_PROBLEMS, Relay, type RelayOptions } from "../../../lib/system/net/relay.ts";
 import { createUrlPolicy, type UrlPolicyOptions } from "../../../lib/system/net/url_policy.ts";
 import type { UrlRules } from "../../../lib/system/net/url_rules.ts";
 import { createFakeClock } from "../../support/fake_clock.ts";
@@ -73,7 +73,7 @@ function withRelay(
         return host.endsWith(".test") ? Promise.resolve(["127.0.0.1"]) : Promise.reject(new Error("ENOTFOUND"));
       },
     });
-    const relay = createRelay({
+    const relay = new Relay({
       policy,
       rules: () => ({ ...RULES, ...rules }),
       clock: systemClock,
@@ -133,7 +133,7 @@ const tunnel = (to: string, more = "") => `CONNECT ${to} HTTP/1.1\r\nHost: ${to}
 
 test("a relay on loopback takes requests with its password alone, and passes the password on to nobody", async () => {
   const web = await site();
-  const relay = createRelay({
+  const relay = new Relay({
     ...{ policy: createUrlPolicy(), rules: () => RULES, clock: systemClock, requiresList: false },
     password: "open sesame",
   });
