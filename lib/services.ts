@@ -1,3 +1,4 @@
+import type { ToolInfo } from "./base/records/tool_info.ts";
 import type { LinkFetch } from "./cluster/gateway_links.ts";
 import type { ClusterDatabase } from "./cluster/join_cluster.ts";
 import type { SharedWindows } from "./access/shared_windows.ts";
@@ -42,7 +43,7 @@ import type { SystemServices } from "./system/system_services.ts";
 import type { Tool } from "./tools/runtime/tool.ts";
 import type { ProgramOffers } from "./tools/program_offers.ts";
 import type { ConfigWriter } from "./tools/turn_on_tool.ts";
-import type { ToolExecutor, ToolInfo } from "./tools/runtime/tool_executor.ts";
+import type { ToolExecutor } from "./tools/runtime/tool_executor.ts";
 
 /** Database that gateways share: opened for this one, or given to it by the program. */
 export type StorageSharing =

@@ -1,3 +1,4 @@
+import type { ClientAbility } from "../../lib/base/records/tool_info.ts";
 import type { InputRequest } from "@modelcontextprotocol/server";
 import * as v from "valibot";
 import { CancelError } from "../../lib/base/cancel.ts";
@@ -11,7 +12,6 @@ import type { QuestionEvent } from "../../lib/guard/audit/audit_event.ts";
 import { checkContent, type Elicitation } from "../../lib/guard/elicitation.ts";
 import type {
   AskableClient,
-  ClientAbility,
   ClientQuestionOptions,
   ClientRoot,
   ElicitationAnswer,

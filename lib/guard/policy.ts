@@ -1,6 +1,7 @@
 import { resolve } from "node:path";
 import { BUILT_IN_FORBIDDEN_PATHS } from "../base/built_in_forbidden_paths.ts";
 import type { CommandLineParts } from "../base/parse_command_line.ts";
+import type { Approval } from "../base/records/approval.ts";
 import type { Taint } from "../base/taint.ts";
 import { createForbiddenBy, expandForbidden } from "../system/files/forbidden_paths.ts";
 import { placeRedirections } from "../system/process/placed_parts.ts";
@@ -17,7 +18,7 @@ import {
 import { isFreeBeside } from "./understood_commands.ts";
 
 /** The widest change that a call may make. `state` is the agent's own records in the data directory. */
-export type Access = "read" | "state" | "write" | "network";
+export type Access = Approval["access"];
 
 /** The paths, addresses and command that a call is about to touch, for the policy, the approval and the audit. */
 export interface Effects {

@@ -1,3 +1,4 @@
+import type { ToolInfo } from "../../lib/base/records/tool_info.ts";
 import type { Identity, IssuedToken, TokenRecord, TokenTerms } from "../../lib/access/identity.ts";
 import { HttpError } from "../../lib/base/errors.ts";
 import { type Scope, SCOPES } from "../../lib/base/records/caller.ts";
@@ -18,7 +19,7 @@ import { createStoredRuns } from "../../lib/runs/journal/stored_runs.ts";
 import { createTaintedFiles } from "../../lib/guard/tainted_files.ts";
 import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
 import { createAlone } from "../../lib/coordination.ts";
-import type { ToolExecutor, ToolInfo } from "../../lib/tools/runtime/tool_executor.ts";
+import type { ToolExecutor } from "../../lib/tools/runtime/tool_executor.ts";
 import { createFakeAudit, type FakeAudit } from "./fake_audit.ts";
 import { createFakeClock, type FakeClock } from "./fake_clock.ts";
 import { createSeededRandom } from "./seeded_random.ts";

@@ -1,8 +1,9 @@
+import type { ToolInfo } from "../../lib/base/records/tool_info.ts";
 import { CancelError, cancelError } from "../../lib/base/cancel.ts";
 import { ToolError } from "../../lib/base/errors.ts";
 import { canonicalDigest } from "../../lib/base/json.ts";
 import type { Access, PreparedCall, Tool } from "../../lib/tools/runtime/tool.ts";
-import type { ToolCallOutcome, ToolExecutor, ToolInfo } from "../../lib/tools/runtime/tool_executor.ts";
+import type { ToolCallOutcome, ToolExecutor } from "../../lib/tools/runtime/tool_executor.ts";
 import type { FlatCall } from "./tool_call.ts";
 
 /** A tool of the fake executor as data. */

@@ -194,13 +194,15 @@ export function createToolBench(options: ToolBenchOptions): ToolBench {
       folder: options.relays ?? join(dirname(options.root), "relays"),
       allowlist: () => config.url_access.domain_allowlist,
       create: (hosts) =>
-        Promise.resolve(new Relay({
-          policy: urls,
-          rules: () => config.url_access,
-          requiresList: hosts === undefined,
-          hosts,
-          clock: systemClock,
-        })),
+        Promise.resolve(
+          new Relay({
+            policy: urls,
+            rules: () => config.url_access,
+            requiresList: hosts === undefined,
+            hosts,
+            clock: systemClock,
+          }),
+        ),
     },
     onTainted: ({ paths, taint, workspace }) => taintedFiles.markWritten(paths, { taint, root: workspace }),
     ...(options.quarantine === undefined ? {} : { quarantine: { folder: options.quarantine } }),

@@ -26,6 +26,9 @@ export const elicitationEntries = {
   url: v.optional(v.nullable(v.string())),
 } as const;
 
+/** Widest thing that a call does, see `Access` in lib/guard/policy.ts. */
+export const accessSchema = v.picklist(["read", "state", "write", "network"]);
+
 /** Form of an approval's id. */
 export const APPROVAL_ID = /^apr_[0-9a-z]{1,64}$/;
 /** Form of a remembered rule's id. */
@@ -80,7 +83,7 @@ export const approvalSchema = v.object({
   kind: v.optional(v.picklist(APPROVAL_KINDS)),
   ...elicitationEntries,
   tool: v.string(),
-  access: v.picklist(["read", "state", "write", "network"]),
+  access: accessSchema,
   /** Input that the tool would get, with known secrets masked. */
   input: v.unknown(),
   /** SHA-256 of the whole input's canonical JSON, secrets included; in a browser that is signed in, of its digest and the logins */
@@ -163,7 +166,7 @@ export const approvalRuleSchema = v.object({
   /** With match `folder` or `command`: the input's `op`; null where it has none */
   op: v.optional(v.nullable(v.string()), null),
   /** With match `folder` or `command`: the access of the calls it stands for. With match `call`: `network` for a command that reaches it */
-  access: v.optional(v.nullable(v.picklist(["read", "state", "write", "network"])), null),
+  access: v.optional(v.nullable(accessSchema), null),
   /** The whole rule as a sentence */
   text: v.string(),
   created_at: time,

@@ -1,3 +1,4 @@
+import type { ClientAbility, ToolInfo } from "../../base/records/tool_info.ts";
 import type { Clock } from "../../base/clock.ts";
 import type { BoundState } from "../../base/records/approval.ts";
 import type { JsonSchema, ObjectJsonSchema } from "../../base/json.ts";
@@ -30,13 +31,9 @@ import type { ReadableSkills } from "../skills/skills.ts";
 import type { Sops } from "../sops/sops.ts";
 import type { McpReader } from "../mcp/mcp_reader.ts";
 import type { WasmModules } from "../wasm/wasm_modules.ts";
-import type { ClientAbility } from "./askable_client.ts";
 import type { CallContext, CheckedCall, ToolResult } from "./tool_call.ts";
 
 export type { Access, Effects };
-
-/** Origin of a tool. `program`: the program that mounts the gateway. */
-export type ToolSource = "builtin" | "wasm" | "process" | "ffi" | "mcp" | "node" | "program";
 
 /** Capability of the agent, built in or foreign (docs/design/architecture.md "The main types"). */
 export interface Tool {
@@ -50,7 +47,7 @@ export interface Tool {
   readonly descriptionUnder?: ((config: Config) => string) | undefined;
   /** Returns the sites that a configuration signs every call in to, which decisions and approvals name. Default: none */
   readonly loginsUnder?: ((config: Config) => readonly string[]) | undefined;
-  readonly source: ToolSource;
+  readonly source: ToolInfo["source"];
   /** Tells whether the configuration enables the tool. Required, so that no tool is enabled by accident */
   readonly enabled: "always" | ((config: Config) => boolean);
   /** Setting that enables the tool, such as `[security.write_file] enabled = true`. undefined for `always` */
@@ -102,7 +99,7 @@ export interface StandIn {
   /** Name of the tool that is called */
   readonly tool: string;
   readonly input: string;
-  readonly source: ToolSource;
+  readonly source: ToolInfo["source"];
   /** Owner without its version, such as `plugin words` */
   readonly owner: string;
 }

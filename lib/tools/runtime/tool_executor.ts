@@ -1,10 +1,10 @@
+import type { ToolInfo } from "../../base/records/tool_info.ts";
 import type { CancelError } from "../../base/cancel.ts";
 import type { HttpError } from "../../base/errors.ts";
 import type { MaskedSecret } from "../../base/redact.ts";
-import type { ObjectJsonSchema } from "../../base/json.ts";
 import type { RunTaint, Taint } from "../../base/taint.ts";
-import type { AskableClient, ClientAbility } from "./askable_client.ts";
-import type { Access, PreparedCall, Tool, ToolSource } from "./tool.ts";
+import type { AskableClient } from "./askable_client.ts";
+import type { Access, PreparedCall, Tool } from "./tool.ts";
 import type {
   Approver,
   CallBinding,
@@ -17,24 +17,6 @@ import type {
 } from "./tool_call.ts";
 import type { CheckedPicture } from "./check_pictures.ts";
 import type { Judgement, ToolSwitch } from "./tool_policy.ts";
-
-/** Description of a tool, as `/v1/tools` and `postern tools` show it. */
-export interface ToolInfo {
-  readonly name: string;
-  readonly description: string;
-  readonly access: Access;
-  readonly enabled: boolean;
-  /** Reason why the tool is off, with the setting that turns it on. null when enabled */
-  readonly reason: string | null;
-  /** Key that turns the tool on where this gateway can write its configuration; null: none, or it is on */
-  readonly turn_on: ToolSwitch | null;
-  readonly source: ToolSource;
-  /** Owner of the tool, such as `plugin words 1.0.0`; null for Postern's own */
-  readonly origin: string | null;
-  readonly input_schema: ObjectJsonSchema | undefined;
-  /** Kinds of questions that a client of MCP must answer to call the tool. Absent: none */
-  readonly client_needs?: readonly ClientAbility[];
-}
 
 /** Request for one tool call. */
 export interface ToolCallRequest {
