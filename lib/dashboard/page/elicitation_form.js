@@ -2,10 +2,9 @@ import { element } from "./dom.js";
 import { exactLine, exactText } from "./exact_text.js";
 
 /** @typedef {import("../../base/records/elicitation.ts").FormField} Field */
-/** @typedef {import("../../base/records/elicitation.ts").Form} Form */
 /** @typedef {import("../../base/records/elicitation.ts").FormContent[string]} Value */
 /** @typedef {{ root: HTMLElement, read: () => Value | undefined }} Control `read` gives undefined for a field that is left empty */
-/** @typedef {{ server?: string, message?: string, schema?: Form | null, url?: string | null, tool: string }} Asked */
+/** @typedef {Pick<import("../../base/records/approval.ts").Approval, "server" | "message" | "schema" | "url" | "tool">} Asked */
 
 const INPUT_TYPES = { email: "email", uri: "url", date: "date", "date-time": "text" };
 
