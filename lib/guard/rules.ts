@@ -1,4 +1,5 @@
 import { sep } from "node:path";
+import type { Config } from "../config/config.ts";
 import { foldName } from "../system/files/sensitive_files.ts";
 import { expandForbidden } from "../system/files/forbidden_paths.ts";
 import { isAmongHosts } from "../system/net/url_rules.ts";
@@ -64,24 +65,14 @@ export function settle<Part>(rules: readonly Rule<Part>[], part: Part): Settled<
   return undefined;
 }
 
-/** A written rule, as `[[autonomy.rules]]` has it. An empty pattern says nothing. */
-export interface WrittenRule {
-  /** Begins with `workspace/` for a rule of the workspace's own file */
-  readonly name: string;
-  readonly tool: string;
-  readonly op: string;
-  readonly command: string;
-  readonly path: string;
-  readonly host: string;
-  readonly then: RuleAnswer;
-}
+/**
+ * A written rule, as `[[autonomy.rules]]` has it. An empty pattern says nothing. The name begins with `workspace/` for a rule of the
+ * workspace's own file.
+ */
+export type WrittenRule = RuleSettings["rules"][number];
 
 /** The settings that are compiled into the list. */
-export interface RuleSettings {
-  readonly rules: readonly WrittenRule[];
-  readonly auto_approve: readonly string[];
-  readonly always_ask: readonly string[];
-}
+export type RuleSettings = Pick<Config["autonomy"], "rules" | "auto_approve" | "always_ask">;
 
 /** Folders that patterns of paths begin at. Absolute */
 export interface RulePlaces {

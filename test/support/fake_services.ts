@@ -1,5 +1,6 @@
 import type { ToolInfo } from "../../lib/base/records/tool_info.ts";
-import type { Identity, IssuedToken, TokenRecord, TokenTerms } from "../../lib/access/identity.ts";
+import type { Identity, IssuedToken, TokenTerms } from "../../lib/access/identity.ts";
+import type { TokenRecord } from "../../lib/base/records/token.ts";
 import { HttpError } from "../../lib/base/errors.ts";
 import { type Scope, SCOPES } from "../../lib/base/records/caller.ts";
 import { createRedactor } from "../../lib/base/redact.ts";
@@ -206,7 +207,7 @@ function issued(token: string, scopes: readonly Scope[], terms: Partial<TokenTer
   const record = {
     id: `id_${token}`,
     label: terms.label ?? "",
-    scopes,
+    scopes: scopes.filter((scope) => scope !== "cluster"),
     created_at: "2026-01-01T00:00:00.000Z",
     expires_at: null,
     idle_ttl_seconds: terms.idleTtlSeconds ?? null,

@@ -1,8 +1,9 @@
 import * as v from "valibot";
-import type { DeepReadonly } from "../json.ts";
+import type { DeepReadonly, ObjectJsonSchema } from "../json.ts";
+import { accessSchema } from "./approval.ts";
 
 /**
- * Plugins, skills and MCP servers as the API shows them: each view is one schema, which the reply, the description of the API and the types
+ * Plugins, skills, MCP servers and nodes as the API shows them: each view is one schema, which the reply, the description of the API and the types
  * of whoever makes or reads it come from. Times are in ISO 8601. Only what a route needs is here, since routes load this file.
  */
 
@@ -292,3 +293,43 @@ export const instructionsSchema = v.object({
 });
 /** Instructions of the workspace as they are now. */
 export type InstructionsInfo = DeepReadonly<v.InferOutput<typeof instructionsSchema>>;
+
+/** An allowed node, as `/v1/nodes` shows it. */
+export const nodeSchema = v.object({
+  id: v.string(),
+  object: v.literal("node"),
+  connected: v.boolean(),
+  /** In a cluster: id of the gateway that holds its link; null while it is away */
+  gateway: v.exactOptional(v.nullable(v.string())),
+  /** Since when it is connected, or was the last time; null: it never was since the gateway started */
+  connected_at: v.nullable(v.string()),
+  disconnected_at: v.nullable(v.string()),
+  /** Peer address of its newest connection; null: none, or the server does not say */
+  address: v.nullable(v.string()),
+  /** Version of Postern that the node runs, for example "0.2.0" */
+  version: v.nullable(v.string()),
+  platform: v.nullable(v.string()),
+  calls_in_flight: v.number(),
+  tool_count: v.number(),
+});
+/** An allowed node. */
+export type NodeInfo = Readonly<v.InferOutput<typeof nodeSchema>>;
+
+/** A tool of a node. */
+const nodeToolSchema = v.object({
+  /** On the node */
+  name: v.string(),
+  /** In the gateway's registry: `node__<id>__<name>` */
+  registered_as: v.string(),
+  description: v.string(),
+  /** Access that the node declares. The gateway decides nothing by it */
+  node_access: accessSchema,
+  input_schema: v.optional(v.record(v.string(), v.unknown())),
+});
+/** A tool of a node. */
+export type NodeToolInfo = Readonly<Omit<v.InferOutput<typeof nodeToolSchema>, "input_schema">> & {
+  readonly input_schema: ObjectJsonSchema | undefined;
+};
+
+/** A node with the tools that it last reported. */
+export const nodeDetailSchema = v.object({ ...nodeSchema.entries, tools: v.array(nodeToolSchema) });

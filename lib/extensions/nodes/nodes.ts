@@ -18,7 +18,8 @@ import {
   notConnected,
   TRY_AGAIN_LATER,
 } from "./node_link.ts";
-import { KnownNode, type NodeInfo, type NodeToolInfo, UNSHARED_NODES } from "./known_node.ts";
+import type { NodeInfo, NodeToolInfo } from "../../base/records/extension_views.ts";
+import { KnownNode, UNSHARED_NODES } from "./known_node.ts";
 import { type NodeAnswer, type NodeCall, type NodeFailure, toNodeFailure } from "./node_call.ts";
 import type { NodeSharing } from "./shared_nodes.ts";
 import { CLOSE, type HelloFrame, type ToolOffer } from "./protocol.ts";

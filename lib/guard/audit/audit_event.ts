@@ -1,4 +1,5 @@
-import type { AccessChange, TokenRecord } from "../../access/identity.ts";
+import type { AccessChange } from "../../access/identity.ts";
+import type { TokenRecord } from "../../base/records/token.ts";
 import type { ReviewOutcome } from "../../base/records/agent_event.ts";
 import { type Actor, type Caller, type Scope, storedActor } from "../../base/records/caller.ts";
 import type { LoginEvent } from "../../memory/browser_logins.ts";
