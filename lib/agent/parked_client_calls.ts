@@ -101,7 +101,7 @@ export class ParkedClientCalls {
   }
 
   /** Remembers that the rest of these calls' turn is gone: the model is told so when their results come */
-  lose(keys: readonly string[]): void {
+  noteGone(keys: readonly string[]): void {
     for (const key of keys) this.#lost.add(key);
     for (const oldest of this.#lost) {
       if (this.#lost.size <= MAX_LOST) break;
@@ -150,7 +150,7 @@ export class ParkedClientCalls {
     if (isOfVendor(kept)) this.#ofVendors--;
     // The same turn of a vendor may have been kept again
     for (const key of kept.keys) if (this.#byKey.get(key) === kept) this.#byKey.delete(key);
-    if (hasOwnWork(kept.messages)) this.lose(kept.keys);
+    if (hasOwnWork(kept.messages)) this.noteGone(kept.keys);
   }
 }
 

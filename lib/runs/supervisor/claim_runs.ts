@@ -62,7 +62,7 @@ export class RunClaimer {
   async start(): Promise<void> {
     const { cluster, clock } = this.#options;
     cluster.onTakeover(() => void this.look("whole"));
-    this.#ownership.onLost((ids) => this.#lose(ids));
+    this.#ownership.onLost((ids) => this.#onLost(ids));
     // A gateway whose lease has run out is noticed half a lease later at the latest. A whole look follows one after news that is at work
     this.#poller.start(clock, Math.min(POLL_MS, this.#ownership.leaseMs / 2), () => void this.look("whole"));
     await this.look("whole");
@@ -240,7 +240,7 @@ export class RunClaimer {
     }
   }
 
-  #lose(ids: readonly string[]): void {
+  #onLost(ids: readonly string[]): void {
     const { active, runs } = this.#options;
     for (const id of ids) {
       runs.forget(id);

@@ -113,7 +113,7 @@ export class ServerWatch {
   /** Returns the error for the caller, and begins to look for the server when the error says that it is away. */
   refusalOf(error: unknown): unknown {
     if (error instanceof DatabaseAwayError) {
-      this.#lose(error);
+      this.#noteDown(error);
       return storageUnavailable(error);
     }
     return isNotNow(error) ? storageUnavailable(error) : error;
@@ -134,7 +134,7 @@ export class ServerWatch {
     this.#stopped.abort();
   }
 
-  #lose(error: DatabaseAwayError): void {
+  #noteDown(error: DatabaseAwayError): void {
     if (this.#away !== undefined || this.#stopped.signal.aborted) return;
     this.#away = error;
     this.#back = Promise.withResolvers();
