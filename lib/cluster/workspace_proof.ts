@@ -1,6 +1,7 @@
 import { constants } from "node:fs";
 import { link, lstat, mkdir, open, readdir, rm, stat } from "node:fs/promises";
 import { dirname, join } from "node:path";
+import { systemCodeOf } from "../base/errors.ts";
 import { systemClock } from "../base/clock.ts";
 import { createTemporaryNames, isTemporary, syncFolder } from "../base/durable_files.ts";
 import { canonicalDigest } from "../base/json.ts";
@@ -145,7 +146,7 @@ async function writeOnce(path: string, content: string, makeLink: typeof link): 
       await writeNew(path, content);
     });
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw error;
+    if (systemCodeOf(error) !== "EEXIST") throw error;
   } finally {
     await rm(temporary, { force: true }).catch(() => {});
   }

@@ -2,6 +2,7 @@ import type { Stats } from "node:fs";
 import { open, rm } from "node:fs/promises";
 import { join } from "node:path";
 import process from "node:process";
+import { systemCodeOf } from "../base/errors.ts";
 import * as v from "valibot";
 import { writeAtomically } from "../base/durable_files.ts";
 import { processIdentity } from "./process_identity.ts";
@@ -90,6 +91,6 @@ async function isAlive({ pid, identity }: ControlRecord): Promise<boolean> {
     return process.kill(pid, 0);
   } catch (error) {
     // The process of another user exists all the same
-    return (error as { code?: string }).code === "EPERM";
+    return systemCodeOf(error) === "EPERM";
   }
 }

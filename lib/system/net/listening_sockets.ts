@@ -1,6 +1,7 @@
 import { readFile } from "node:fs/promises";
 import { isIPv4 } from "node:net";
 import { endianness } from "node:os";
+import { systemCodeOf } from "../../base/errors.ts";
 import { hostAndPort, isLoopbackName } from "./address.ts";
 
 /** A socket that listens on this machine. */
@@ -72,7 +73,7 @@ const MAPPED = "0".repeat(16) + word("0000FFFF");
 const LOOPBACK6 = "0".repeat(24) + word("00000001");
 
 function isMissing(error: unknown): boolean {
-  return error instanceof Error && "code" in error && error.code === "ENOENT";
+  return systemCodeOf(error) === "ENOENT";
 }
 
 /** Users of this machine as `/etc/passwd` lists them, by name. */

@@ -1,4 +1,4 @@
-import { ProviderError } from "../../base/errors.ts";
+import { ProviderError, systemCodeOf } from "../../base/errors.ts";
 
 const SENTENCES: Readonly<Record<string, string>> = {
   ECONNREFUSED: "the connection was refused",
@@ -30,17 +30,13 @@ export class ForeignServerError extends Error {
 /** Returns a sentence part about a failed connection, such as `the connection was refused`, from the error's code or that of its cause. */
 export function describeNetworkError(error: unknown): string {
   if (error instanceof ForeignServerError) return error.message;
-  const code = codeOf(error) ?? codeOf(error instanceof Error ? error.cause : undefined);
+  const code = systemCodeOf(error) ?? systemCodeOf(error instanceof Error ? error.cause : undefined);
   if (code === undefined) return "the connection failed";
   if (code.startsWith("HPE_")) return `the reply is not HTTP (${code})`;
   if (code.includes("CERT") || code.includes("TLS") || code.includes("SSL") || code.includes("SIGNATURE")) {
     return `the TLS connection failed (${code})`;
   }
   return SENTENCES[code] ?? `the connection failed (${code})`;
-}
-
-function codeOf(error: unknown): string | undefined {
-  return error instanceof Error && "code" in error && typeof error.code === "string" ? error.code : undefined;
 }
 
 /** A request to a provider that failed. */

@@ -1,7 +1,7 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import process from "node:process";
 import type { Readable, Writable } from "node:stream";
-import { ToolError } from "../../base/errors.ts";
+import { systemCodeOf, ToolError } from "../../base/errors.ts";
 import type { WatchCovers } from "./cover_watch.ts";
 
 /** A program as the operating system starts it: no shell reads its words. */
@@ -154,7 +154,7 @@ function start({ file, args, cwd, env, given = [], hasChannel = false, hasInput 
 }
 
 function notStarted(file: string, error: unknown): ToolError {
-  const reason = error instanceof Error && "code" in error ? String(error.code) : "an unknown error";
+  const reason = systemCodeOf(error) ?? "an unknown error";
   return new ToolError("command_not_started", `Cannot start "${file}": the operating system says ${reason}`, {
     cause: error,
   });

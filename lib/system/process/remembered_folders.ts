@@ -1,6 +1,7 @@
 import { Buffer } from "node:buffer";
 import { type Dirent, lstatSync, readdirSync } from "node:fs";
 import { basename, join, sep } from "node:path";
+import { systemCodeOf } from "../../base/errors.ts";
 import { isProtectedFromCommands } from "../files/forbidden_paths.ts";
 import { isSensitive } from "../files/sensitive_files.ts";
 
@@ -166,5 +167,5 @@ export function unlessGone<T>(look: () => T): T | undefined {
 
 /** Tells whether an error says that nothing lies at a path. */
 export function isGone(error: unknown): boolean {
-  return error instanceof Error && "code" in error && (error.code === "ENOENT" || error.code === "ENOTDIR");
+  return ["ENOENT", "ENOTDIR"].includes(systemCodeOf(error) ?? "");
 }
