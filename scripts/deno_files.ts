@@ -46,7 +46,7 @@ export const JOURNEYS: Readonly<Record<string, string>> = {
   tools: "test/journeys/web_tools.test.ts",
   web: "test/web/read_page.test.ts",
   handlers: "test/journeys/websocket.test.ts",
-  cli: "test/journeys/doctor.test.ts",
+  cli: "test/cli/doctor/doctor.test.ts",
 };
 
 /**

@@ -2,9 +2,10 @@
  * Plans a run of the tests: which files run on which runtime, which files share a process, and in which order the processes begin.
  *
  * A process for each file takes longer than the tests of most files, so files share one. Files that set or measure what a whole process
- * has run alone. The process with the longest time begins first, on whichever runtime, so that no
- * processor waits for a last one at the end. Only those that wait for the package, which is built meanwhile, let as many others go before
- * them as run at once.
+ * has run alone. Files that start processes share none with the others: Node copies the page tables of its process for each start, which takes
+ * 0.6 ms of a processor in a small one and 10 ms in one of 400 MB. The process with the longest time begins first, on whichever runtime, so
+ * that no processor waits for a last one at the end. Only those that wait for the package, which is built meanwhile, let as many others go
+ * before them as run at once.
  */
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname, join, resolve } from "node:path";
@@ -46,6 +47,9 @@ const TYPES_OR_LATER = /^(?:import|export) type [^;]*;|\bimport\(.*/gm;
 const OF_TESTS = /[\\/]test[\\/].*\.ts$/;
 /** Module that waits for the package as it is loaded */
 const STARTS_PROGRAM = resolve("test/support/gateway_process.ts");
+const STARTS_PROCESSES = /^import (?!type ).*"node:child_process"/m;
+/** Tests of sources that start processes */
+const OF_PROCESSES = /^test[\\/](?:system|tools)[\\/](?:git|process)[\\/]/;
 const LOAD_GROUP = new URL("../test/support/load_group.ts", import.meta.url).href;
 const RUN_ON_DENO = new URL("run_on_deno.ts", import.meta.url).href;
 
@@ -55,9 +59,14 @@ const RUN_ON_DENO = new URL("run_on_deno.ts", import.meta.url).href;
  */
 export function planTests(files: TestFiles, times: TestTimes): readonly TestProcess[] {
   const takes = (file: string) => LOAD_SECONDS + (times.get(file.replaceAll("\\", "/")) ?? UNKNOWN_SECONDS);
-  const awaiting = new Set([...files.deno, ...files.node].filter(awaitPackage()));
+  const all = [...files.deno, ...files.node];
+  const awaiting = new Set(all.filter(leadsTo((path) => path === STARTS_PROGRAM)));
+  const starts = leadsTo((_, text) => STARTS_PROCESSES.test(text));
+  // Deno copies nothing
+  const isStarting = (runtime: Runtime, file: string) =>
+    runtime === "node" && (OF_PROCESSES.test(file) || starts(file));
   const processes: TestProcess[] = [];
-  let left = [...files.deno, ...files.node].reduce((sum, file) => sum + takes(file), 0);
+  let left = all.reduce((sum, file) => sum + takes(file), 0);
   // Deno compiles the same for longer, and has few files
   for (const runtime of ["deno", "node"] as const) {
     const longestFirst = files[runtime].toSorted((one, other) => takes(other) - takes(one));
@@ -68,8 +77,9 @@ export function planTests(files: TestFiles, times: TestTimes): readonly TestProc
     };
     for (const file of longestFirst.filter(runsAlone)) add([file]);
     const together = longestFirst.filter((file) => !runsAlone(file));
-    for (const awaits of [true, false]) {
-      let rest = together.filter((file) => awaiting.has(file) === awaits);
+    const kindOf = (file: string) => awaiting.has(file) ? "awaits" : isStarting(runtime, file) ? "starts" : "neither";
+    for (const kind of ["awaits", "starts", "neither"]) {
+      let rest = together.filter((file) => kindOf(file) === kind);
       while (rest.length > 0) {
         const shared = fill(rest, takes, Math.min(MOST_SECONDS, Math.max(LEAST_SECONDS, left / WIDTH)));
         add(shared);
@@ -92,22 +102,24 @@ function fill(files: readonly string[], takes: (file: string) => number, maxSeco
   });
 }
 
-/** Returns a function that tells whether a file loads the module that waits for the package. */
-function awaitPackage(): (file: string) => boolean {
-  const known = new Map([[STARTS_PROGRAM, true]]);
-  const awaits = (path: string): boolean => {
+/**
+ * Returns a function that tells whether a file is such a module, or one of the tests' that it imports is.
+ * @param text without imports of types and on first use
+ */
+function leadsTo(isSuch: (path: string, text: string) => boolean): (file: string) => boolean {
+  const known = new Map<string, boolean>();
+  const leads = (path: string): boolean => {
     const answer = known.get(path);
     if (answer !== undefined || !existsSync(path)) return answer ?? false;
     // A circle of imports ends here
     known.set(path, false);
-    const imports = importsOf(readFileSync(path, "utf8").replaceAll(TYPES_OR_LATER, ""));
-    const found = imports.map((name) => resolve(dirname(path), name)).some((next) =>
-      OF_TESTS.test(next) && awaits(next)
-    );
+    const text = readFileSync(path, "utf8").replaceAll(TYPES_OR_LATER, "");
+    const found = isSuch(path, text) ||
+      importsOf(text).map((name) => resolve(dirname(path), name)).some((next) => OF_TESTS.test(next) && leads(next));
     known.set(path, found);
     return found;
   };
-  return (file) => awaits(resolve(file));
+  return (file) => leads(resolve(file));
 }
 
 /**

@@ -46,6 +46,19 @@ describe("a plan of all tests", () => {
     assert.deepEqual(others, [], "a file that waits for nothing would wait too");
   });
 
+  test("what starts processes shares none with other tests of Node, whose memory each start would copy the tables of", () => {
+    const starts = /^import (?!type ).*"node:child_process"|support\/git_fixture\.ts";/m;
+    const starting = FILES.filter((file) => starts.test(readFileSync(join(PROJECT_ROOT, file), "utf8")));
+    assert.ok(starting.length > 40, `${starting.length} files`);
+    const shared = plan.filter(({ runtime, files }) =>
+      runtime === "node" && files.some((file) => starting.includes(file))
+    );
+    const others = shared.flatMap(({ files }) => files).filter((file) =>
+      /^test\/(?:base|providers|journeys\/mess)/.test(file)
+    );
+    assert.deepEqual(others.filter((file) => !starting.includes(file)), []);
+  });
+
   test("a file that sets what the whole process has runs alone", () => {
     const alone = [
       "test/journeys/budgets.test.ts",
@@ -59,7 +72,7 @@ describe("a plan of all tests", () => {
 });
 
 test("each process takes a quarter of what is left, at most a minute and at least eight seconds", () => {
-  const files = FILES.filter((file) => file.startsWith("test/base/")).slice(0, 20);
+  const files = FILES.filter((file) => file.startsWith("test/providers/")).slice(0, 20);
   const secondsOf = (each: number) =>
     planTests({ node: files, deno: [] }, new Map(files.map((file) => [file, each - 0.05]))).map((one) => one.seconds);
   assert.deepEqual(secondsOf(20).map(Math.round), [60, 60, 60, 40, 40, ...Array<number>(7).fill(20)]);

@@ -107,6 +107,20 @@ test("a step that fails is taken back whole and can be tried again, over its hal
   });
 });
 
+test("the steps of a new database are one transaction: where the last one fails, nothing is left", async () => {
+  await withTemporaryFolder((folder) => {
+    const path = join(folder, "x.db");
+    const failing: Migration = { version: 3, up: (database) => database.exec("not SQL") };
+    assert.throws(() => migrateFile(path, [...STEPS.slice(0, 2), failing]));
+    const database = new DatabaseSync(path);
+    const left = database.prepare("SELECT count(*) AS n FROM sqlite_schema").get()?.["n"];
+    database.close();
+    assert.equal(left, 0);
+    migrateFile(path, STEPS.slice(0, 3));
+    assert.deepEqual(stepsOf(path), [1, 2, 3]);
+  });
+});
+
 test("the log tells of each step, and of none of a new database", async () => {
   await withTemporaryFolder((folder) => {
     const path = join(folder, "x.db");

@@ -18,7 +18,8 @@ const KEPT_BACKUPS = 3;
 /**
  * Brings a database to the version of the last migration, each step in a transaction of its own, after one backup at
  * `<path>.bak-<version before the first step>`; the three newest backups stay, so that of an upgrade over many versions is what was there
- * before it. A new, empty database gets none. The log tells of each step but those of a new database: a step may take a minute.
+ * before it. The log tells of each step: it may take a minute. A new, empty database gets no backup and one transaction for all steps: the
+ * disk is waited for once.
  * @throws {ConfigError} `database_too_new` when a newer Postern wrote it; nothing is changed
  */
 export function migrate(
@@ -37,23 +38,29 @@ export function migrate(
       { file: path },
     );
   }
-  for (const migration of migrations) {
-    if (migration.version <= found) continue;
-    const versions = { file: path, from_version: migration.version - 1, to_version: migration.version };
-    if (found > 0) {
-      log.info("Bringing the database to its next version; a large one takes some minutes", versions);
-      if (migration.version === found + 1) backUp(database, path, found);
+  const steps = migrations.filter(({ version }) => version > found);
+  if (found === 0) return apply(database, steps);
+  for (const step of steps) {
+    const versions = { file: path, from_version: step.version - 1, to_version: step.version };
+    log.info("Bringing the database to its next version; a large one takes some minutes", versions);
+    if (step === steps[0]) backUp(database, path, found);
+    apply(database, [step]);
+    log.info("The database has its next version", versions);
+  }
+}
+
+/** Applies steps in one transaction. */
+function apply(database: DatabaseSync, steps: readonly Migration[]): void {
+  database.exec("BEGIN IMMEDIATE");
+  try {
+    for (const { up, version } of steps) {
+      up(database);
+      database.exec(`PRAGMA user_version = ${version}`);
     }
-    database.exec("BEGIN IMMEDIATE");
-    try {
-      migration.up(database);
-      database.exec(`PRAGMA user_version = ${migration.version}`);
-      database.exec("COMMIT");
-    } catch (error) {
-      rollBack(database);
-      throw error;
-    }
-    if (found > 0) log.info("The database has its next version", versions);
+    database.exec("COMMIT");
+  } catch (error) {
+    rollBack(database);
+    throw error;
   }
 }
 
