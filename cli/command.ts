@@ -1,4 +1,4 @@
-import type { ArgDef, ArgsDef, ParsedArgs } from "citty";
+import type { ArgDef, ArgsDef, CommandDef, ParsedArgs } from "citty";
 import type { LoadedConfig, LoadOptions } from "../lib/config/load_config.ts";
 import type { LineReader, LineReaderOptions } from "./terminal/line_reader.ts";
 
@@ -48,7 +48,19 @@ export interface CliIo {
   readonly columns?: number | undefined;
 }
 
-/** Values of the flags that every command takes, before or after the verb. */
+/** Flags that every command takes, before or after the verb. `--help` and `--version` are asked for before them. */
+export const GLOBAL_ARGS = {
+  config: { type: "string", valueHint: "file", description: "Use this configuration file" },
+  "data-dir": { type: "string", valueHint: "folder", description: "Keep records in this folder" },
+  workspace: {
+    type: "string",
+    valueHint: "folder",
+    description: "The folder the agent works in (default: the current one)",
+  },
+  json: { type: "boolean", default: false, description: "Print data for programs" },
+} as const satisfies ArgsDef;
+
+/** Values of the flags that every command takes. */
 export interface GlobalFlags {
   readonly config: string | undefined;
   readonly dataDir: string | undefined;
@@ -70,8 +82,8 @@ export interface CommandContext {
   readonly say: (message: string) => void;
   /** Returns a message with each `postern <command>` in it as the person here has to type it; `say` does so by itself */
   readonly named: (message: string) => string;
-  /** Table of all verbs, by their names */
-  readonly verbs: Readonly<Record<string, Verb>>;
+  /** Nouns and single commands, by their words */
+  readonly nouns: Readonly<Record<string, Verb | Noun>>;
   /** Returns the help of every verb, by its name */
   readonly help: () => Promise<ReadonlyMap<string, string>>;
 }
@@ -86,10 +98,21 @@ export interface Command<A extends ArgsDef = ArgsDef> {
   readonly run: (context: CommandContext, args: ParsedArgs<A>) => Promise<number>;
 }
 
-/** Row of the table of verbs: the line in the help, and the way to load the command. */
-export interface Verb {
-  readonly summary: string;
+/** Verb as citty takes it. The file of its command is loaded when its arguments are needed. */
+export interface Verb extends CommandDef {
+  readonly meta: { readonly description: string };
+  readonly args: () => Promise<ArgsDef>;
+  /** Further verbs below a command that is a noun too, as `models trust` */
+  readonly subCommands?: Readonly<Record<string, Verb>>;
   readonly load: () => Promise<Command>;
+}
+
+/** Noun as citty takes it: what it is about, and its verbs. */
+export interface Noun extends CommandDef {
+  readonly meta: { readonly description: string };
+  /** Flags that may stand before the verb too */
+  readonly args?: ArgsDef;
+  readonly subCommands: Readonly<Record<string, Verb>>;
 }
 
 /** Types a command's arguments by their definition. */

@@ -15,9 +15,9 @@ const EXIT_MEANINGS: Readonly<Record<keyof typeof EXIT, string>> = {
 /** Returns the manual page postern(1), made from the table of verbs and their help. Source: man(7) */
 export async function manPage(): Promise<string> {
   const helps = await helpOfEach();
-  const commands = HELP_GROUPS.flatMap(({ heading, words }) => [
+  const commands = Object.entries(HELP_GROUPS).flatMap(([heading, nouns]) => [
     `.SS "${heading}"`,
-    ...Object.keys(VERBS).filter((name) => (name.split(" ", 1)[0] ?? "") in words).flatMap((name) => [
+    ...Object.keys(VERBS).filter((name) => (name.split(" ", 1)[0] ?? "") in nouns).flatMap((name) => [
       ".TP",
       `.B postern ${plain(name)}`,
       ...lines(helps.get(name) ?? ""),

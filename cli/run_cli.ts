@@ -1,11 +1,13 @@
+import { type ArgsDef, runCommand } from "citty";
 import { withProgramName } from "../lib/base/program_name.ts";
-import { type CliIo, type CommandContext, EXIT, type GlobalFlags } from "./command.ts";
+import { nearest } from "../lib/config/nearest.ts";
+import { type CliIo, type CommandContext, EXIT, GLOBAL_ARGS, UsageError } from "./command.ts";
 import { findGroup, findVerb } from "./find_verb.ts";
 import { commandHelpText, helpOfEach, helpText } from "./help_text.ts";
 import { programName } from "./program_name.ts";
-import { readGlobalFlags } from "./read_global_flags.ts";
+import { checkArguments, findFlag, readGlobalFlags } from "./read_arguments.ts";
 import { messageColumns } from "./terminal/terminal_text.ts";
-import { VERBS } from "./verbs.ts";
+import { NOUNS, VERBS } from "./verbs.ts";
 
 /**
  * Runs one command line and returns its exit code. The caller ends the process. Help and version load no other file.
@@ -21,60 +23,91 @@ export async function runCli(argv: readonly string[], io: CliIo): Promise<number
 }
 
 async function dispatch(argv: readonly string[], io: CliIo): Promise<number> {
-  const { flags, help, version, rest: words } = readGlobalFlags(argv);
-  if (version) {
+  const end = argv.includes("--") ? argv.indexOf("--") : argv.length;
+  const asked = argv.slice(0, end).filter((word) => ASKED_FOR.has(word));
+  if (asked.includes("--version")) {
     const { VERSION } = await import("../lib/base/version.ts");
     io.stdout(`${VERSION}\n`);
     return EXIT.ok;
   }
-  const rest = verbFirst(words);
-  const found = findVerb(rest);
-  if (found === undefined) return await withoutVerb(rest, { io, flags, help });
+  const line = splitWords(argv.filter((word, index) => index >= end || !ASKED_FOR.has(word)));
+  const found = findVerb(line.words);
+  if (found === undefined) return await withoutVerb(line, { io, isHelp: asked.length > 0 });
   const { name, verb, oldSpelling } = found;
-  const command = await verb.load();
-  if (help) {
-    io.stdout(namedFor(io)(commandHelpText(name, command, io.columns)));
+  if (asked.length > 0) {
+    io.stdout(namedFor(io)(await commandHelpText(name, verb, io.columns)));
     return EXIT.ok;
   }
-  const { readArguments } = await import("./read_arguments.ts");
-  const args = readArguments(name, rest.slice(found.words), command.args);
+  const raw = [...line.words.slice(found.words), ...line.rest];
+  const { own, global } = checkArguments(name, raw, await verb.args());
   if (oldSpelling !== undefined) io.stderr(`"postern ${oldSpelling}" is now "postern ${name}"\n`);
-  return await command.run(contextOf(io, flags), args);
+  const { result } = await runCommand(verb, { rawArgs: own, data: contextOf(io, global) });
+  return result as number; // of the command's own `run`
+}
+
+/** Flags that count wherever they stand, before everything else is looked at. */
+const ASKED_FOR: ReadonlySet<string> = new Set(["--help", "-h", "--version"]);
+
+/** Noun and verb of a command line, as far as it begins with them, and what is left. */
+interface CommandLine {
+  readonly words: readonly string[];
+  readonly rest: readonly string[];
+}
+
+/** Finds noun and verb, before which flags of every command may stand, and those of the noun: `service --service-init openrc install`. */
+function splitWords(argv: readonly string[]): CommandLine {
+  const left = [...argv];
+  const words: string[] = [];
+  const flags: string[] = [];
+  while (words.length < 2 && left.length > 0) {
+    const [token = "", next = "-"] = left;
+    if (!token.startsWith("-")) {
+      words.push(...left.splice(0, 1));
+      continue;
+    }
+    const [shown = "", given] = token.split("=", 2);
+    const [, flag] = findFlag(shown, { ...GLOBAL_ARGS, ...argsOfGroup(findGroup(words[0] ?? "")) }) ?? [];
+    if (flag === undefined) break;
+    const isAlone = flag.type === "boolean" || given !== undefined || (next.startsWith("-") && next !== "-");
+    flags.push(...left.splice(0, isAlone ? 1 : 2));
+  }
+  return { words, rest: [...flags, ...left] };
+}
+
+/** Returns the flags that may stand between a group and its verb. */
+function argsOfGroup(group = ""): ArgsDef {
+  const { args } = NOUNS[group] ?? {};
+  return typeof args === "object" ? args : {};
 }
 
 async function withoutVerb(
-  rest: readonly string[],
-  { io, flags, help }: { readonly io: CliIo; readonly flags: GlobalFlags; readonly help: boolean },
+  { words, rest }: CommandLine,
+  { io, isHelp }: { readonly io: CliIo; readonly isHelp: boolean },
 ): Promise<number> {
-  const [first] = rest;
+  const [first] = words;
   const group = findGroup(first ?? "");
-  if (help || (rest.length === 1 && group !== undefined)) {
-    if (help && first !== undefined && group === undefined) throw await unknownVerb(rest);
-    if (help) io.stdout(namedFor(io)(helpText(io.columns, group)));
-    else io.stderr(namedFor(io)(helpText(messageColumns(io), group)));
-    return help ? EXIT.ok : EXIT.usage;
+  if (first !== undefined && (group === undefined || (words.length > 1 && !isHelp))) throw unknownVerb(words);
+  if (isHelp) {
+    io.stdout(namedFor(io)(helpText(io.columns, group)));
+    return EXIT.ok;
   }
-  if (first !== undefined) throw await unknownVerb(rest);
-  if (io.isTerminal.stdout) return await (await import("./commands/overview.ts")).showOverview(contextOf(io, flags));
-  io.stderr(namedFor(io)(helpText(messageColumns(io))));
+  const { global } = checkArguments(group ?? "", rest, argsOfGroup(group));
+  if (group === undefined && io.isTerminal.stdout) {
+    return await (await import("./commands/overview.ts")).showOverview(contextOf(io, global));
+  }
+  io.stderr(namedFor(io)(helpText(messageColumns(io), group)));
   return EXIT.usage;
 }
 
-async function unknownVerb(rest: readonly string[]): Promise<Error> {
-  const [{ UsageError }, { nearest }, { unknownFlag }] = await Promise.all([
-    import("./command.ts"),
-    import("../lib/config/nearest.ts"),
-    import("./read_arguments.ts"),
-  ]);
-  const first = rest[0] ?? "";
-  if (first.startsWith("-")) return unknownFlag("", first, []);
-  const names = [...Object.keys(VERBS), ...Object.keys(VERBS).map((name) => name.split(" ", 1)[0] ?? name)];
-  const meant = nearest(rest.slice(0, 2).join(" "), names) ?? nearest(first, names);
+function unknownVerb(words: readonly string[]): UsageError {
+  const [first = ""] = words;
+  const names = [...Object.keys(VERBS), ...Object.keys(NOUNS)];
+  const meant = nearest(words.join(" "), names) ?? nearest(first, names);
   const meantOf = meant === undefined ? verbsOfGroups(first) : [meant];
   const hint = meantOf.length === 0
     ? "see postern --help"
     : `did you mean ${meantOf.map((name) => `postern ${name}`).join(" or ")}?`;
-  const said = findGroup(first) === undefined ? first : rest.slice(0, 2).join(" ");
+  const said = findGroup(first) === undefined ? first : words.join(" ");
   return new UsageError(`Cannot run "${said}": there is no such command; ${hint}`);
 }
 
@@ -83,7 +116,9 @@ function verbsOfGroups(word: string): readonly string[] {
   return Object.keys(VERBS).filter((name) => name.endsWith(` ${word}`));
 }
 
-function contextOf(io: CliIo, flags: GlobalFlags): CommandContext {
+/** @param global the flags of every command, as they have passed */
+function contextOf(io: CliIo, global: string[]): CommandContext {
+  const flags = readGlobalFlags(global);
   const { config, dataDir, workspace } = flags;
   const named = namedFor(io);
   const loadOptions = { flags: { config, dataDir, workspace }, env: io.env, cwd: io.cwd, home: io.home };
@@ -101,7 +136,7 @@ function contextOf(io: CliIo, flags: GlobalFlags): CommandContext {
     },
     say: (message) => io.stderr(`${named(message)}\n`),
     named,
-    verbs: VERBS,
+    nouns: NOUNS,
     help: helpOfEach,
   };
 }
@@ -109,22 +144,4 @@ function contextOf(io: CliIo, flags: GlobalFlags): CommandContext {
 function namedFor({ env }: CliIo): CommandContext["named"] {
   const name = programName(env);
   return (message) => withProgramName(message, name);
-}
-
-/** Flags, each with a value, that may also stand between a group and its verb, by group. */
-const GROUP_FLAGS: Readonly<Record<string, readonly string[]>> = { service: ["--service-init"] };
-
-/** Moves the flags of a group behind its verb: `service --service-init openrc install` becomes `service install --service-init openrc`. */
-export function verbFirst(words: readonly string[]): readonly string[] {
-  const [group = "", ...rest] = words;
-  const flags = Object.hasOwn(GROUP_FLAGS, group) ? GROUP_FLAGS[group] ?? [] : [];
-  const moved: string[] = [];
-  for (;;) {
-    const [word = ""] = rest;
-    if (flags.includes(word)) moved.push(...rest.splice(0, 2));
-    else if (flags.some((flag) => word.startsWith(`${flag}=`))) moved.push(...rest.splice(0, 1));
-    else break;
-  }
-  const [verb, ...after] = rest;
-  return verb === undefined ? words : [group, verb, ...moved, ...after];
 }

@@ -1,346 +1,316 @@
-import type { Command, Verb } from "./command.ts";
+import { defineCommand } from "citty";
+import type { Command, Noun, Verb } from "./command.ts";
 
-/** Returns verbs whose commands one file has, each with its summary and the name of its export. The file is loaded when one of them is used. */
-function from<M>(
-  load: () => Promise<M>,
-  verbs: Readonly<Record<string, readonly [summary: string, command: keyof M]>>,
-): Readonly<Record<string, Verb>> {
-  const entries = Object.entries(verbs).map(([name, [summary, command]]): [string, Verb] => [
-    name,
-    // Each command has argument types of its own; the table needs the general type only
-    { summary, load: async () => (await load())[command] as Command },
-  ]);
-  return Object.fromEntries(entries);
+/** Summary of a verb, and the name of its command in its file. */
+type Row<M> = readonly [summary: string, command: keyof M];
+
+/** Returns the verb of a command. Its file is loaded when its arguments are needed. */
+function verbOf<M>(loadFile: () => Promise<M>, command: keyof M, description: string): Verb {
+  // Each command has argument types of its own; the table needs the general type only
+  const load = async () => (await loadFile())[command] as Command;
+  const verb = defineCommand({
+    meta: { description },
+    args: async () => (await load()).args,
+    run: async ({ args, data }) => (await load()).run(data, args),
+  });
+  return { ...verb, load } as Verb; // citty's type leaves open how meta and arguments are given
 }
 
-/** Table of all verbs, in the order of the help. A command's file is loaded when the verb is used. */
-export const VERBS: Readonly<Record<string, Verb>> = {
-  ...from(() => import("./commands/gateway.ts"), {
-    gateway: ["Run the gateway in this terminal", "gatewayCommand"],
-  }),
-  ...from(() => import("./commands/daemon.ts"), {
-    "daemon start": ["Run the gateway in the background", "daemonStartCommand"],
-    "daemon status": ["Say whether the daemon runs, where, and since when", "daemonStatusCommand"],
-    "daemon stop": ["Let the daemon finish its work, and stop it", "daemonStopCommand"],
-  }),
-  ...from(() => import("./commands/service.ts"), {
-    "service install": ["Install the gateway as a service of this system", "serviceInstallCommand"],
-    "service start": ["Start the service", "serviceStartCommand"],
-    "service status": ["Say whether the service runs, and whether its port answers", "serviceStatusCommand"],
-    "service restart": ["Stop the service and start it again", "serviceRestartCommand"],
-    "service stop": ["Stop the service", "serviceStopCommand"],
-    "service uninstall": ["Stop the service and remove it; records and configuration stay", "serviceUninstallCommand"],
-  }),
-  ...from(() => import("./commands/chat.ts"), {
-    chat: ["Chat with the agent", "chatCommand"],
-  }),
-  ...from(() => import("./commands/open.ts"), {
-    open: ["Open the dashboard in the browser, signed in", "openCommand"],
-  }),
-  ...from(() => import("./commands/status.ts"), {
-    status: ["Show whether the gateway runs, its model, and what waits for you", "statusCommand"],
-  }),
-  ...from(() => import("./commands/logs.ts"), {
-    logs: ["Show the log of the running gateway", "logsCommand"],
-  }),
-  ...from(() => import("./commands/clients.ts"), {
-    clients: ["Connect another program to this gateway", "clientsCommand"],
-  }),
-  ...from(() => import("./commands/token.ts"), {
-    pair: ["Print a new pairing code", "pairCommand"],
-    "token list": ["List tokens", "tokenListCommand"],
-    "token show": ["Show one token", "tokenShowCommand"],
-    "token add": ["Make a token", "tokenAddCommand"],
-    "token remove": ["Revoke one token, or all", "tokenRemoveCommand"],
-  }),
-  ...from(() => import("./commands/tools.ts"), {
-    "tool list": ["List tools and why each is on or off", "toolsListCommand"],
-    "tool show": ["Describe one tool", "toolsShowCommand"],
-    "tool enable": ["Turn a tool on in the configuration", "toolsEnableCommand"],
-    "tool disable": ["Turn a tool off in the configuration", "toolsDisableCommand"],
-    "tool schema": ["Print a tool's input schema", "toolsSchemaCommand"],
-    "tool call": ["Call a tool", "toolsCallCommand"],
-  }),
-  ...from(() => import("./commands/mcp/list.ts"), {
-    "mcp list": ["List MCP servers, and why each is off or failed", "mcpListCommand"],
-    "mcp show": ["Show one MCP server with its tools", "mcpShowCommand"],
-    "mcp enable": ["Let an MCP server run that was turned off", "mcpEnableCommand"],
-    "mcp disable": ["End an MCP server, and keep it from being started", "mcpDisableCommand"],
-    "mcp restart": ["Restart an MCP server", "mcpRestartCommand"],
-    "mcp logs": ["Show the end of an MCP server's log", "mcpLogsCommand"],
-  }),
-  ...from(() => import("./commands/mcp/add.ts"), {
-    "mcp add": ["Install an MCP server once, or enter the address of one", "mcpAddCommand"],
-  }),
-  ...from(() => import("./commands/mcp/import.ts"), {
-    "mcp import": ["Take over the MCP servers of another program", "mcpImportCommand"],
-  }),
-  ...from(() => import("./commands/mcp/accept.ts"), {
-    "mcp changes": ["Show the tools of an MCP server that wait for your decision", "mcpChangesCommand"],
-    "mcp accept": ["Offer tools of an MCP server that have changed or are new", "mcpAcceptCommand"],
-  }),
-  ...from(() => import("./commands/mcp/read.ts"), {
-    "mcp prompts": ["List or read the prompts of an MCP server", "mcpPromptsCommand"],
-    "mcp resources": ["List or read the resources of an MCP server", "mcpResourcesCommand"],
-  }),
-  ...from(() => import("./commands/mcp/login.ts"), {
-    "mcp login": ["Sign in to an MCP server", "mcpLoginCommand"],
-    "mcp logout": ["Sign out of an MCP server", "mcpLogoutCommand"],
-  }),
-  ...from(() => import("./commands/mcp/remove.ts"), {
-    "mcp remove": ["Take an MCP server out of the configuration", "mcpRemoveCommand"],
-  }),
-  ...from(() => import("./commands/mcp/forget.ts"), {
-    "mcp forget": ["Remove what is kept of an MCP server that left the configuration", "mcpForgetCommand"],
-  }),
-  ...from(() => import("./commands/mcp/serve.ts"), {
-    "mcp serve": ["Offer the tools to another agent, over MCP on standard input and output", "mcpServeCommand"],
-  }),
-  ...from(() => import("./commands/approvals.ts"), {
-    "approval list": ["List tool calls that wait for an answer", "approvalsListCommand"],
-    "approval show": ["Show what a call would do", "approvalsShowCommand"],
-    "approval approve": ["Let a call through", "approvalsApproveCommand"],
-    "approval deny": ["Deny a call", "approvalsDenyCommand"],
-    "approval rules": ["List answers that are remembered", "approvalsRulesCommand"],
-    "approval revoke": ["Forget a remembered answer", "approvalsRevokeCommand"],
-  }),
-  ...from(() => import("./commands/taint.ts"), {
-    "taint list": ["List files made from content from outside", "taintListCommand"],
-    "taint clear": ["Vouch for such a file or folder", "taintClearCommand"],
-  }),
-  ...from(() => import("./commands/schedule.ts"), {
-    "schedule list": ["List schedules, their next firing and how the last one ended", "scheduleListCommand"],
-    "schedule show": ["Show one schedule", "scheduleShowCommand"],
-    "schedule add": ["Let the agent work at set times", "scheduleAddCommand"],
-    "schedule remove": ["Remove a schedule with its history", "scheduleRemoveCommand"],
-    "schedule enable": ["Let a paused schedule fire again", "scheduleEnableCommand"],
-    "schedule disable": ["Pause a schedule", "scheduleDisableCommand"],
-    "schedule run": ["Fire a schedule now", "scheduleRunCommand"],
-    "schedule history": ["Show the past firings of a schedule and how they ended", "scheduleHistoryCommand"],
-  }),
-  ...from(() => import("./commands/runs.ts"), {
-    "run list": ["List runs", "runsListCommand"],
-    "run show": ["Show one run", "runsShowCommand"],
-    "run events": ["Show what a run says and does", "runsEventsCommand"],
-    "run start": ["Start work that goes on without this terminal", "runsStartCommand"],
-    "run cancel": ["Stop a run", "runsCancelCommand"],
-    "run resolve": ["Say what became of a tool call that a crash interrupted", "runsResolveCommand"],
-  }),
-  ...from(() => import("./commands/conversation.ts"), {
-    "conversation list": ["List conversations", "conversationListCommand"],
-    "conversation show": ["Show the last messages of a conversation", "conversationShowCommand"],
-    "conversation export": ["Print a whole conversation as Markdown or JSON", "conversationExportCommand"],
-    "conversation remove": ["Delete a conversation", "conversationRemoveCommand"],
-  }),
-  ...from(() => import("./commands/memory.ts"), {
-    "memory list": ["List what the agent remembers", "memoryListCommand"],
-    "memory search": ["Find memories by words", "memorySearchCommand"],
-    "memory show": ["Show one memory", "memoryShowCommand"],
-    "memory add": ["Remember a text under a key", "memoryAddCommand"],
-    "memory remove": ["Forget one memory", "memoryRemoveCommand"],
-  }),
-  ...from(() => import("./commands/procedure.ts"), {
-    "procedure list": ["List procedures, and executions that are open", "procedureListCommand"],
-    "procedure show": ["Show a procedure, or how far an execution is", "procedureShowCommand"],
-    "procedure start": ["Start a procedure", "procedureStartCommand"],
-  }),
-  ...from(() => import("./commands/deliveries.ts"), {
-    "deliveries list": [
-      "List the replies of channels that go to a reply_url, and how they fared",
-      "deliveriesListCommand",
-    ],
-    "deliveries release": ["Send a delivery that is held or failed", "deliveriesReleaseCommand"],
-    "deliveries drop": ["Give up a delivery that is held", "deliveriesDropCommand"],
-  }),
-  ...from(() => import("./commands/node.ts"), {
-    node: ["Offer the tools of this machine to a gateway elsewhere", "nodeCommand"],
-    "nodes list": ["List the nodes that may offer their tools, and which are connected", "nodesListCommand"],
-    "nodes show": ["Show one node and its tools", "nodesShowCommand"],
-  }),
-  ...from(() => import("./commands/plugin_author.ts"), {
-    "plugin new": ["Write a plugin to begin with", "pluginNewCommand"],
-    "plugin test": ["Check a plugin, and call one of its tools", "pluginTestCommand"],
-    "plugin package": ["Write the package of a plugin", "pluginPackageCommand"],
-    "plugin dev": ["Serve a plugin while you work on it", "pluginDevCommand"],
-  }),
-  ...from(() => import("./commands/plugin.ts"), {
-    "plugin add": ["Install a package, or a plugin of the registry", "pluginAddCommand"],
-    "plugin list": ["List plugins and why each is on or off", "pluginListCommand"],
-    "plugin show": ["Describe one plugin", "pluginShowCommand"],
-    "plugin enable": ["Show what a plugin may do, and let it", "pluginEnableCommand"],
-    "plugin disable": ["Turn the tools of a plugin off", "pluginDisableCommand"],
-    "plugin search": ["Find plugins in the registry", "pluginSearchCommand"],
-    "plugin update": ["Install newer versions from the registry", "pluginUpdateCommand"],
-    "plugin remove": ["Remove an installed plugin", "pluginRemoveCommand"],
-    "plugin trust-key": ["Accept another key of a plugin's publisher", "pluginTrustKeyCommand"],
-  }),
-  ...from(() => import("./commands/skill.ts"), {
-    "skill list": ["List skills and why each is on or off", "skillListCommand"],
-    "skill show": ["Show one skill with its text", "skillShowCommand"],
-    "skill add": ["Install a skill from a folder, an archive or a git repository", "skillAddCommand"],
-    "skill test": ["Check a skill strictly", "skillTestCommand"],
-    "skill enable": ["Show a skill or what changed of it, and let the agent read it", "skillEnableCommand"],
-    "skill disable": ["Stop trusting a skill", "skillDisableCommand"],
-    "skill remove": ["Remove an installed skill", "skillRemoveCommand"],
-  }),
-  ...from(() => import("./commands/instructions.ts"), {
-    "instructions show": [
-      "Show AGENTS.md or its like of the workspace, and whether runs are told of it",
-      "instructionsShowCommand",
-    ],
-    "instructions trust": ["Show that file, and let runs be told of it", "instructionsTrustCommand"],
-    "instructions untrust": ["Take the trust in that file back", "instructionsUntrustCommand"],
-  }),
-  ...from(() => import("./commands/browser.ts"), {
-    "browser login": ["Sign the agent's browser in at a site, in a window", "browserLoginCommand"],
-    "browser logins": ["List the sites that the agent's browser is signed in at", "browserLoginsCommand"],
-    "browser logout": ["Remove the login of a site", "browserLogoutCommand"],
-  }),
-  ...from(() => import("./commands/policy.ts"), {
-    "policy explain": ["Say what would happen to a call, and why, without making it", "policyExplainCommand"],
-  }),
-  ...from(() => import("./commands/policy_rules.ts"), {
-    "policy list": ["List what decides about calls, each with where it comes from", "policyListCommand"],
-    "policy test": ["Compare what the policy decides about a file of calls with what you expect", "policyTestCommand"],
-  }),
-  ...from(() => import("./commands/policy_suggest.ts"), {
-    "policy suggest": ["Propose rules that would have saved questions which you said yes to", "policySuggestCommand"],
-  }),
-  ...from(() => import("./commands/audit.ts"), {
-    "audit show": ["Show what was decided, approved and called", "auditShowCommand"],
-    "audit verify": ["Check that nobody changed the records of the audit", "auditVerifyCommand"],
-  }),
-  ...from(() => import("./commands/models.ts"), {
-    models: ["List the models that can be used", "modelsCommand"],
-    "models trust": ["Trust a local model server that another user runs", "modelsTrustCommand"],
-  }),
-  ...from(() => import("./commands/config.ts"), {
-    "config show": ["Show the configuration in use", "configShowCommand"],
-    "config get": ["Print one value", "configGetCommand"],
-    "config set": ["Change one value in the file", "configSetCommand"],
-    "config check": ["Check the configuration", "configCheckCommand"],
-    "config schema": ["Print the JSON Schema of postern.toml", "configSchemaCommand"],
-  }),
-  ...from(() => import("./commands/preset.ts"), {
-    "preset show": ["Show what each preset lets the agent do, and which one is in use", "presetShowCommand"],
-    "preset apply": ["Change the configuration to a preset: look, write or code", "presetApplyCommand"],
-  }),
-  ...from(() => import("./commands/cluster.ts"), {
-    "cluster status": [
-      "Show the gateways that share the database, who owns what, and what waits",
-      "clusterStatusCommand",
-    ],
-    "cluster runs": ["List the open runs of the cluster with the gateways that own them", "clusterRunsCommand"],
-    "cluster drain": [
-      "Let a gateway end its work, hand the rest to the others, and accept no new work",
-      "clusterDrainCommand",
-    ],
-    "cluster forget-folder": ["Point a workspace at another folder (moved or re-cloned)", "clusterForgetFolderCommand"],
-  }),
-  ...from(() => import("./commands/doctor.ts"), {
-    doctor: ["Check everything the gateway needs, and say how to fix it", "doctorCommand"],
-  }),
-  ...from(() => import("./commands/init.ts"), {
-    init: ["Choose a model, a folder and how far the agent may go; --yes asks nothing", "initCommand"],
-  }),
-  ...from(() => import("./commands/backup.ts"), {
-    backup: ["Write all records and keys to one file", "backupCommand"],
-    restore: ["Replace all records by a backup; unfinished work in it waits for a person", "restoreCommand"],
-  }),
-  ...from(() => import("./commands/storage.ts"), {
-    "storage migrate": [
-      "Move all records from SQLite into the PostgreSQL database of [storage]",
-      "storageMigrateCommand",
-    ],
-  }),
-  ...from(() => import("./commands/storage_rekey.ts"), {
-    "storage rekey": ["Encrypt all records with the new key", "storageRekeyCommand"],
-  }),
-  ...from(() => import("./commands/storage_hold.ts"), {
-    "storage hold": ["Hold unfinished work for a person, after pg_restore", "storageHoldCommand"],
-  }),
-  ...from(() => import("./commands/storage.ts"), {
-    "storage unmark": ["Use the SQLite records again that were moved", "storageUnmarkCommand"],
-  }),
-  ...from(() => import("./commands/completions.ts"), {
-    completions: ["Print the script by which bash, zsh or fish complete commands", "completionsCommand"],
-  }),
-  ...from(() => import("./commands/init.ts"), {
-    trust: ["Accept the postern.toml of this folder", "trustCommand"],
-  }),
+/** Returns the verbs whose commands one file has. */
+function from<M>(loadFile: () => Promise<M>, rows: Readonly<Record<string, Row<M>>>): Noun["subCommands"] {
+  const verbs = Object.entries(rows).map(([name, [summary, command]]) => [name, verbOf(loadFile, command, summary)]);
+  return Object.fromEntries(verbs);
+}
+
+/** Returns a noun: what it is about, and its verbs. */
+function noun(description: string, subCommands: Noun["subCommands"]): Noun {
+  return defineCommand({ meta: { description }, subCommands }) as Noun; // as above
+}
+
+/** Returns a noun whose commands one file has. */
+function nounOf<M>(description: string, loadFile: () => Promise<M>, rows: Readonly<Record<string, Row<M>>>): Noun {
+  return noun(description, from(loadFile, rows));
+}
+
+/** Nouns with their verbs, and single commands, under the headings of the help and of the man page. */
+export const HELP_GROUPS: Readonly<Record<string, Readonly<Record<string, Verb | Noun>>>> = {
+  Begin: {
+    init: verbOf(
+      () => import("./commands/init.ts"),
+      "initCommand",
+      "Choose a model, a folder and how far the agent may go; --yes asks nothing",
+    ),
+    gateway: verbOf(() => import("./commands/gateway.ts"), "gatewayCommand", "Run the gateway in this terminal"),
+    chat: verbOf(() => import("./commands/chat.ts"), "chatCommand", "Chat with the agent"),
+    open: verbOf(() => import("./commands/open.ts"), "openCommand", "Open the dashboard in the browser, signed in"),
+    status: verbOf(
+      () => import("./commands/status.ts"),
+      "statusCommand",
+      "Show whether the gateway runs, its model, and what waits for you",
+    ),
+    pair: verbOf(() => import("./commands/token.ts"), "pairCommand", "Print a new pairing code"),
+    clients: verbOf(() => import("./commands/clients.ts"), "clientsCommand", "Connect another program to this gateway"),
+    doctor: verbOf(
+      () => import("./commands/doctor.ts"),
+      "doctorCommand",
+      "Check everything the gateway needs, and say how to fix it",
+    ),
+  },
+  "Work of the agent": {
+    run: nounOf("Work that goes on without this terminal", () => import("./commands/runs.ts"), {
+      list: ["List runs", "runsListCommand"],
+      show: ["Show one run", "runsShowCommand"],
+      events: ["Show what a run says and does", "runsEventsCommand"],
+      start: ["Start work that goes on without this terminal", "runsStartCommand"],
+      cancel: ["Stop a run", "runsCancelCommand"],
+      resolve: ["Say what became of a tool call that a crash interrupted", "runsResolveCommand"],
+    }),
+    conversation: nounOf("What was said", () => import("./commands/conversation.ts"), {
+      list: ["List conversations", "conversationListCommand"],
+      show: ["Show the last messages of a conversation", "conversationShowCommand"],
+      export: ["Print a whole conversation as Markdown or JSON", "conversationExportCommand"],
+      remove: ["Delete a conversation", "conversationRemoveCommand"],
+    }),
+    approval: nounOf(
+      "Tool calls that wait for a person, and remembered answers",
+      () => import("./commands/approvals.ts"),
+      {
+        list: ["List tool calls that wait for an answer", "approvalsListCommand"],
+        show: ["Show what a call would do", "approvalsShowCommand"],
+        approve: ["Let a call through", "approvalsApproveCommand"],
+        deny: ["Deny a call", "approvalsDenyCommand"],
+        rules: ["List answers that are remembered", "approvalsRulesCommand"],
+        revoke: ["Forget a remembered answer", "approvalsRevokeCommand"],
+      },
+    ),
+    schedule: nounOf("Work at set times", () => import("./commands/schedule.ts"), {
+      list: ["List schedules, their next firing and how the last one ended", "scheduleListCommand"],
+      show: ["Show one schedule", "scheduleShowCommand"],
+      add: ["Let the agent work at set times", "scheduleAddCommand"],
+      remove: ["Remove a schedule with its history", "scheduleRemoveCommand"],
+      enable: ["Let a paused schedule fire again", "scheduleEnableCommand"],
+      disable: ["Pause a schedule", "scheduleDisableCommand"],
+      run: ["Fire a schedule now", "scheduleRunCommand"],
+      history: ["Show the past firings of a schedule and how they ended", "scheduleHistoryCommand"],
+    }),
+    procedure: nounOf("Work in fixed steps", () => import("./commands/procedure.ts"), {
+      list: ["List procedures, and executions that are open", "procedureListCommand"],
+      show: ["Show a procedure, or how far an execution is", "procedureShowCommand"],
+      start: ["Start a procedure", "procedureStartCommand"],
+    }),
+    memory: nounOf("What the agent remembers", () => import("./commands/memory.ts"), {
+      list: ["List what the agent remembers", "memoryListCommand"],
+      search: ["Find memories by words", "memorySearchCommand"],
+      show: ["Show one memory", "memoryShowCommand"],
+      add: ["Remember a text under a key", "memoryAddCommand"],
+      remove: ["Forget one memory", "memoryRemoveCommand"],
+    }),
+    deliveries: nounOf("Replies of channels on their way to a reply_url", () => import("./commands/deliveries.ts"), {
+      list: ["List the replies of channels that go to a reply_url, and how they fared", "deliveriesListCommand"],
+      release: ["Send a delivery that is held or failed", "deliveriesReleaseCommand"],
+      drop: ["Give up a delivery that is held", "deliveriesDropCommand"],
+    }),
+  },
+  "What the agent can use": {
+    tool: nounOf("The agent's tools", () => import("./commands/tools.ts"), {
+      list: ["List tools and why each is on or off", "toolsListCommand"],
+      show: ["Describe one tool", "toolsShowCommand"],
+      enable: ["Turn a tool on in the configuration", "toolsEnableCommand"],
+      disable: ["Turn a tool off in the configuration", "toolsDisableCommand"],
+      schema: ["Print a tool's input schema", "toolsSchemaCommand"],
+      call: ["Call a tool", "toolsCallCommand"],
+    }),
+    mcp: noun("MCP servers", {
+      ...from(() => import("./commands/mcp/list.ts"), {
+        list: ["List MCP servers, and why each is off or failed", "mcpListCommand"],
+        show: ["Show one MCP server with its tools", "mcpShowCommand"],
+        enable: ["Let an MCP server run that was turned off", "mcpEnableCommand"],
+        disable: ["End an MCP server, and keep it from being started", "mcpDisableCommand"],
+        restart: ["Restart an MCP server", "mcpRestartCommand"],
+        logs: ["Show the end of an MCP server's log", "mcpLogsCommand"],
+      }),
+      ...from(() => import("./commands/mcp/add.ts"), {
+        add: ["Install an MCP server once, or enter the address of one", "mcpAddCommand"],
+      }),
+      ...from(() => import("./commands/mcp/import.ts"), {
+        import: ["Take over the MCP servers of another program", "mcpImportCommand"],
+      }),
+      ...from(() => import("./commands/mcp/accept.ts"), {
+        changes: ["Show the tools of an MCP server that wait for your decision", "mcpChangesCommand"],
+        accept: ["Offer tools of an MCP server that have changed or are new", "mcpAcceptCommand"],
+      }),
+      ...from(() => import("./commands/mcp/read.ts"), {
+        prompts: ["List or read the prompts of an MCP server", "mcpPromptsCommand"],
+        resources: ["List or read the resources of an MCP server", "mcpResourcesCommand"],
+      }),
+      ...from(() => import("./commands/mcp/login.ts"), {
+        login: ["Sign in to an MCP server", "mcpLoginCommand"],
+        logout: ["Sign out of an MCP server", "mcpLogoutCommand"],
+      }),
+      ...from(() => import("./commands/mcp/remove.ts"), {
+        remove: ["Take an MCP server out of the configuration", "mcpRemoveCommand"],
+      }),
+      ...from(() => import("./commands/mcp/forget.ts"), {
+        forget: ["Remove what is kept of an MCP server that left the configuration", "mcpForgetCommand"],
+      }),
+      ...from(() => import("./commands/mcp/serve.ts"), {
+        serve: ["Offer the tools to another agent, over MCP on standard input and output", "mcpServeCommand"],
+      }),
+    }),
+    skill: nounOf("Skills", () => import("./commands/skill.ts"), {
+      list: ["List skills and why each is on or off", "skillListCommand"],
+      show: ["Show one skill with its text", "skillShowCommand"],
+      add: ["Install a skill from a folder, an archive or a git repository", "skillAddCommand"],
+      test: ["Check a skill strictly", "skillTestCommand"],
+      enable: ["Show a skill or what changed of it, and let the agent read it", "skillEnableCommand"],
+      disable: ["Stop trusting a skill", "skillDisableCommand"],
+      remove: ["Remove an installed skill", "skillRemoveCommand"],
+    }),
+    plugin: noun("Plugins", {
+      ...from(() => import("./commands/plugin_author.ts"), {
+        new: ["Write a plugin to begin with", "pluginNewCommand"],
+        test: ["Check a plugin, and call one of its tools", "pluginTestCommand"],
+        package: ["Write the package of a plugin", "pluginPackageCommand"],
+        dev: ["Serve a plugin while you work on it", "pluginDevCommand"],
+      }),
+      ...from(() => import("./commands/plugin.ts"), {
+        add: ["Install a package, or a plugin of the registry", "pluginAddCommand"],
+        list: ["List plugins and why each is on or off", "pluginListCommand"],
+        show: ["Describe one plugin", "pluginShowCommand"],
+        enable: ["Show what a plugin may do, and let it", "pluginEnableCommand"],
+        disable: ["Turn the tools of a plugin off", "pluginDisableCommand"],
+        search: ["Find plugins in the registry", "pluginSearchCommand"],
+        update: ["Install newer versions from the registry", "pluginUpdateCommand"],
+        remove: ["Remove an installed plugin", "pluginRemoveCommand"],
+        "trust-key": ["Accept another key of a plugin's publisher", "pluginTrustKeyCommand"],
+      }),
+    }),
+    models: {
+      ...verbOf(() => import("./commands/models.ts"), "modelsCommand", "List the models that can be used"),
+      subCommands: from(() => import("./commands/models.ts"), {
+        trust: ["Trust a local model server that another user runs", "modelsTrustCommand"],
+      }),
+    },
+    instructions: nounOf("AGENTS.md or its like of the workspace", () => import("./commands/instructions.ts"), {
+      show: ["Show AGENTS.md or its like of the workspace, and whether runs are told of it", "instructionsShowCommand"],
+      trust: ["Show that file, and let runs be told of it", "instructionsTrustCommand"],
+      untrust: ["Take the trust in that file back", "instructionsUntrustCommand"],
+    }),
+    browser: nounOf("Sites that the agent's browser is signed in at", () => import("./commands/browser.ts"), {
+      login: ["Sign the agent's browser in at a site, in a window", "browserLoginCommand"],
+      logins: ["List the sites that the agent's browser is signed in at", "browserLoginsCommand"],
+      logout: ["Remove the login of a site", "browserLogoutCommand"],
+    }),
+    nodes: nounOf("Other machines that offer their tools", () => import("./commands/node.ts"), {
+      list: ["List the nodes that may offer their tools, and which are connected", "nodesListCommand"],
+      show: ["Show one node and its tools", "nodesShowCommand"],
+    }),
+    node: verbOf(
+      () => import("./commands/node.ts"),
+      "nodeCommand",
+      "Offer the tools of this machine to a gateway elsewhere",
+    ),
+  },
+  "Access and safety": {
+    token: nounOf("Bearer tokens of other programs", () => import("./commands/token.ts"), {
+      list: ["List tokens", "tokenListCommand"],
+      show: ["Show one token", "tokenShowCommand"],
+      add: ["Make a token", "tokenAddCommand"],
+      remove: ["Revoke one token, or all", "tokenRemoveCommand"],
+    }),
+    policy: noun("What the agent may do, and why", {
+      ...from(() => import("./commands/policy.ts"), {
+        explain: ["Say what would happen to a call, and why, without making it", "policyExplainCommand"],
+      }),
+      ...from(() => import("./commands/policy_rules.ts"), {
+        list: ["List what decides about calls, each with where it comes from", "policyListCommand"],
+        test: ["Compare what the policy decides about a file of calls with what you expect", "policyTestCommand"],
+      }),
+      ...from(() => import("./commands/policy_suggest.ts"), {
+        suggest: ["Propose rules that would have saved questions which you said yes to", "policySuggestCommand"],
+      }),
+    }),
+    preset: nounOf("How far the agent may go", () => import("./commands/preset.ts"), {
+      show: ["Show what each preset lets the agent do, and which one is in use", "presetShowCommand"],
+      apply: ["Change the configuration to a preset: look, write or code", "presetApplyCommand"],
+    }),
+    audit: nounOf("What was decided, approved and called", () => import("./commands/audit.ts"), {
+      show: ["Show what was decided, approved and called", "auditShowCommand"],
+      verify: ["Check that nobody changed the records of the audit", "auditVerifyCommand"],
+    }),
+    taint: nounOf("Files made from content from outside", () => import("./commands/taint.ts"), {
+      list: ["List files made from content from outside", "taintListCommand"],
+      clear: ["Vouch for such a file or folder", "taintClearCommand"],
+    }),
+    trust: verbOf(() => import("./commands/init.ts"), "trustCommand", "Accept the postern.toml of this folder"),
+  },
+  "Keep it running": {
+    config: nounOf("The configuration file", () => import("./commands/config.ts"), {
+      show: ["Show the configuration in use", "configShowCommand"],
+      get: ["Print one value", "configGetCommand"],
+      set: ["Change one value in the file", "configSetCommand"],
+      check: ["Check the configuration", "configCheckCommand"],
+      schema: ["Print the JSON Schema of postern.toml", "configSchemaCommand"],
+    }),
+    daemon: nounOf("The gateway in the background", () => import("./commands/daemon.ts"), {
+      start: ["Run the gateway in the background", "daemonStartCommand"],
+      status: ["Say whether the daemon runs, where, and since when", "daemonStatusCommand"],
+      stop: ["Let the daemon finish its work, and stop it", "daemonStopCommand"],
+    }),
+    service: {
+      ...nounOf("The gateway as a service of the system", () => import("./commands/service.ts"), {
+        install: ["Install the gateway as a service of this system", "serviceInstallCommand"],
+        start: ["Start the service", "serviceStartCommand"],
+        status: ["Say whether the service runs, and whether its port answers", "serviceStatusCommand"],
+        restart: ["Stop the service and start it again", "serviceRestartCommand"],
+        stop: ["Stop the service", "serviceStopCommand"],
+        uninstall: ["Stop the service and remove it; records and configuration stay", "serviceUninstallCommand"],
+      }),
+      // It may stand before the verb too
+      args: { "service-init": { type: "string" } },
+    },
+    logs: verbOf(() => import("./commands/logs.ts"), "logsCommand", "Show the log of the running gateway"),
+    backup: verbOf(() => import("./commands/backup.ts"), "backupCommand", "Write all records and keys to one file"),
+    restore: verbOf(
+      () => import("./commands/backup.ts"),
+      "restoreCommand",
+      "Replace all records by a backup; unfinished work in it waits for a person",
+    ),
+    storage: noun("The database", {
+      ...from(() => import("./commands/storage.ts"), {
+        migrate: ["Move all records from SQLite into the PostgreSQL database of [storage]", "storageMigrateCommand"],
+      }),
+      ...from(() => import("./commands/storage_rekey.ts"), {
+        rekey: ["Encrypt all records with the new key", "storageRekeyCommand"],
+      }),
+      ...from(() => import("./commands/storage_hold.ts"), {
+        hold: ["Hold unfinished work for a person, after pg_restore", "storageHoldCommand"],
+      }),
+      ...from(() => import("./commands/storage.ts"), {
+        unmark: ["Use the SQLite records again that were moved", "storageUnmarkCommand"],
+      }),
+    }),
+    cluster: nounOf("Gateways that share a database", () => import("./commands/cluster.ts"), {
+      status: ["Show the gateways that share the database, who owns what, and what waits", "clusterStatusCommand"],
+      runs: ["List the open runs of the cluster with the gateways that own them", "clusterRunsCommand"],
+      drain: ["Let a gateway end its work, hand the rest to the others, and accept no new work", "clusterDrainCommand"],
+      "forget-folder": ["Point a workspace at another folder (moved or re-cloned)", "clusterForgetFolderCommand"],
+    }),
+    completions: verbOf(
+      () => import("./commands/completions.ts"),
+      "completionsCommand",
+      "Print the script by which bash, zsh or fish complete commands",
+    ),
+  },
 };
 
-/** Part of the help: a heading, and the nouns and single commands below it, with what each is about. */
-export interface HelpGroup {
-  readonly heading: string;
-  /** By the first word of their verbs. Undefined: the summary of the one verb */
-  readonly words: Readonly<Record<string, string | undefined>>;
-}
+/** Nouns and single commands by their words, in the order of the help. */
+export const NOUNS: Readonly<Record<string, Verb | Noun>> = Object.assign({}, ...Object.values(HELP_GROUPS));
 
-/** Groups of the help and of the man page. Every first word of the table is in one of them, which a test checks. */
-export const HELP_GROUPS: readonly HelpGroup[] = [
-  {
-    heading: "Begin",
-    words: {
-      init: undefined,
-      gateway: undefined,
-      chat: undefined,
-      open: undefined,
-      status: undefined,
-      pair: undefined,
-      clients: undefined,
-      doctor: undefined,
-    },
-  },
-  {
-    heading: "Work of the agent",
-    words: {
-      run: "Work that goes on without this terminal",
-      conversation: "What was said",
-      approval: "Tool calls that wait for a person, and remembered answers",
-      schedule: "Work at set times",
-      procedure: "Work in fixed steps",
-      memory: "What the agent remembers",
-      deliveries: "Replies of channels on their way to a reply_url",
-    },
-  },
-  {
-    heading: "What the agent can use",
-    words: {
-      tool: "The agent's tools",
-      mcp: "MCP servers",
-      skill: "Skills",
-      plugin: "Plugins",
-      models: undefined,
-      instructions: "AGENTS.md or its like of the workspace",
-      browser: "Sites that the agent's browser is signed in at",
-      nodes: "Other machines that offer their tools",
-      node: undefined,
-    },
-  },
-  {
-    heading: "Access and safety",
-    words: {
-      token: "Bearer tokens of other programs",
-      policy: "What the agent may do, and why",
-      preset: "How far the agent may go",
-      audit: "What was decided, approved and called",
-      taint: "Files made from content from outside",
-      trust: undefined,
-    },
-  },
-  {
-    heading: "Keep it running",
-    words: {
-      config: "The configuration file",
-      daemon: "The gateway in the background",
-      service: "The gateway as a service of the system",
-      logs: undefined,
-      backup: undefined,
-      restore: undefined,
-      storage: "The database",
-      cluster: "Gateways that share a database",
-      completions: undefined,
-    },
-  },
-];
+/** All verbs by their names, such as `token add`, in the order of the help. */
+export const VERBS: Readonly<Record<string, Verb>> = Object.fromEntries(
+  Object.entries(NOUNS).flatMap(([noun, command]) => [
+    ..."load" in command ? [[noun, command] as const] : [],
+    ...Object.entries(command.subCommands ?? {}).map(([verb, below]) => [`${noun} ${verb}`, below] as const),
+  ]),
+);

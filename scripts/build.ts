@@ -28,7 +28,10 @@ const INPUT: Readonly<Record<string, string>> = {
 };
 
 /** Packages that go into the files: Node looks for each package, and for each of its files, which takes a start some milliseconds. */
-const PACKED = ["valibot", "@valibot/to-json-schema", "citty", "confbox/toml", "itty-router"];
+const PACKED = [
+  ...["valibot", "@valibot/to-json-schema", "citty", "confbox/toml", "consola/core", "itty-router", "diff"],
+  ...["fast-string-width", "fast-string-truncated-width"],
+];
 
 /** Threads, and the program in front of a sandboxed command, which are started by address. They share no file with the ways in: a thread loads what it needs, and not the gateway. */
 const THREADS: Readonly<Record<string, string>> = {
@@ -50,10 +53,14 @@ const TOGETHER: Readonly<Record<string, readonly string[]>> = {
   main: ["cli/command"],
   command: ["cli/run_cli", "cli/process_io", "lib/base/version"],
   verb: [
-    ...["cli/read_arguments", "cli/report_failure", "lib/config/load_config"],
+    ...["cli/report_failure", "lib/config/load_config"],
     ...["lib/base/records/caller", "lib/base/records/run", "lib/base/records/agent_event"],
   ],
-  services: ["lib/gateway", "handlers/router", "handlers/routes/health"],
+  services: [
+    ...["lib/gateway", "handlers/router", "handlers/routes/health"],
+    // Not with the server, which a program that imports the package does not load
+    ...["handlers/node/node_body", "handlers/node/node_sockets", "handlers/node/unsound_request"],
+  ],
   start_services: ["cli/serve/start_services"],
   gateway: ["cli/commands/gateway", "lib/system/process/sandbox"],
   provider: ["lib/providers/open_provider"],
@@ -209,7 +216,7 @@ async function bundle({ input, together }: Bundle): Promise<void> {
 /** Returns the name of a packed package and the text of its licence. */
 function licenceOf(id: string): string {
   const [name = ""] = /^(?:@[^/]+\/)?[^/]+/.exec(id) ?? [];
-  const [file = ""] = globSync(`node_modules/${name}/LICENSE*`);
+  const [file = ""] = globSync(`node_modules/${name}/{LICENSE,license}*`);
   return `${name}:\n\n${readFileSync(file, "utf8")}`;
 }
 

@@ -1,5 +1,6 @@
 import { cutText, exactLine, exactText } from "../../lib/base/text.ts";
 import { type Approval, APPROVAL_STATUSES, REMEMBER, RULE_MATCHES } from "../../lib/base/records/approval.ts";
+import { sayAsker } from "../../lib/guard/approvals.ts";
 import { isEnded } from "../../lib/base/records/run.ts";
 import { type CommandContext, CommandError, defineCliCommand, UsageError } from "../command.ts";
 import { type ReachedGateway, withGateway } from "../reach_gateway.ts";
@@ -58,11 +59,12 @@ export const approvalsListCommand = defineCliCommand({
 });
 
 /** Returns the input of a call, or what its server asks, in a few words. */
-function listedWords({ kind, server, message = "", input, input_digest: digest }: Approval): string {
+function listedWords(approval: Approval): string {
+  const { kind, message = "", input, input_digest: digest } = approval;
   if (kind !== "elicitation") {
     return cutText(exactLine(JSON.stringify(input) ?? "null"), { limit: MAX_INPUT_LISTED, digest });
   }
-  const words = exactLine(`${server ?? "the program"} asks: ${message}`);
+  const words = exactLine(`${sayAsker(approval)} asks: ${message}`);
   return words.length <= MAX_INPUT_LISTED ? words : `${words.slice(0, MAX_INPUT_LISTED)}...`;
 }
 

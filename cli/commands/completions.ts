@@ -1,5 +1,14 @@
-import type { ArgDef } from "citty";
-import { type CommandContext, CommandError, defineCliCommand, EXIT, shownFlag } from "../command.ts";
+import type { ArgDef, ArgsDef } from "citty";
+import {
+  type CommandContext,
+  CommandError,
+  defineCliCommand,
+  EXIT,
+  GLOBAL_ARGS,
+  type Noun,
+  shownFlag,
+  type Verb,
+} from "../command.ts";
 
 /** Shells that a script can be written for. */
 const SHELLS = ["bash", "zsh", "fish"] as const;
@@ -29,7 +38,7 @@ interface Flag {
   readonly value: "file" | "folder" | "text" | undefined;
 }
 
-/** Place in the tree of commands: no word, a group or verb, or a verb of two words. */
+/** Place in the tree of commands: no word, a noun or single command, or a verb of two words. */
 interface Place {
   /** Words of the command so far, with the noun in singular and plural; empty: none */
   readonly paths: readonly string[];
@@ -42,45 +51,44 @@ interface Place {
 const UNCOUNTED: ReadonlySet<string> = new Set(["mcp", "policy", "taint"]);
 
 const GLOBAL: readonly Flag[] = [
-  { name: "config", about: "Use this configuration file", value: "file" },
-  { name: "data-dir", about: "Keep records in this folder", value: "folder" },
-  { name: "workspace", about: "The folder the agent works in", value: "folder" },
-  { name: "json", about: "Print data for programs", value: undefined },
+  ...toFlags(GLOBAL_ARGS),
   { name: "help", about: "Help on the command", value: undefined },
 ];
 
-/** Reads the tree of commands from the table of verbs. */
-async function readCommands({ verbs: table }: CommandContext): Promise<readonly Place[]> {
-  const verbs = Object.entries(table);
-  const paths = new Set(["", ...verbs.map(([name]) => name.split(" ", 1)[0] ?? ""), ...verbs.map(([name]) => name)]);
-  return await Promise.all([...paths].map(async (path) => {
-    const verb = Object.hasOwn(table, path) ? table[path] : undefined;
-    const args = verb === undefined ? {} : (await verb.load()).args;
-    const own = Object.entries(args).filter(([, arg]) => arg.type !== "positional").map(([name, arg]) =>
-      toFlag(name, arg)
-    );
-    const below = verbs.filter(([name]) => path === "" || name.startsWith(`${path} `));
-    const next = new Map<string, string>();
-    for (const [name, { summary }] of below) {
-      const [word = "", ...rest] = name.slice(path === "" ? 0 : path.length + 1).split(" ");
-      const about = rest.length === 0 ? summary : `${word} ...`;
-      for (const form of path === "" ? nounsOf(word, table) : [word]) {
-        if (!next.has(form) || rest.length === 0) next.set(form, about);
-      }
-    }
-    const [noun = "", ...rest] = path.split(" ");
-    return {
-      paths: nounsOf(noun, table).map((form) => [form, ...rest].join(" ")),
-      next: [...next],
-      flags: [...own, ...GLOBAL],
-    };
-  }));
+/** Reads the tree of commands from their definitions. */
+async function readCommands({ nouns }: CommandContext): Promise<readonly Place[]> {
+  const all = Object.entries(nouns).map(([noun, command]) => ({ forms: formsOf(noun, command), command }));
+  const next = all.flatMap(({ forms, command }) => forms.map((form) => [form, command.meta.description] as const));
+  const places = all.map(async ({ forms, command }): Promise<readonly Place[]> => {
+    const verbs = Object.entries(command.subCommands ?? {});
+    return [
+      {
+        paths: forms,
+        next: verbs.map(([verb, { meta }]) => [verb, meta.description]),
+        flags: await flagsOf(command),
+      },
+      ...await Promise.all(verbs.map(async ([verb, below]) => ({
+        paths: forms.map((form) => `${form} ${verb}`),
+        next: [],
+        flags: await flagsOf(below),
+      }))),
+    ];
+  });
+  return [{ paths: [""], next, flags: GLOBAL }, ...(await Promise.all(places)).flat()];
 }
 
 /** Returns a noun and its plural, if somebody would say one. */
-function nounsOf(noun: string, verbs: CommandContext["verbs"]): readonly string[] {
-  if (noun.endsWith("s") || UNCOUNTED.has(noun) || !Object.hasOwn(verbs, `${noun} list`)) return [noun];
+function formsOf(noun: string, { subCommands }: Verb | Noun): readonly string[] {
+  if (noun.endsWith("s") || UNCOUNTED.has(noun) || subCommands?.["list"] === undefined) return [noun];
   return [noun, noun.endsWith("y") ? `${noun.slice(0, -1)}ies` : `${noun}s`];
+}
+
+async function flagsOf({ args = {} }: Verb | Noun): Promise<readonly Flag[]> {
+  return [...toFlags(typeof args === "function" ? await args() : args), ...GLOBAL];
+}
+
+function toFlags(args: ArgsDef): readonly Flag[] {
+  return Object.entries(args).filter(([, { type }]) => type !== "positional").map(([name, arg]) => toFlag(name, arg));
 }
 
 function toFlag(name: string, arg: ArgDef): Flag {

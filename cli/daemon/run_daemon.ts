@@ -17,7 +17,7 @@ import { createNotifier } from "../../lib/host/service/create_notifier.ts";
 import { SERVICE_VARIABLE } from "../../lib/host/service/service_manager.ts";
 import { type CliIo, type CommandContext, CommandError } from "../command.ts";
 import { probeGateway } from "../reach_gateway.ts";
-import { createLogSink, toLogLine } from "../serve/log_sink.ts";
+import { createLogSink, createProcessLog, toLogLine } from "../serve/log_sink.ts";
 import { runGateway } from "../serve/run_gateway.ts";
 import { takesColour } from "../terminal/terminal_text.ts";
 import { takeDaemonLock } from "./stop_daemon.ts";
@@ -201,16 +201,9 @@ function openDaemonLog(
     clock: systemClock,
     toLine: (record) => toLogLine(record, { format, withDate: true }),
   });
+  const terminal = createLogSink({ format, write: io.stderr, colour: takesColour(io, "stderr") });
   // Stderr of a process that was launched in the background is the log file already
-  const shown = io.isLaunched ? undefined : createLogSink({
-    format,
-    write: io.stderr,
-    colour: takesColour(io, "stderr"),
-  });
-  const write: LogSink = (record) => {
-    file.write(record);
-    shown?.(record);
-  };
+  const write = createProcessLog(io.isLaunched ? [file.write] : [file.write, terminal]);
   return {
     write,
     say: (level, message, fields = {}) => write({ level, time: systemClock.now(), message, fields }),

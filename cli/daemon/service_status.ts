@@ -14,7 +14,7 @@ import {
 } from "../../lib/host/service/service_manager.ts";
 import type { CommandContext } from "../command.ts";
 import { probeGateway } from "../reach_gateway.ts";
-import { readGlobalFlags } from "../read_global_flags.ts";
+import { readGlobalFlags } from "../read_arguments.ts";
 import { ownAddress } from "../serve/listen_address.ts";
 import { printableLine, toDefinitions } from "../terminal/terminal_text.ts";
 import { daemonLogPath } from "../../lib/host/daemon/log_file.ts";
@@ -95,7 +95,7 @@ async function findGateway(
 ): Promise<{ readonly address: string; readonly token: string } | undefined> {
   const record = await readControlFile(directory);
   if (record !== undefined) return record;
-  const { config, dataDir } = readGlobalFlags(command).flags;
+  const { config, dataDir } = readGlobalFlags(command);
   const loaded = await loadConfig({ ...context.loadOptions, env: {}, flags: { config, dataDir } }).catch((error) => {
     if (!(error instanceof ConfigError)) throw error;
     // The configuration cannot be used, or this user may not read it

@@ -1,3 +1,4 @@
+import { createConsola, LogLevels } from "consola/core";
 import type { LogLevel, LogRecord, LogSink } from "../../lib/base/telemetry/log.ts";
 import { paint, printableLine, type TextColour } from "../terminal/terminal_text.ts";
 
@@ -10,9 +11,23 @@ export interface LogSinkOptions {
   readonly colour?: boolean;
 }
 
-/** Returns the place where a process writes its log: lines for people, or one JSON object a line. */
+/** Returns a place of the log: lines for people, or one JSON object a line. */
 export function createLogSink({ format, write, colour = false }: LogSinkOptions): LogSink {
   return (record) => write(`${toLogLine(record, { format, colour })}\n`);
+}
+
+/**
+ * Returns the log of a process: consola hands each record of at least `level` to every place, as one of its reporters.
+ * @param level default: every record, since the gateway's own logger has left out what is below its level
+ */
+export function createProcessLog(places: readonly LogSink[], level: LogLevel = "debug"): LogSink {
+  const log = createConsola({
+    level: LogLevels[level],
+    // Repeated lines are written too
+    throttle: 0,
+    reporters: places.map((place) => ({ log: ({ args: [record] }) => place(record) })),
+  });
+  return (record) => log[record.level].raw(record);
 }
 
 /** Options of `toLogLine`. */

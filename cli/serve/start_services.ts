@@ -9,7 +9,7 @@ import type { CommandContext } from "../command.ts";
 import { programName } from "../program_name.ts";
 import { takesColour } from "../terminal/terminal_text.ts";
 import { configWriterOf } from "./config_writer.ts";
-import { createLogSink } from "./log_sink.ts";
+import { createLogSink, createProcessLog } from "./log_sink.ts";
 
 /** Options of `startServices`. */
 export interface StartOptions {
@@ -34,13 +34,11 @@ export interface StartOptions {
  */
 export async function startServices(context: CommandContext, options: StartOptions): Promise<GatewayServices> {
   const { io, loadOptions } = context;
-  const { loaded, quiet } = options;
+  const { loaded } = options;
   await prepareDataDir(loaded.dataDir);
-  const sink = options.log?.write ?? createLogSink({
-    format: loaded.config.logging.format,
-    write: io.stderr,
-    colour: takesColour(io, "stderr"),
-  });
+  const { format } = loaded.config.logging;
+  const terminal = createLogSink({ format, write: io.stderr, colour: takesColour(io, "stderr") });
+  const sink = options.log?.write ?? createProcessLog([terminal], options.quiet ? "warn" : "debug");
   return await createServices({
     config: loaded.config,
     folders: {
@@ -56,18 +54,8 @@ export async function startServices(context: CommandContext, options: StartOptio
     models: { agent: options.agent },
     controlToken: options.controlToken,
     signal: options.signal,
-    log: {
-      isHealthy: options.log?.healthy,
-      sink: quiet ? ofTrouble(sink) : sink,
-    },
+    log: { isHealthy: options.log?.healthy, sink },
   });
-}
-
-/** Returns a sink for warnings and errors alone. */
-function ofTrouble(sink: LogSink): LogSink {
-  return (record) => {
-    if (record.level === "error" || record.level === "warn") sink(record);
-  };
 }
 
 /** Returns a fresh admin token for one start: `pst_` and 32 random bytes in base64url. */

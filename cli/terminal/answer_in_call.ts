@@ -1,7 +1,8 @@
 import { createSystemRandom } from "../../lib/base/random.ts";
 import { systemClock } from "../../lib/base/clock.ts";
 import type { Approval } from "../../lib/base/records/approval.ts";
-import { exactLine } from "../../lib/base/text.ts";
+import { asSentence, exactLine } from "../../lib/base/text.ts";
+import { sayAsker } from "../../lib/guard/approvals.ts";
 import type { CommandContext } from "../command.ts";
 import type { ReachedGateway } from "../reach_gateway.ts";
 import { askPerson } from "./ask_person.ts";
@@ -52,11 +53,12 @@ async function questionsOf(gateway: ReachedGateway, requestId: string): Promise<
   return data.filter(({ kind, request_id: id }) => kind === "elicitation" && id === requestId).reverse();
 }
 
-async function answer(context: CommandContext, gateway: ReachedGateway, { id, server }: Approval): Promise<void> {
+async function answer(context: CommandContext, gateway: ReachedGateway, approval: Approval): Promise<void> {
+  const { id } = approval;
   const { io, flags, say } = context;
   const canAsk = io.canAsk && !flags.json;
   if (canAsk && await askPerson(context, gateway, { id, inRun: false }) !== undefined) return;
-  const asks = `${server === undefined ? "The program" : `The MCP server "${exactLine(server)}"`} asks something`;
+  const asks = `${asSentence(exactLine(sayAsker(approval)))} asks something`;
   if (gateway.running !== undefined) {
     return say(`${asks}, and the call waits: postern approval approve ${id}, or deny; the dashboard shows it too`);
   }

@@ -1,6 +1,7 @@
 import type { Approval } from "../../lib/base/records/approval.ts";
 import type { Form, FormContent, FormField } from "../../lib/base/records/elicitation.ts";
 import { exactLine, exactText } from "../../lib/base/text.ts";
+import { sayAsker } from "../../lib/guard/approvals.ts";
 import { checkContent, wordsOf } from "../../lib/guard/elicitation.ts";
 import type { CommandContext } from "../command.ts";
 import { wrapText } from "./terminal_text.ts";
@@ -51,9 +52,9 @@ function describeField(name: string, field: FormField, { required }: Form): read
  */
 export async function askForm(
   { io, say }: FormIo,
-  { server, schema, url }: Pick<Approval, "server" | "schema" | "url">,
+  { schema, url, ...asker }: Pick<Approval, "server" | "agent" | "schema" | "url">,
 ): Promise<ElicitedAnswer | undefined> {
-  const name = server === undefined ? "the program" : JSON.stringify(exactLine(server));
+  const name = exactLine(sayAsker(asker));
   if (schema === null || schema === undefined) {
     const question = url === undefined
       ? "Agree"

@@ -1,4 +1,5 @@
-import { exactLine } from "../../lib/base/text.ts";
+import { asSentence, exactLine } from "../../lib/base/text.ts";
+import { sayAsker } from "../../lib/guard/approvals.ts";
 import type { ChatEvent } from "./chat_session.ts";
 import type { CommandContext } from "../command.ts";
 import { printable, printableLine } from "./terminal_text.ts";
@@ -47,9 +48,7 @@ export function createReplyView({ io, flags }: CommandContext): ReplyView {
         case "approval_needed":
           return aside(
             event.kind === "elicitation"
-              ? `[approval] ${
-                event.server === undefined ? "The program" : `The server "${event.server}"`
-              } of ${event.tool} asks`
+              ? `[approval] ${asSentence(sayAsker(event))} asks in ${event.tool}`
               : `[approval] ${event.tool} needs your approval`,
           );
         case "approval_answered":

@@ -1,3 +1,4 @@
+import fastStringWidth from "fast-string-width";
 import { exactLine } from "../../lib/base/text.ts";
 import type { CliIo } from "../command.ts";
 
@@ -20,15 +21,27 @@ export function printableLine(text: string): string {
   return PLAIN.test(text) ? text : exactLine(printable(text));
 }
 
+/** Characters beyond which a line is wider than any terminal, and is not measured. */
+const MAX_MEASURED = 1_000;
+
+/** Returns the columns of a terminal that a line takes: 2 for a wide character, none for one that is drawn over another. */
+function widthOf(line: string): number {
+  return line.length > MAX_MEASURED || PLAIN.test(line) ? line.length : fastStringWidth(line);
+}
+
+function padEnd(line: string, width: number): string {
+  return line + " ".repeat(Math.max(0, width - widthOf(line)));
+}
+
 /** Narrowest column that words are wrapped in. With less room, the text stands below its name. */
 const LEAST_COLUMN = 20;
 /** Blanks between two columns. */
 const GAP = "  ";
 
 /**
- * Breaks a text between words into lines of at most `width` characters. Its own lines and their indents stay. A word that is longer
+ * Breaks a text between words into lines of at most `width` columns. Its own lines and their indents stay. A word that is longer
  * than a line stays whole: the terminal breaks it, and it can still be copied as one.
- * @param width characters. Undefined: only the text's own newlines break it
+ * @param width columns of the terminal. Undefined: only the text's own newlines break it
  */
 export function wrapText(text: string, width: number | undefined): readonly string[] {
   const lines = text.split("\n");
@@ -39,11 +52,14 @@ function wrapLine(text: string, width: number): readonly string[] {
   const indent = /^ */.exec(text)?.[0] ?? "";
   const lines: string[] = [];
   let line: string | undefined;
+  let taken = 0;
   for (const word of text.slice(indent.length).split(" ")) {
-    if (line !== undefined && line.length + 1 + word.length > width) {
+    taken += 1 + widthOf(word);
+    if (line !== undefined && taken > width) {
       lines.push(line);
       line = undefined;
     }
+    if (line === undefined) taken = indent.length + widthOf(word);
     line = line === undefined ? `${indent}${word}` : `${line} ${word}`;
   }
   return [...lines, line ?? ""];
@@ -52,16 +68,16 @@ function wrapLine(text: string, width: number): readonly string[] {
 /**
  * Returns names, each with its meaning beside it, indented by two blanks. A meaning is wrapped in its column or, where the terminal is
  * too narrow for that, stands below its name.
- * @param columns width of the terminal in characters. Undefined: nothing is wrapped
+ * @param columns width of the terminal in columns. Undefined: nothing is wrapped
  */
 export function toDefinitions(rows: readonly (readonly [string, string])[], columns: number | undefined): string {
-  const width = Math.max(0, ...rows.map(([name]) => name.length));
+  const width = Math.max(0, ...rows.map(([name]) => widthOf(name)));
   const margin = GAP.length + width + GAP.length;
   const isNarrow = columns !== undefined && columns - margin < LEAST_COLUMN;
   return rows.map(([name, meaning]) => {
     if (isNarrow) return [`${GAP}${name.trimEnd()}`, ...indented(wrapText(meaning, columns - 4), 4)].join("\n");
     const [first = "", ...more] = wrapText(meaning, columns === undefined ? undefined : columns - margin);
-    return [`${GAP}${name.padEnd(width)}${GAP}${first}`.trimEnd(), ...indented(more, margin)].join("\n");
+    return [`${GAP}${padEnd(name, width)}${GAP}${first}`.trimEnd(), ...indented(more, margin)].join("\n");
   }).join("\n");
 }
 
@@ -74,7 +90,7 @@ function indented(lines: readonly string[], count: number): readonly string[] {
  * without room for that, the columns that fit stay, and the other cells of each row stand below it with their names.
  *
  * Spells out invisible characters: a mark in a label or path that turns the line around would show another record than there is.
- * @param columns width of the terminal in characters. Undefined: the table is as wide as its cells
+ * @param columns width of the terminal in columns. Undefined: the table is as wide as its cells
  */
 export function toTable(
   heading: readonly string[],
@@ -83,7 +99,7 @@ export function toTable(
 ): string {
   const shown = rows.map((row) => row.map(exactLine));
   const widths = heading.map((name, column) =>
-    Math.max(name.length, ...shown.map((row) => (row[column] ?? "").length))
+    Math.max(widthOf(name), ...shown.map((row) => widthOf(row[column] ?? "")))
   );
   const last = heading.length - 1;
   const room = columns - startOf(widths, last);
@@ -110,17 +126,17 @@ function startOf(widths: readonly number[], column: number): number {
 }
 
 function toLine(cells: readonly string[], widths: readonly number[]): string {
-  return cells.map((cell, column) => cell.padEnd(widths[column] ?? 0)).join(GAP).trimEnd();
+  return cells.map((cell, column) => padEnd(cell, widths[column] ?? 0)).join(GAP).trimEnd();
 }
 
 /** Returns the cells that hold something, each with its name. */
 function toCells(names: readonly string[], cells: readonly string[], columns: number): readonly string[] {
-  const width = Math.max(...names.map((name) => name.length));
-  const filled = cells.flatMap((cell, i) => (cell === "" ? [] : [[(names[i] ?? "").padEnd(width), cell] as const]));
+  const width = Math.max(...names.map(widthOf));
+  const filled = cells.flatMap((cell, i) => (cell === "" ? [] : [[padEnd(names[i] ?? "", width), cell] as const]));
   return filled.length === 0 ? [] : [toDefinitions(filled, columns)];
 }
 
-/** Returns the width of the terminal that messages go to, in characters. Undefined where stderr is no terminal. */
+/** Returns the width of the terminal that messages go to, in columns. Undefined where stderr is no terminal. */
 export function messageColumns({ isTerminal, columns }: Pick<CliIo, "isTerminal" | "columns">): number | undefined {
   return isTerminal.stderr ? columns : undefined;
 }

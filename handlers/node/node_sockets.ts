@@ -27,12 +27,13 @@ type UpgradeEvent = Parameters<NodeAdapter["handleUpgrade"]>;
 export function createNodeSockets({ resolve, maxMessageBytes, onLoadError }: NodeSocketsOptions): NodeSockets {
   let peers: NodeAdapter["peers"] = new Map();
   const load = lazily(async () => {
-    const [{ _nodeAdapter: nodeAdapter }, { NodeRequest }] = await Promise.all([
-      // The default export is the same adapter, and refuses to run on Deno, whose node:http it works with
+    const [{ default: nodeAdapter, _nodeAdapter }, { NodeRequest }] = await Promise.all([
       import("crossws/adapters/node"),
       import("srvx/node"),
     ]);
-    const adapter = nodeAdapter({
+    // The adapter refuses Deno and Bun, although it works with their node:http: there its private export does
+    const createAdapter = "Deno" in globalThis || "Bun" in globalThis ? _nodeAdapter : nodeAdapter;
+    const adapter = createAdapter({
       resolve: (request: Request) => resolve(request, { remoteAddress: (request as ServerRequest).ip }),
       idleTimeout: 0,
       getNamespace: () => "gateway",

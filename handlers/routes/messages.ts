@@ -82,7 +82,7 @@ function readMessages(json: unknown, asking: Pick<RouteInput, "head" | "identity
   const agentTools = agentToolsOf(asking, modelIn(json));
   const { head: { headers }, requestId } = asking;
   const input: MessagesInput = { ...toMessageInput(json, { plain: agentTools === "none", headers }), requestId };
-  return toDecodedBody(input, agentTools, ignored);
+  return toDecodedBody(input, agentTools, ignored, NAMES);
 }
 
 /** Returns the model that a body names, before it is checked. */
@@ -95,13 +95,22 @@ function answer(parts: AnswerParts, asked: DecodedRequest<MessagesInput>, runId?
   return answerByRun(MESSAGES, parts, asked, runId);
 }
 
+/** Names of fields that this format has in another place than chat completions. */
+const NAMES: ReadonlyMap<string, string> = new Map([
+  ["tools[].function.parameters", "tools[].input_schema"],
+  ["messages[].reasoning_content", "messages[].content[].thinking"],
+  ["reasoning_effort", "thinking"],
+  ["response_format", "output_config.format"],
+  ["parallel_tool_calls", "tool_choice.disable_parallel_tool_use"],
+  ["stop", "stop_sequences"],
+  ["user", "metadata.user_id"],
+]);
+
 const MESSAGES: Wire<MessagesInput> = {
   toolChoiceField: "tool_choice.name",
   fieldName: (name) =>
-    LIMITS.has(name) ? undefined : name.replace(/^tools\[\]\.function\./, "tools[].").replace(
-      /^tools\[\]\.parameters$/,
-      "tools[].input_schema",
-    ).replace("tool_calls[]", "content[]"),
+    NAMES.get(name) ??
+      (LIMITS.has(name) ? undefined : name.replace(".function.", ".").replace("tool_calls[]", "content[]")),
   inOrder: true,
   keepAlive: MESSAGE_PING,
   json: messageJson,

@@ -1,6 +1,7 @@
 import * as v from "valibot";
 import { lazily } from "../../lib/base/lazily.ts";
 import { refuse } from "../../lib/base/errors.ts";
+import type { Message } from "../../lib/base/records/message.ts";
 import { defineRoute, type RouteInput } from "../define_route.ts";
 import type { RouteParts } from "../route.ts";
 import {
@@ -25,7 +26,6 @@ import { readResponseBody, responseSchema } from "../wire/responses/response_bod
 import { acceptedJson, ResponseEvents, responseJson, seqOf } from "../wire/responses/response_reply.ts";
 import { isTriggered, type ResponseInput, toResponseInput } from "../wire/responses/to_response_input.ts";
 import { cancelRun } from "../wire/run_work.ts";
-import type { ReplyStoring } from "../wire/to_completion_input.ts";
 
 const nullable = v.nullable(v.string());
 
@@ -62,7 +62,7 @@ export const responsesRoute = defineRoute({
   body: responseSchema,
   reply: { status: 200, type: "application/json", schema: responseReplySchema, headers: CHANGE_HEADERS },
   errors: COMPACTION_ERRORS,
-  read: (json, asking, ignored, parts) => toInput(json, asking, { parts, ignored, stores: true }),
+  read: (json, asking, ignored, parts) => toInput(json, asking, { parts, ignored }),
   repeat: respond,
   handle: respond,
 });
@@ -89,7 +89,7 @@ export const compactRoute = defineRoute({
   otherReplies: [],
   errors: COMPACTION_ERRORS,
   read: async (json, asking, ignored, parts) => {
-    const { input, agentTools } = await toInput(json, asking, { parts, ignored, stores: false, condenses: true });
+    const { input, agentTools } = await toInput(json, asking, { parts, ignored, condenses: true });
     return { input: { ...input, stream: false }, agentTools };
   },
   repeat: compact,
@@ -115,7 +115,7 @@ export const inputTokensRoute = defineRoute({
   // Nothing is kept of it
   idempotency: "harmless",
   before: (parts) => void requireAgent(parts),
-  read: (json, asking, ignored, parts) => toInput(json, asking, { parts, ignored, stores: false }),
+  read: (json, asking, ignored, parts) => toInput(json, asking, { parts, ignored, counts: true }),
   async handle(parts, { body: { input } }) {
     return jsonReply(200, { object: "response.input_tokens", input_tokens: await estimateInput(parts, input) });
   },
@@ -271,20 +271,17 @@ export const inputItemsRoute = defineRoute({
 
 type ReadParts = Pick<RouteParts, "agent" | "store" | "kit">;
 
-/** A reply that would be stored, of which only the input is looked at. */
-const NOT_MADE: ReplyStoring = { conversationId: undefined, isBackground: false, writes: () => [] };
-
 /**
- * @param options.stores false for a request without a reply that could be stored
+ * @param options.counts true for a request that is only counted, with its history. Default false
  * @param options.condenses true for a request whose reply is a compaction. Default: one that ends with a trigger is
  */
 async function toInput(
   json: unknown,
   asking: Omit<RouteInput, "body" | "ignored">,
-  { parts, ignored, stores, ...given }: {
+  { parts, ignored, counts = false, ...given }: {
     readonly parts: ReadParts;
     readonly ignored: string[];
-    readonly stores: boolean;
+    readonly counts?: boolean;
     readonly condenses?: boolean;
   },
 ): Promise<DecodedBody<ResponseInput>> {
@@ -293,14 +290,22 @@ async function toInput(
   const agentTools = agentToolsOf(asking, asked.model ?? undefined);
   const plain = agentTools === "none";
   if (plain) return toDecodedBody(toResponseInput(asked, { plain, condenses }), agentTools, ignored);
-  const { conversationFor, resolveReferences, toStoring } = await stored();
+  const { conversationFor, readHistory, resolveReferences, toStoring } = await stored();
+  const { caller } = asking;
   const body = await resolveReferences(asked, parts, asking);
   const isStored = body.store !== false && !condenses;
-  const input = toResponseInput(body, { plain, condenses, storing: isStored ? NOT_MADE : undefined });
-  if (!stores && !condenses) return toDecodedBody(input, agentTools, ignored);
-  const { conversationId, after } = await conversationFor(body, parts, asking.caller);
-  const storing = isStored ? toStoring(body, conversationId) : undefined;
-  return toDecodedBody({ ...input, storing, after }, condenses ? "none" : agentTools, ignored);
+  const goesOn = isStored || (condenses && typeof body.previous_response_id === "string");
+  const place = await conversationFor(goesOn ? body : {}, parts, caller);
+  const { brought, after } = place;
+  const storing = isStored ? toStoring(body, place) : undefined;
+  const input = toResponseInput(body, { plain, condenses, brought, storing });
+  if (counts) {
+    const { instructions } = input.agent ?? {};
+    const ruled: readonly Message[] = instructions === undefined ? [] : [{ role: "system", content: instructions }];
+    const messages = [...ruled, ...await readHistory(place, parts, caller), ...input.messages];
+    return toDecodedBody({ ...input, messages }, agentTools, ignored);
+  }
+  return toDecodedBody({ ...input, after }, condenses ? "none" : agentTools, ignored);
 }
 
 function respond(parts: AnswerParts, asked: DecodedRequest<ResponseInput>, runId?: string | null): Promise<Reply> {
@@ -321,7 +326,11 @@ async function compact(
 const NAMES: ReadonlyMap<string, string> = new Map([
   ["messages[].tool_calls[].id", "input[].call_id"],
   ["messages[].reasoning_content", "input[].encrypted_content"],
+  ["messages[].refusal", "input[].content[].refusal"],
+  ["messages[].content[].image_url.detail", "input[].content[].detail"],
   ["reasoning_effort", "reasoning.effort"],
+  ["response_format", "text.format"],
+  ["verbosity", "text.verbosity"],
 ]);
 
 const RESPONSES: Wire<ResponseInput> = {

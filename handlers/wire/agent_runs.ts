@@ -97,19 +97,22 @@ export const BY_RUN = {
   },
 } as const;
 
-/** Returns a decoded body for its run, and names the fields that are not honoured. */
+/** Returns a decoded body for its run, and names the fields that are not honoured. @param names the client's, by those of chat completions */
 export function toDecodedBody<Input extends WireInput>(
   input: Input,
   agentTools: RunRequest["agentTools"],
   ignored: string[],
+  names?: ReadonlyMap<string, string>,
 ): DecodedBody<Input> {
   ignored.push(...input.ignored);
   if (agentTools === "none" && input.wishes.clientTools.length === 0) {
     if (typeof input.wishes.toolChoice === "string") ignored.push("tool_choice");
-    if (input.wishes.parallelToolCalls !== undefined) ignored.push("parallel_tool_calls");
+    if (input.wishes.parallelToolCalls !== undefined) ignored.push(names?.get(PARALLEL) ?? PARALLEL);
   }
   return { input, agentTools };
 }
+
+const PARALLEL = "parallel_tool_calls";
 
 /** Returns an estimate of the tokens of a request's own messages and tools. What the agent adds is not counted. */
 export async function estimateInput(services: Pick<Services, "agent">, input: WireInput): Promise<number> {

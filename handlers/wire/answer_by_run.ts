@@ -1,15 +1,15 @@
 import { type HttpError, refuse } from "../../lib/base/errors.ts";
 import type { AgentEvent } from "../../lib/base/records/agent_event.ts";
-import { type ModelWishes, PARAMETER_CHANGED } from "../../lib/providers/provider.ts";
+import type { ModelWishes } from "../../lib/providers/provider.ts";
 import type { RunHandle, RunPace, RunRequest, RunSupervisor } from "../../lib/runs/run_request.ts";
 import type { Services } from "../../lib/services.ts";
 import type { RouteInput } from "../define_route.ts";
 import type { RouteParts } from "../route.ts";
 import { attachRun, type DecodedBody, readRun, requireAgent } from "./agent_runs.ts";
-import { type CollectedReply, collectReply } from "./collect_reply.ts";
+import { addNamed, type CollectedReply, collectReply, type NamedFields } from "./collect_reply.ts";
 import { type EventEncoder, eventStream, KEEP_ALIVE_MS, openEvents, paceComment } from "./event_stream.ts";
 import { endedInSilence, runFailure, toHttpError } from "./http_errors.ts";
-import { changeHeaders, fallbackHeader, type Reply, streamReply } from "./reply.ts";
+import { changeHeaders, type FailureReply, fallbackHeader, type Reply, streamReply } from "./reply.ts";
 import type { WireInput } from "./to_completion_input.ts";
 
 /** Members of a reply that do not change while it is told. */
@@ -106,6 +106,7 @@ export async function answerByRun<Input extends WireInput>(
     model: handle.model,
     conversationId: handle.conversationId,
   };
+  const named: NamedFields = { ignored: [], changed: [] };
   try {
     if (input.stream) {
       const leaves = !durable || typeof runId === "string";
@@ -114,14 +115,13 @@ export async function answerByRun<Input extends WireInput>(
         pace = undefined;
         return text;
       };
-      return await streamed(wire, handle, { parts, asked, head, durable, leaves, comment });
+      return await streamed(wire, handle, { parts, asked, head, named, durable, leaves, comment });
     }
     if (storing?.isBackground && wire.accepted !== undefined) {
       return { status: 200, body: wire.accepted(head, input), type: "application/json" };
     }
-    const reply = await collectReply(handle, wire);
-    const { fallback, ignored } = reply;
-    const changed = changedNames(reply.changed, wire, input);
+    const reply = await collectReply(handle, { inOrder: wire.inOrder, named });
+    const { fallback } = reply;
     const answered = fallback !== undefined && reply.fallbackAnswered ? { ...head, model: fallback } : head;
     const fallen = fallback === undefined ? undefined : fallbackHeader(fallback);
     // The history of a conversation may be trimmed, that of a client never is
@@ -131,11 +131,10 @@ export async function answerByRun<Input extends WireInput>(
       body: wire.json(answered, reply, input),
       type: "application/json",
       headers,
-      ignored,
-      changed,
+      ...toClientNames(named, wire, input),
     };
   } catch (error) {
-    return { error, hadEffect: handle.hadEffect() };
+    return { error, hadEffect: handle.hadEffect(), ...toClientNames(named, wire, input) };
   }
 }
 
@@ -149,6 +148,8 @@ interface Streaming<Input extends WireInput> {
   readonly parts: AnswerParts;
   readonly asked: DecodedRequest<Input>;
   readonly head: AnswerHead;
+  /** Receives the parameters that notices before the first byte name */
+  readonly named: NamedFields;
   /** true: the run goes on without its reader */
   readonly durable: boolean;
   /** true: the handle is cancelled when the reader leaves */
@@ -160,25 +161,20 @@ interface Streaming<Input extends WireInput> {
 async function streamed<Input extends WireInput>(
   wire: Wire<Input>,
   handle: RunHandle,
-  { parts: { kit: { clock, log } }, asked: { claim, requestId, body: { input } }, head, durable, leaves, comment }:
-    Streaming<
-      Input
-    >,
+  { parts: { kit: { clock, log } }, asked, head, named, durable, leaves, comment }: Streaming<Input>,
 ): Promise<Reply> {
+  const { claim, requestId, body: { input } } = asked;
   const leave = () => {
     if (leaves) handle.cancel("client_gone");
   };
   const opening = await openEvents(handle, { clock, maxWaitMs: KEEP_ALIVE_MS });
   let firstModel = head.model;
   let headers: Readonly<Record<string, string>> | undefined;
-  let ignored: string[] | undefined;
-  let changed: string[] | undefined;
   for (const event of opening.held.flat()) {
     if (event.type === "error") throw runFailure(event);
     if (event.type === "turn_start" || event.type === "turn_restart") firstModel = head.model;
     if (event.type !== "notice") continue;
-    if (event.param !== undefined && event.code === PARAMETER_CHANGED) (changed ??= []).push(event.param);
-    else if (event.param !== undefined) (ignored ??= []).push(event.param);
+    addNamed(event, named);
     if (event.model === undefined) continue;
     firstModel = event.model;
     headers = fallbackHeader(firstModel);
@@ -200,17 +196,21 @@ async function streamed<Input extends WireInput>(
     toError: (error) => toError(error ?? endedInSilence()),
     onLeave: leave,
   });
-  return { ...streamReply(stream), headers, ignored, changed: changedNames(changed ?? [], wire, input) };
+  return { ...streamReply(stream), headers, ...toClientNames(named, wire, input) };
 }
 
-/** Returns the client's names of what reaches the model in another form: by its wire's own translation, and by the provider. */
-function changedNames<Input extends WireInput>(
-  names: readonly string[],
+/** Returns the client's names of what does not reach the model, and of what does in another form: by its wire's own translation, and by the provider. */
+function toClientNames<Input extends WireInput>(
+  { ignored, changed }: NamedFields,
   { fieldName = (name) => name }: Pick<Wire<Input>, "fieldName">,
-  { changed = [] }: WireInput,
-): readonly string[] {
-  if (names.length === 0) return changed;
-  return [...new Set([...changed, ...names.flatMap((name) => fieldName(name) ?? [])])];
+  input: WireInput,
+): Pick<FailureReply, "ignored" | "changed"> {
+  return {
+    ignored: ignored.length === 0 ? undefined : ignored.map((name) => fieldName(name) ?? name),
+    changed: changed.length === 0
+      ? input.changed
+      : [...new Set([...input.changed ?? [], ...changed.flatMap((name) => fieldName(name) ?? [])])],
+  };
 }
 
 function checkToolChoice(

@@ -14,10 +14,6 @@ export interface CollectedReply {
   /** Calls to the client's tools, in the order of their index */
   readonly toolCalls: readonly ToolCall[];
   readonly finishReason: FinishReason;
-  /** Parameters of the request that the provider has nothing for */
-  readonly ignored: readonly string[];
-  /** Parameters of the request that the provider got in another form */
-  readonly changed: readonly string[];
   /** The `provider/model` that served a turn in place of the one that was asked for; undefined: no other did */
   readonly fallback: string | undefined;
   /** Tells whether `fallback` served the last turn, and so gave the answer: the provider may be back for a later turn */
@@ -31,6 +27,20 @@ export interface CollectedReply {
   readonly said: readonly AgentEvent[];
 }
 
+/** Parameters of a request that notices of its run name, each once, as chat completions call them. */
+export interface NamedFields {
+  /** The provider has nothing for them */
+  readonly ignored: string[];
+  /** The provider got them in another form */
+  readonly changed: string[];
+}
+
+/** Adds the parameter that a notice names. */
+export function addNamed({ param, code }: Extract<AgentEvent, { type: "notice" }>, named: NamedFields): void {
+  const names = code === PARAMETER_CHANGED ? named.changed : named.ignored;
+  if (param !== undefined && !names.includes(param)) names.push(param);
+}
+
 /** Fields of a completion that the gateway does not know, by the object that they stand in. */
 export interface ReplyFields {
   readonly reply?: Fields | undefined;
@@ -42,13 +52,14 @@ export interface ReplyFields {
  * Reads a run to its end and collects the reply from the same events that a stream shows.
  * Source: docs/design/architecture.md "One path for each thing"
  * @param options.inOrder true: `said` is kept. Default false
+ * @param options.named receives the parameters that notices name, also of a run that fails. Default: nobody is told
  * @throws {HttpError | ProviderError | CancelError} the run failed
  */
 export async function collectReply(
   handle: RunHandle,
-  { inOrder = false }: { readonly inOrder?: boolean | undefined } = {},
+  { inOrder = false, named }: { readonly inOrder?: boolean | undefined; readonly named?: NamedFields } = {},
 ): Promise<CollectedReply> {
-  const collector = new Collector(inOrder);
+  const collector = new Collector(inOrder, named);
   for await (const events of handle.events()) {
     for (const event of events) collector.add(event);
   }
@@ -86,8 +97,7 @@ class Collector {
   #refusal = "";
   #calls: { id: string; name: string; arguments: string; extra: Fields | undefined }[] = [];
   #fields: ReplyFields | undefined = undefined;
-  #ignored: readonly string[] = NONE;
-  #changed: readonly string[] = NONE;
+  readonly #named: NamedFields | undefined;
   #fallback: string | undefined = undefined;
   #fallbackAnswers = false;
   /** Messages left out before the first turn, said once */
@@ -99,7 +109,8 @@ class Collector {
   #ends: typeof NOTHING_SAID[] | undefined = undefined;
   readonly #said: AgentEvent[] | undefined;
 
-  constructor(inOrder: boolean) {
+  constructor(inOrder: boolean, named?: NamedFields) {
+    this.#named = named;
     this.#said = inOrder ? [] : undefined;
   }
 
@@ -131,7 +142,7 @@ class Collector {
           this.#fallbackAnswers = true;
         }
         if (event.count !== undefined) this.#countTrimmed(event.count);
-        if (event.param !== undefined) this.#name(event.param, event.code === PARAMETER_CHANGED);
+        if (this.#named !== undefined) addNamed(event, this.#named);
         break;
       case "turn_start":
         this.#hasTurn = true;
@@ -171,8 +182,6 @@ class Collector {
         };
       }),
       finishReason: done.finish_reason,
-      ignored: this.#ignored,
-      changed: this.#changed,
       fallback: this.#fallback,
       fallbackAnswered: this.#fallbackAnswers,
       trimmed: this.#trimmedBefore + this.#trimmedInTurn,
@@ -193,13 +202,6 @@ class Collector {
     const joined = last === undefined ? undefined : joinSaid(last, event);
     if (joined === undefined) said.push(event);
     else said[said.length - 1] = joined;
-  }
-
-  #name(param: string, isChanged: boolean): void {
-    const names = isChanged ? this.#changed : this.#ignored;
-    if (names.includes(param)) return;
-    if (isChanged) this.#changed = [...names, param];
-    else this.#ignored = [...names, param];
   }
 
   #countTrimmed(count: number): void {
@@ -268,5 +270,4 @@ function joinSaid(last: AgentEvent, event: AgentEvent): AgentEvent | undefined {
 const NO_FIELDS: Fields = {};
 const NOTHING: readonly AgentEvent[] = [];
 
-const NONE: readonly string[] = [];
 const NOTHING_SAID = { text: 0, reasoning: 0, refusal: 0, said: 0 };

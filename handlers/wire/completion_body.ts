@@ -235,7 +235,8 @@ function isMetadata(value: unknown): boolean {
   return isRecord(value) && Object.values(value).every((item) => typeof item === "string");
 }
 
-function isListOf(value: unknown, isItem: (item: unknown) => boolean): boolean {
+/** Tells whether an optional field is absent or a list of such items. */
+export function isListOf(value: unknown, isItem: (item: unknown) => boolean): boolean {
   return value === undefined || value === null || (Array.isArray(value) && value.every(isItem));
 }
 
@@ -249,11 +250,13 @@ export function isFlag(value: unknown): boolean {
   return value === undefined || value === null || typeof value === "boolean";
 }
 
-function isNumber(value: unknown, min: number, max: number): boolean {
+/** Tells whether an optional field is absent or a number between two others. */
+export function isNumber(value: unknown, min: number, max: number): boolean {
   return value === undefined || value === null || (typeof value === "number" && value >= min && value <= max);
 }
 
-function isWhole(value: unknown, min: number): boolean {
+/** Tells whether an optional field is absent or a whole number of `min` or more. */
+export function isWhole(value: unknown, min: number): boolean {
   return value === undefined || value === null ||
     (typeof value === "number" && Number.isInteger(value) && value >= min && value <= MAX_WHOLE);
 }

@@ -33,12 +33,10 @@ interface PlainReply {
 }
 
 /** A reply that tells of an error after work was begun. An error before that is thrown. */
-export interface FailureReply {
+export interface FailureReply extends Pick<PlainReply, "ignored" | "changed"> {
   readonly error: unknown;
   /** A tool with an effect ran before, so the client must not retry */
   readonly hadEffect?: boolean | undefined;
-  /** See PlainReply. */
-  readonly ignored?: readonly string[] | undefined;
 }
 
 /** Returns a reply with a value as JSON. */
@@ -54,10 +52,10 @@ export function emptyReply(): PlainReply {
 /** Returns the response of a reply, with the request's reply headers. */
 export function sendReply(context: RequestContext, reply: Reply): Response {
   if (reply.ignored !== undefined) context.ignored.push(...reply.ignored);
-  if ("error" in reply) return errorReply(context, reply.error, reply);
   if (reply.changed !== undefined && reply.changed.length > 0) {
     context.replyHeaders["x-postern-changed"] = namesOf(reply.changed);
   }
+  if ("error" in reply) return errorReply(context, reply.error, reply);
   if (reply.reading !== undefined) listFollower(context, reply.reading);
   return build(context, reply.status, reply.body, reply.type, reply.headers);
 }

@@ -1,6 +1,10 @@
+const NUMBER = String.raw`(0|[1-9]\d{0,8})`;
+const LABELS = String.raw`[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*`;
 /** Version of something that is published, as semver has it: `major.minor.patch`, with labels of a pre-release or a build. */
-const VERSION =
-  /^(0|[1-9]\d{0,8})\.(0|[1-9]\d{0,8})\.(0|[1-9]\d{0,8})(?:-([0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*))?(?:\+[0-9A-Za-z.-]+)?$/;
+const VERSION = new RegExp(
+  // No number among the labels of a pre-release begins with 0
+  String.raw`^${NUMBER}\.${NUMBER}\.${NUMBER}(?:-(?!(?:[^+]*\.)?0\d+(?:[.+]|$))(${LABELS}))?(?:\+${LABELS})?$`,
+);
 const MAX_LENGTH = 64;
 
 /** Tells whether a text is a semantic version of at most 64 characters. Source: https://semver.org */

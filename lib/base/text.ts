@@ -54,6 +54,11 @@ function spelled(character: string): string {
   return text;
 }
 
+/** Returns a sentence with its first letter as a capital one. */
+export function asSentence(text: string): string {
+  return `${text.charAt(0).toUpperCase()}${text.slice(1)}`;
+}
+
 /** Tells whether a text has characters of ASCII alone. */
 export function isAscii(text: string): boolean {
   // deno-lint-ignore no-control-regex

@@ -70,6 +70,7 @@ export interface GatewayConfig {
     readonly tools?: readonly string[] | undefined;
     readonly workspace_instructions?: boolean | undefined;
     readonly tool_search?: "auto" | "on" | "off" | undefined;
+    readonly ask_user?: boolean | undefined;
   } | undefined;
   readonly runs?: {
     readonly max_concurrent?: number | undefined;

@@ -37,7 +37,8 @@ export function sayAnswerer({ answered_by }: Pick<Approval, "answered_by">): "a 
 }
 
 /** Says whose question an elicitation is, for the middle of a sentence. */
-export function sayAsker({ server }: Pick<Elicitation, "server">): string {
+export function sayAsker({ server, agent }: Pick<Approval, "server" | "agent">): string {
+  if (agent === true) return "the agent";
   return server === undefined ? "the program around the gateway" : `the MCP server "${server}"`;
 }
 

@@ -373,10 +373,8 @@ async function contentFor(
 /** Returns the parts of an approval that say what it is about. */
 function partsOf(
   elicitation: NewApproval["elicitation"],
-): Pick<Approval, "kind" | "server" | "message" | "schema" | "url"> {
-  if (elicitation === undefined) return { kind: "call" };
-  const { server, message, schema, url } = elicitation;
-  return { kind: "elicitation", ...(server === undefined ? {} : { server }), message, schema, url };
+): Pick<Approval, "kind" | "server" | "agent" | "message" | "schema" | "url"> {
+  return elicitation === undefined ? { kind: "call" } : { kind: "elicitation", ...elicitation };
 }
 
 const USED = "it has let its one call through";

@@ -80,7 +80,7 @@ function isEdit(edit: unknown): edit is ShownEdit {
 
 /** Returns the lines of an edit, all of them, without the head that counts them. */
 function differenceOf({ old_text: before, new_text: after }: ShownEdit): readonly string[] {
-  const bounds = { context: Number.MAX_SAFE_INTEGER, maxBytes: Number.MAX_SAFE_INTEGER };
+  const bounds = { context: Number.MAX_SAFE_INTEGER, maxBytes: Number.MAX_SAFE_INTEGER, ofParts: true };
   return lineDifference(before, after, bounds).split("\n").slice(1);
 }
 

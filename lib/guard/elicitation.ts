@@ -3,10 +3,12 @@ import { redactJson } from "../base/redact.ts";
 import { type Form, FORM_FORMATS, type FormContent, type FormField } from "../base/records/elicitation.ts";
 import { listSome } from "../base/text.ts";
 
-/** Question of a tool's server, or of the program, to a person: checked and within bounds. */
+/** Question of a tool's server, of the agent or of the program, to a person: checked and within bounds. */
 export interface Elicitation {
-  /** Name of the MCP server that asks, as the configuration has it. undefined: the program that mounts the gateway asks */
+  /** Name of the MCP server that asks, as the configuration has it. undefined: the agent asks, or the program that mounts the gateway */
   readonly server?: string | undefined;
+  /** True when the agent asks, by `ask_user` */
+  readonly agent?: true | undefined;
   readonly message: string;
   /** Form to fill in. null: the person opens `url` */
   readonly schema: Form | null;
@@ -30,19 +32,20 @@ export const ELICITATION_LIMITS = {
 /**
  * Reads the parameters of `elicitation/create`. What the forms of the protocol do not have is left out, such as `pattern`; a form that nobody
  * could fill in is refused.
- * @param options.server name of the MCP server that asks. Default: the program asks
+ * @param options.server name of the MCP server that asks
+ * @param options.agent set when the agent asks. Without a server and an agent the program asks
  * @returns `refused`: a sentence for whoever asks
  */
 export function parseElicitation(
   params: unknown,
-  { server, redact }: { readonly server?: string; readonly redact: (text: string) => string },
+  { redact, ...asker }: Pick<Elicitation, "server" | "agent"> & { readonly redact: (text: string) => string },
 ): Elicitation | { readonly refused: string } {
   const { mode = "form", message, requestedSchema, url } = asRecord(params);
   if (typeof message !== "string") return { refused: 'Cannot ask a person: "message" must be a text' };
   if (message.length > ELICITATION_LIMITS.messageCharacters) {
     return { refused: `Cannot ask a person: "message" has over ${ELICITATION_LIMITS.messageCharacters} characters` };
   }
-  const asked = { ...(server === undefined ? {} : { server }), message: redact(message) };
+  const asked = { ...asker, message: redact(message) };
   if (mode === "url") {
     const address = parseAddress(url);
     if (typeof address !== "string") return address;

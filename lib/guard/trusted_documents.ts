@@ -109,7 +109,7 @@ class StoredTrustedDocuments implements TrustedDocuments {
     const { record } = await this.#find(await realPathOf(path));
     if (record === undefined) return { state: "unknown", trusted: undefined, difference: null };
     if (record.digest === digest) return { state: "trusted", trusted: record, difference: null };
-    const difference = lineDifference(record.text, firstBytes(text, MAX_TRUSTED_TEXT));
+    const difference = lineDifference(record.text, firstBytes(text, MAX_TRUSTED_TEXT), { ofParts: true });
     return { state: "changed", trusted: record, difference };
   }
 

@@ -1,6 +1,7 @@
 import { isDeepStrictEqual } from "node:util";
 import { lazily } from "../base/lazily.ts";
 import type { ModelEntry } from "../base/records/provider_event.ts";
+import { asSentence } from "../base/text.ts";
 import type { Config } from "../config/config.ts";
 import { isListening } from "../system/net/tcp.ts";
 import type { ProviderClientFactory } from "../system/net/provider_client.ts";
@@ -255,7 +256,7 @@ export class LiveProviders implements Providers {
   #tellRefused({ refused = [] }: ChosenProvider): void {
     const said = refused.map(sayRefused);
     for (const sentence of said.filter((one) => !this.#toldRefused.includes(one))) {
-      this.#options.kit.log.warn(`${sentence.charAt(0).toUpperCase()}${sentence.slice(1)}`);
+      this.#options.kit.log.warn(asSentence(sentence));
     }
     this.#toldRefused = said;
   }

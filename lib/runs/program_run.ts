@@ -145,10 +145,12 @@ export interface ProgramApproval {
   readonly id: string;
   readonly object: "approval";
   readonly status: "pending" | "approved" | "denied" | "expired" | "cancelled";
-  /** `elicitation`: the MCP server of a running call asks, or the program's own tool. Absent in records of earlier versions: `call` */
+  /** `elicitation`: the MCP server of a running call asks, the agent, or the program's own tool. Absent in records of earlier versions: `call` */
   readonly kind?: "call" | "elicitation" | undefined;
-  /** Name of the MCP server that asks; absent: the program's own tool asks */
+  /** Name of the MCP server that asks; absent: the agent asks, or the program's own tool */
   readonly server?: string | undefined;
+  /** True when the agent asks, by `ask_user` */
+  readonly agent?: true | undefined;
   /** Words of the question */
   readonly message?: string | undefined;
   /** Form to fill in; null: a person opens `url` */
@@ -254,6 +256,7 @@ export type ProgramRunEvent =
       readonly approval_id: string;
       readonly kind?: "call" | "elicitation" | undefined;
       readonly server?: string | undefined;
+      readonly agent?: true | undefined;
       readonly message?: string | undefined;
       readonly schema?: ProgramForm | null | undefined;
       readonly url?: string | null | undefined;

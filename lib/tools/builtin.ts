@@ -1,4 +1,5 @@
 import { agentsIpc } from "./agents/agents_ipc.ts";
+import { askUser } from "./agents/ask_user.ts";
 import { delegate } from "./agents/delegate.ts";
 import { delegateCoordinationStatus } from "./agents/delegate_coordination_status.ts";
 import { modelRoutingConfig } from "./agents/model_routing_config.ts";
@@ -98,6 +99,7 @@ export const BUILTIN_TOOLS: readonly Tool[] = [
   delegate,
   delegateCoordinationStatus,
   agentsIpc,
+  askUser,
   modelRoutingConfig,
   toolSearch,
   sopList,

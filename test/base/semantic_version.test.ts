@@ -14,8 +14,24 @@ test("compareVersions() orders versions as semver does", () => {
 });
 
 test("isSemanticVersion() takes whole versions alone", () => {
-  for (const text of ["0.0.0", "1.2.3-rc.1+build.5"]) assert.ok(isSemanticVersion(text), text);
-  for (const text of ["", "1", "1.2", "v1.2.3", "1.2.3 ", "01.2.3", "1.2.3-", "1.2.3-a..b", "1.2.9999999999"]) {
+  for (const text of ["0.0.0", "1.2.3-rc.1+build.5", "1.2.3-0.0a.-01+01.00"]) assert.ok(isSemanticVersion(text), text);
+  for (
+    const text of [
+      "",
+      "1",
+      "1.2",
+      "v1.2.3",
+      "1.2.3 ",
+      "01.2.3",
+      "1.2.3-",
+      "1.2.3-a..b",
+      "1.2.9999999999",
+      "1.2.3-01",
+      "1.2.3-a.00",
+      "1.2.3+a..b",
+      "1.2.3+.",
+    ]
+  ) {
     assert.ok(!isSemanticVersion(text), text);
   }
   assert.throws(() => compareVersions("1.0.0", "new"), TypeError);

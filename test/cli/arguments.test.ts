@@ -37,7 +37,7 @@ test("in a narrow terminal help and refusals break between words, and examples s
 
 test("no command at all, and a group without its verb, show help on stderr with exit 2", () =>
   onMachine(async ({ run }) => {
-    for (const argv of [[], ["config"], ["tools"], ["token"]]) {
+    for (const argv of [[], ["config"], ["tools"], ["token", "--json"], ["service", "--service-init", "openrc"]]) {
       const { code, stdout, stderr } = await run(argv);
       assert.deepEqual([code, stdout], [2, ""]);
       assert.match(stderr, /Usage: postern/);
@@ -75,6 +75,14 @@ for (
     [["token", "create", "--ttl", "soon"], /"--ttl": it must be a time such as 90s/],
     [["token", "create", "--idle-ttl", "0d"], /"--idle-ttl": it must be a time such as 90s/],
     [["--config"], /"--config": it needs a value/],
+    [["--config", "--workspace", "w", "config", "show"], /"--config": it needs a value/],
+    [["--json=yes", "config", "show"], /"--json": it takes no value/],
+    [["config", "--prot", "get"], /"--prot": there is no such flag; see postern config --help/],
+    [["models", "tru"], /"tru" is one argument too many/],
+    [["--", "gateway"], /"gateway" is one argument too many; see postern --help/],
+    [["constructor"], /"constructor": there is no such command/],
+    [["skill", "constructor", "x"], /"skill constructor": there is no such command/],
+    [["skill", "show", "x", "--constructor=y"], /"--constructor": there is no such flag/],
     [["tools", "list", "--data-dir="], /"--data-dir": it needs a value/],
   ] as const
 ) {

@@ -6,7 +6,10 @@ import { loadsUntilHealth } from "../support/loads_until_health.ts";
 import { PROJECT_ROOT } from "../support/source_files.ts";
 
 /** Packages that a gateway cannot answer /health without */
-const PACKAGES = ["@valibot/to-json-schema", "citty", "confbox", "itty-router", "srvx", "valibot"];
+const PACKAGES = [
+  ...["@valibot/to-json-schema", "citty", "confbox", "consola", "fast-string-truncated-width", "fast-string-width"],
+  ...["itty-router", "srvx", "valibot"],
+];
 
 /** Modules that load on first use: imported with `await import(...)` where it is needed, see lib/base/lazily.ts */
 const LATER = [

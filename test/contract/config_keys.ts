@@ -46,6 +46,7 @@ export const CONFIG_KEYS: Readonly<Record<string, unknown>> = {
   "agent.tools": ["*"],
   "agent.workspace_instructions": false,
   "agent.tool_search": "auto",
+  "agent.ask_user": true,
   "runs.max_concurrent": 16,
   "runs.max_queued": 1000,
   "runs.max_per_conversation": 8,

@@ -124,6 +124,14 @@ export const TOOLS: Readonly<Record<string, ToolRow>> = {
     maxBytes: 725,
     sample: { op: "create", tasks: ["Open the gate"] },
   },
+  ask_user: {
+    access: "read",
+    enabled: "by default",
+    fields: ["question", "type?", "choices?", "fields?"],
+    textField: "question",
+    maxBytes: 1200,
+    sample: { question: "Which colour?", choices: ["green", "blue"] },
+  },
   cli_discovery: {
     access: "read",
     enabled: "always",

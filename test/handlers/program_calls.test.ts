@@ -1,3 +1,4 @@
+import { createConsola } from "consola/core";
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
 import { defineTool, type GatewayOptions, HttpError } from "../../handlers/mod.ts";
@@ -21,12 +22,9 @@ const lines: string[] = [];
 const gateway = await createTestGateway({
   tools: [say, write],
   providers: { model },
-  logger: {
-    debug: () => {},
-    info: (message) => void lines.push(`info ${message}`),
-    warn: () => {},
-    error: (message) => void lines.push(`error ${message}`),
-  },
+  logger: createConsola({
+    reporters: [{ log: ({ type, args: [message] }) => void lines.push(`${type} ${message}`) }],
+  }),
 });
 after(() => gateway.close());
 

@@ -74,6 +74,24 @@ test("the testing kit of the package gives its gateway a clock", async () => {
   await gateway.close();
 });
 
+test(
+  "a program that imports the package loads no part of its server",
+  { skip: ON_DENO },
+  () =>
+    withWorld(async (world) => {
+      const file = join(await world.folder(), "loads");
+      const env = { PATH: process.env["PATH"], LOADS_FILE: file };
+      const { stderr } = spawnSync("node", [...RECORD_LOADS, join(built, "handlers/mod.js")], {
+        env,
+        encoding: "utf8",
+      });
+      assert.equal(stderr, "");
+      const loads = readFileSync(file, "utf8").trim().split("\n");
+      assert.ok(loads.some((url) => url.includes("/chunks/services-")));
+      assert.deepEqual(loads.filter((url) => /\/srvx\/|\/chunks\/(?:gateway|start_services)-/.test(url)), []);
+    }),
+);
+
 test("the handlers of the package answer by themselves", async () => {
   const { health }: typeof import("../../handlers/handlers.ts") = await import(
     pathToFileURL(join(built, "handlers/handlers.js")).href
@@ -172,7 +190,7 @@ test("the package has the licences of the packages that stand in its files, and 
   const code = globSync("{cli,handlers,chunks}/*.js", { cwd: built }).map((file) =>
     readFileSync(join(built, file), "utf8")
   );
-  for (const name of ["valibot", "@valibot/to-json-schema", "citty", "confbox", "itty-router"]) {
+  for (const name of ["valibot", "@valibot/to-json-schema", "citty", "confbox", "consola", "itty-router"]) {
     assert.match(licences, new RegExp(`^${name}:\n\n(?:The )?MIT License\n\nCopyright`, "m"));
     assert.deepEqual(code.filter((text) => text.includes(`from '${name}`)), []);
   }

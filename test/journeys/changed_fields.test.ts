@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { startAnthropicUpstream } from "../../fixtures/upstream/anthropic_upstream.ts";
+import { contentBlock, MESSAGE_START, startAnthropicUpstream } from "../../fixtures/upstream/anthropic_upstream.ts";
 import { type RunningGateway, withWorld } from "../support/world.ts";
 
 type Json = Readonly<Record<string, unknown>>;
@@ -202,6 +202,45 @@ test("Responses and Messages name in their own words what the model gets in anot
       tools: [{ type: "function", name: "look", parameters: OBJECT }],
     });
     assert.deepEqual(same, { ignored: [], changed: [] });
+  }));
+
+test("Responses and Messages name in their own words what the model does not get, also beside an error", () =>
+  withWorld(async (world) => {
+    const upstream = await startAnthropicUpstream();
+    world.onEnd(() => upstream.close());
+    const other = await world.upstream();
+    const config = {
+      provider: { kind: "anthropic", base_url: upstream.baseUrl, model: "claude-3", max_retries: 0 },
+      providers: { up: { base_url: other.baseUrl } },
+      gateway: { rate_limit_max: 0 },
+    };
+    const gateway = await world.gateway({ config });
+    const image = { type: "input_image", image_url: "data:image/png;base64,AAAA", detail: "low" };
+    const body = {
+      input: [{ role: "user", content: [{ type: "input_text", text: "Hi" }, image] }],
+      presence_penalty: 1,
+      text: { format: { type: "json_object" }, verbosity: "low" },
+      tools: [{ type: "function", name: "look", parameters: OBJECT, strict: true }],
+      reasoning: { effort: "low" },
+      max_output_tokens: 50,
+    };
+    const names = ["input[].content[].detail", "presence_penalty", "text.format", "text.verbosity", "tools[].strict"];
+    const told = await ask(gateway, "/v1/responses", body);
+    assert.deepEqual([told.ignored.toSorted(), told.changed], [names, ["reasoning.effort"]]);
+    const messages = { max_tokens: 50, messages: [HI], tool_choice: { type: "auto", disable_parallel_tool_use: true } };
+    assert.deepEqual(await ask(gateway, "/v1/messages", { ...messages, model: "up/upstream-model" }), {
+      ignored: ["tool_choice", "tool_choice.disable_parallel_tool_use"],
+      changed: [],
+    });
+    // The reply breaks off in its middle
+    upstream.script([
+      MESSAGE_START,
+      ...contentBlock(0, { type: "text", text: "" }, { type: "text_delta", text: "Hel" }),
+    ]);
+    const failed = await gateway.call("/v1/responses", { body, headers: PLAIN });
+    assert.equal(failed.status, 502, await failed.text());
+    const headers = ["x-postern-changed", "x-postern-ignored"].map((name) => failed.headers.get(name)?.split(", "));
+    assert.deepEqual([headers[0], headers[1]?.toSorted()], [["reasoning.effort"], names]);
   }));
 
 test("the agent's own requests name nothing as changed", () =>

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import OpenAI from "openai";
 import { toDelta, USAGE_CHUNK } from "../../fixtures/upstream/openai_upstream.ts";
-import { jsonOf, type UpstreamReply, withWorld, type World } from "../support/world.ts";
+import { jsonOf, until, type UpstreamReply, withWorld, type World } from "../support/world.ts";
 
 const TEXT: UpstreamReply = { kind: "text", chunks: ["Hel", "lo"] };
 const WEATHER = { type: "function" as const, name: "weather", parameters: { type: "object" }, strict: false };
@@ -132,6 +132,41 @@ test("a request that was refused leaves the conversation to the next one, and no
     await refused(first);
     assert.equal(await count(), 1);
     assert.equal((await messagesOf(second)).length, 4);
+  }));
+
+test("a branch goes with its only response; nobody goes on in one that has said nothing", () =>
+  withWorld(async (world) => {
+    const { upstream, gateway, client, say, messagesOf } = await start(world, TEXT);
+    const first = await say("one");
+    await say("two", first);
+    const statusOf = async (id: string) => (await gateway.call(`/v1/conversations/${id}`)).status;
+    const branch = await say("three", first);
+    const further = await say("four", branch);
+    // Something else was said in it
+    await client.responses.delete(further.id);
+    assert.equal((await messagesOf(branch)).length, 6);
+    const short = await say("five", first);
+    await client.responses.delete(short.id);
+    assert.equal(await statusOf(short.conversation?.id ?? ""), 404);
+
+    upstream.script({ kind: "hang" });
+    const body = { model, previous_response_id: first.id, input: "six", background: true };
+    const begun = await client.responses.create(body);
+    const id = begun.conversation?.id ?? assert.fail("no conversation");
+    const turns = upstream.turns.length;
+    for (
+      const [path, body] of [
+        ["/v1/responses", { model, conversation: id, input: "seven" }],
+        ["/api/chat", { message: "seven", conversation_id: id }],
+      ] as const
+    ) {
+      const refused = await gateway.call(path, { body });
+      assert.equal(refused.status, 409, path);
+      assert.match(await refused.text(), /its first response is at work, or has failed; wait for its end/);
+    }
+    await client.responses.cancel(begun.id);
+    await until(async () => await statusOf(id) === 404);
+    assert.ok(upstream.turns.length <= turns + 1, "nothing but the first response of the branch asked the model");
   }));
 
 test("a response that said nothing, or whose conversation is gone, is 409 with the way out; a repeat is the same reply", () =>

@@ -263,6 +263,25 @@ test("calls of tools that a search found are read again as they were given, and 
     assert.deepEqual(checkEvents(again).response.output, stream.response.output);
     const kept = await client.responses.inputItems.list(id, { order: "asc" });
     assert.deepEqual(kept.data.map(({ type }) => type), ["message", "tool_search_call", "tool_search_output"]);
+    // A request that goes on has the tools that were found before, however many responses lie between
+    const told = () => {
+      const { tools } = upstream.turns.at(-1)?.json as { tools: readonly { function: { name: string } }[] };
+      return tools.map(({ function: { name } }) => name).filter((name) => name.startsWith("sky"));
+    };
+    const names = told();
+    assert.equal(names.length, 1);
+    const output: OpenAI.Responses.ResponseInput = [
+      { type: "function_call_output", call_id: String(call?.["call_id"]), output: "sunny" },
+    ];
+    upstream.script(HELLO, HELLO, toCall("sky.weather", "{}"));
+    const next = await client.responses.create({ ...asking, previous_response_id: id, input: output });
+    assert.deepEqual(told(), names);
+    const last = await client.responses.create({ ...asking, previous_response_id: next.id, input: "And?" });
+    assert.deepEqual(told(), names);
+    const named = await client.responses.create({ ...asking, conversation: last.conversation?.id ?? "", input: "Or?" });
+    assert.deepEqual([told(), named.output[0]?.type === "function_call" && named.output[0].namespace], [names, "sky"]);
+    assert.deepEqual((await client.responses.retrieve(named.id)).output, named.output);
+    upstream.script(HELLO, toCall("sky.weather", "{}"));
     // References bring the tools of the items that they stand for
     const refers = kept.data.map((item) => ({ type: "item_reference" as const, id: item.id ?? "" }));
     assert.equal((await client.responses.create({ ...asking, input: refers })).output_text, "Hello");
@@ -275,6 +294,24 @@ test("calls of tools that a search found are read again as they were given, and 
     assert.equal(large.output[0]?.type === "function_call" && large.output[0].namespace, "sky");
     assert.deepEqual((await client.responses.retrieve(large.id)).output, large.output);
     await assert.rejects(client.responses.inputItems.list(large.id), isStatus(404));
+  }));
+
+test("tokens of an input are counted with the history that it goes on with", () =>
+  withWorld(async (world) => {
+    const { client } = await startClient(world, { kind: "text", chunks: ["word ".repeat(200)] });
+    const first = await client.responses.create({ model, input: "Say much" });
+    const long = await client.responses.create({ model, input: "More", previous_response_id: first.id });
+    const count = async (more: Omit<OpenAI.Responses.InputTokenCountParams, "model" | "input"> = {}) =>
+      (await client.responses.inputTokens.count({ model, input: "And?", ...more })).input_tokens;
+    const alone = await count();
+    const [some, all] = [
+      await count({ previous_response_id: first.id }),
+      await count({ previous_response_id: long.id }),
+    ];
+    assert.ok(some > alone + 150 && all > some + 150, `${alone} ${some} ${all}`);
+    assert.equal(await count({ conversation: first.conversation?.id ?? "" }), all);
+    assert.ok(await count({ instructions: "Be brief in all that you say" }) > alone);
+    await assert.rejects(count({ previous_response_id: "resp_unknown" }), isStatus(404));
   }));
 
 test("a stored stream is told again with the same events, from any of them on", () =>

@@ -106,9 +106,10 @@ const UPSTREAMS: Readonly<Record<UpstreamName, (answer: Turn, asked: Json) => st
       ...(calls ?? []).map(({ function: { name }, ...call }) =>
         part({ tool_calls: [{ ...call, function: { name, arguments: "" } }] })
       ),
-      ...(turn.calls ?? []).flatMap(([, ...given], index) =>
-        given.map((piece) => part({ tool_calls: [{ index, function: { arguments: piece } }] }))
-      ),
+      // Vendors mix the pieces of calls that are made beside each other
+      ...(turn.calls ?? []).flatMap(([, ...given], index) => given.map((piece, at) => ({ index, piece, at })))
+        .toSorted((one, other) => one.at - other.at)
+        .map(({ index, piece }) => part({ tool_calls: [{ index, function: { arguments: piece } }] })),
       part({}, turn.ends.chat),
       chunk({ usage }),
       "data: [DONE]\n\n",
@@ -480,7 +481,7 @@ const ROWS: Readonly<Record<string, Row>> = {
   "parallel calls": {
     asks: { text: "Look", tools: TOOLS },
     answers: [
-      { calls: [["look", '{"at":"Graz"}'], ["look", "{}"]], ends: CALLS },
+      { calls: [["look", '{"at":', '"Graz"', "}"], ["look", "{", "}"]], ends: CALLS },
       { texts: ["Both"], ends: STOPS },
     ],
     results: ["rain", "sun"],

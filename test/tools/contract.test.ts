@@ -17,6 +17,7 @@ import { triesOf } from "../support/seeded_random.ts";
 /** Tools whose calls may be made at any gateway of a cluster: they need records and other machines alone. */
 const ANYWHERE = [
   "agents_ipc",
+  "ask_user",
   "composio",
   "cron_add",
   "cron_list",
@@ -104,9 +105,9 @@ test("a tool that reaches anything of this machine says so", () => {
   assert.deepEqual(anywhere.sort(), ANYWHERE);
 });
 
-test("all tools together cost a turn less than 31.5 kB", () => {
+test("all tools together cost a turn less than 32.5 kB", () => {
   const bytes = BUILTIN_TOOLS.reduce((sum, tool) => sum + toolBytes(tool), 0);
-  assert.ok(bytes <= 31_500, `${bytes} bytes`);
+  assert.ok(bytes <= 32_500, `${bytes} bytes`);
 });
 
 test("paths in the effects of a tool that reads or writes files are relative to that tool's own root", () => {

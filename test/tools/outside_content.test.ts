@@ -39,6 +39,7 @@ const ROWS: Readonly<Record<string, Row | readonly Row[]>> = {
   proxy_config: passes(READS),
   cron_list: passes(READS),
   subagent_list: passes(READS),
+  ask_user: passes(READS),
   delegate_coordination_status: passes(READS),
   model_routing_config: passes(READS),
   tool_search: passes(READS),

@@ -31,8 +31,8 @@ const ALWAYS_ENABLED = new Set([
   ...["sop_list", "sop_status", "sop_advance", "sop_approve", "sop_execute", "hardware_board_info"],
   ...["hardware_memory_map", "hardware_memory_read", "wasm_module", "wasm_tool_exec", "skill_read"],
 ]);
-/** Off only when `enable_agents_ipc` says so. */
-const ON_BY_DEFAULT = new Set([...ALWAYS_ENABLED, "agents_ipc", "tool_search"]);
+/** Off only when a setting says so. */
+const ON_BY_DEFAULT = new Set([...ALWAYS_ENABLED, "agents_ipc", "ask_user", "tool_search"]);
 
 /** Tables and inputs for each tool; every run of the tests has others */
 const RUNS = { numRuns: triesOf(10) };

@@ -1,7 +1,7 @@
 import * as v from "valibot";
 import { isRecord } from "../../../lib/base/json.ts";
 import { checkBody, withoutUsual } from "../check_body.ts";
-import { IMAGE_URL, isFlag, isText, MAX_WHOLE } from "../completion_body.ts";
+import { IMAGE_URL, isFlag, isListOf, isNumber, isText, isWhole, MAX_WHOLE } from "../completion_body.ts";
 
 /**
  * The body of POST /v1/messages: the contract and the source of its OpenAPI schema. Optional fields may be `null`, which equals absent, and
@@ -134,15 +134,38 @@ export type MessageTool = v.InferOutput<typeof toolSchema>;
  */
 export function readMessagesBody(json: unknown): MessagesBody {
   if (!isRecord(json)) return checkBody(messagesSchema, json, []);
+  const { messages, tools } = json;
   // No schema looks at an unknown field, of which a body may have many
-  const asked: { messages?: unknown; tools?: unknown; [name: string]: unknown } = {};
-  for (const name in messagesSchema.entries) if (Object.hasOwn(json, name)) asked[name] = json[name];
-  const { messages, tools } = asked;
-  if (Array.isArray(messages)) asked.messages = withoutUsual(messages, isUsualMessage, { role: "user", content: "" });
-  if (Array.isArray(tools)) asked.tools = withoutUsual(tools, isUsualMessageTool, { name: "usual" });
-  checkBody(messagesSchema, asked, []);
+  const asked: Record<string, unknown> = {};
+  for (const name in messagesSchema.entries) {
+    if (Object.hasOwn(json, name) && !USUAL.get(name)?.(json[name])) asked[name] = json[name];
+  }
+  if (messages === undefined || Object.keys(asked).length > 0) {
+    const usual = { role: "user", content: "" };
+    asked["messages"] = Array.isArray(messages) ? withoutUsual(messages, isUsualMessage, usual) : messages;
+    if (Array.isArray(tools)) asked["tools"] = withoutUsual(tools, isUsualMessageTool, { name: "usual" });
+    checkBody(messagesSchema, asked, []);
+  }
   // Each entry has passed, by the schema, which changes nothing, or by the same check by hand
   return json as MessagesBody;
+}
+
+/** Checks by hand of fields that most bodies have. Where one fails, the schema decides, and names the field at fault. */
+const USUAL: ReadonlyMap<string, (value: unknown) => boolean> = new Map(Object.entries(
+  {
+    model: isText,
+    messages: (value) => Array.isArray(value) && value.length > 0 && value.every(isUsualMessage),
+    system: (value) => typeof value === "string" || isListOf(value, isTextBlock),
+    tools: (value) => isListOf(value, isUsualMessageTool),
+    max_tokens: (value) => isWhole(value, 1),
+    stream: isFlag,
+    temperature: (value) => isNumber(value, 0, 1),
+    metadata: (value) => value === null || (isRecord(value) && isText(value.user_id)),
+  } satisfies Partial<Record<keyof typeof messagesSchema.entries, (value: unknown) => boolean>>,
+));
+
+function isTextBlock(block: unknown): boolean {
+  return isRecord(block) && block.type === "text" && typeof block.text === "string";
 }
 
 /** Tells whether a message is one of those that a client sends by the hundred; the schema takes each of these. */
@@ -172,7 +195,7 @@ function isUsualBlock(block: unknown): boolean {
 /** Tells whether a block is a text, or a picture with its bytes. */
 function isSeen(block: unknown): boolean {
   if (!isRecord(block)) return false;
-  if (block.type === "text") return typeof block.text === "string";
+  if (block.type === "text") return isTextBlock(block);
   const { source } = block;
   return block.type === "image" && isRecord(source) && source.type === "base64" &&
     typeof source.media_type === "string" && typeof source.data === "string";

@@ -1,5 +1,5 @@
 import { refuse } from "../../../lib/base/errors.ts";
-import type { ContentPart, Message, ToolCall } from "../../../lib/base/records/message.ts";
+import { type ContentPart, isTextPart, type Message, type ToolCall } from "../../../lib/base/records/message.ts";
 import {
   FORMAT_HEADERS,
   type ModelParameters,
@@ -9,8 +9,14 @@ import {
 } from "../../../lib/providers/provider.ts";
 import { PassedBounds } from "../passed_bounds.ts";
 import { checkAddresses } from "../completion_body.ts";
-import type { WireInput } from "../to_completion_input.ts";
-import { type MessageBlock, type MessagesBody, type MessageTool, readMessagesBody } from "./message_body.ts";
+import { addOnce, type WireInput } from "../to_completion_input.ts";
+import {
+  type MessageBlock,
+  type MessagesBody,
+  messagesSchema,
+  type MessageTool,
+  readMessagesBody,
+} from "./message_body.ts";
 
 /** Options of `toMessageInput`. */
 export interface MessageInputOptions {
@@ -36,7 +42,7 @@ class LeftOut {
   }
 
   add(name: string): void {
-    if (this.names.length < MAX_NAMES && !this.names.includes(name)) this.names.push(name);
+    addOnce(this.names, name);
   }
 
   /** Adds the fields of an object that are not among the known ones. */
@@ -52,8 +58,6 @@ class LeftOut {
     }
   }
 }
-
-const MAX_NAMES = 100;
 
 /**
  * Translates a body of POST /v1/messages for the start of a run. What a chat completion has no place for is named: in `ignored` where the
@@ -111,21 +115,9 @@ function withoutUnsigned(body: MessagesBody): MessagesBody {
   return { ...body, messages: kept.filter(({ content }) => content.length > 0) };
 }
 
-const BODY_FIELDS: ReadonlySet<string> = new Set([
-  "model",
-  "messages",
-  "system",
-  "tools",
-  "tool_choice",
-  "thinking",
-  "output_config",
-  "max_tokens",
-  "stream",
-  "stop_sequences",
-  "temperature",
-  "top_p",
-  "metadata",
-]);
+const BODY_FIELDS: ReadonlySet<string> = new Set(
+  Object.keys(messagesSchema.entries).filter((name) => name !== "top_k"),
+);
 
 function toParameters(body: MessagesBody, left: LeftOut): ModelParameters {
   const { max_tokens, temperature, top_p, stop_sequences: stop, metadata, output_config: output } = body;
@@ -307,19 +299,15 @@ function toUser(blocks: readonly MessageBlock[], { role, left, plain, place, sai
       return;
     }
     const given = content.flatMap((part, i) => toParts(part, { ...at, place: () => `${at.place()}.content[${i}]` }));
-    const text = given.filter(isText).map(({ text }) => text).join("\n");
+    const text = given.filter(isTextPart).map(({ text }) => text).join("\n");
     said.push({ role: "tool", tool_call_id: tool_use_id, content: text, ...failed });
-    if (given.every(isText)) return;
+    if (given.every(isTextPart)) return;
     left.changed.add("messages[].content[].content");
     parts.push({ type: "text", text: `[Postern] Of the result of the tool call ${JSON.stringify(tool_use_id)}:` });
-    for (const part of given) if (!isText(part)) parts.push(part);
+    for (const part of given) if (!isTextPart(part)) parts.push(part);
   });
   if (parts.length === 0) return;
-  said.push({ role, content: parts.every(isText) ? parts.map(({ text }) => text).join("\n\n") : parts });
-}
-
-function isText(part: ContentPart): part is Extract<ContentPart, { readonly type: "text" }> {
-  return part.type === "text";
+  said.push({ role, content: parts.every(isTextPart) ? parts.map(({ text }) => text).join("\n\n") : parts });
 }
 
 type BlockOf<Type extends string> = Extract<MessageBlock, { readonly type: Type }>;

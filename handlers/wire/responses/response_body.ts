@@ -1,7 +1,7 @@
 import * as v from "valibot";
 import { isRecord } from "../../../lib/base/json.ts";
 import { checkBody, withoutUsual } from "../check_body.ts";
-import { CLIENT_TOOL_NAME, isFlag, isText, MAX_WHOLE } from "../completion_body.ts";
+import { CLIENT_TOOL_NAME, isFlag, isListOf, isNumber, isText, isWhole, MAX_WHOLE } from "../completion_body.ts";
 import { MAX_IGNORED } from "../to_completion_input.ts";
 
 /**
@@ -159,38 +159,59 @@ export type ResponseBody = v.InferOutput<typeof responseSchema>;
  */
 export function readResponseBody(json: unknown): ResponseBody {
   if (!isRecord(json)) return checkBody(responseSchema, json, []);
-  const { known, unknown } = sortFields(json);
-  const { input, tools } = known;
-  if (Array.isArray(input)) {
-    for (const item of input as readonly unknown[]) typeItem(item);
-    known["input"] = withoutUsual(input, isUsualItem, { type: "item_reference", id: "" });
+  if (Array.isArray(json.input)) { for (const item of json.input as readonly unknown[]) typeItem(item); }
+  const { usual, known, unknown } = sortFields(json);
+  const { input, tools } = known ?? {};
+  if (Array.isArray(input)) usual["input"] = input;
+  if (Array.isArray(tools)) usual["tools"] = tools;
+  let body = usual;
+  if (known !== undefined) {
+    if (Array.isArray(input)) known["input"] = withoutUsual(input, isUsualItem, { type: "item_reference", id: "" });
+    if (Array.isArray(tools)) known["tools"] = withoutUsual(tools, isUsualTool, { type: "function", name: "usual" });
+    body = Object.assign(checkBody(responseSchema, known, []), usual);
   }
-  if (Array.isArray(tools)) known["tools"] = withoutUsual(tools, isUsualTool, { type: "function", name: "usual" });
   // Attack: an assignment to "__proto__" would give the body fields that no schema has checked
-  const body = Object.defineProperties(
-    checkBody(responseSchema, known, []),
-    Object.getOwnPropertyDescriptors(unknown),
-  );
-  // Each entry has passed, by the schema or by the same check by hand
-  if (Array.isArray(input)) body.input = input as ResponseBody["input"];
-  if (Array.isArray(tools)) body.tools = tools as ResponseBody["tools"];
-  return body;
+  if (unknown.length > 0) Object.defineProperties(body, Object.getOwnPropertyDescriptors(Object.fromEntries(unknown)));
+  // Each field, and each entry of a list, has passed: by the schema, or by the same check by hand
+  return body as ResponseBody;
 }
 
 /** Returns the fields of a body, as many unknown ones as are named: each copy of an object with some 100,000 of them takes a long time. */
 function sortFields(json: Readonly<Record<string, unknown>>) {
-  const known: Record<string, unknown> = {};
+  const usual: Record<string, unknown> = {};
+  let known: Record<string, unknown> | undefined;
   const unknown: [string, unknown][] = [];
   for (const name in json) {
     const value = json[name];
-    if (Object.hasOwn(responseSchema.entries, name)) known[name] = value;
+    if (USUAL.get(name)?.(value)) usual[name] = value;
+    else if (Object.hasOwn(responseSchema.entries, name)) (known ??= {})[name] = value;
     // Prompts are refused, however many fields come before
     else if (name === "prompt" || ((value ?? null) !== null && unknown.length < MAX_IGNORED)) {
       unknown.push([name, value]);
     }
   }
-  return { known, unknown: Object.fromEntries(unknown) };
+  return { usual, known, unknown };
 }
+
+/** Checks by hand of fields that most bodies have. Where one fails, the schema decides, and names the field at fault. */
+const USUAL: ReadonlyMap<string, (value: unknown) => boolean> = new Map(Object.entries(
+  {
+    model: isText,
+    input: (value) => typeof value === "string" || (value !== null && isListOf(value, isUsualItem)),
+    instructions: isText,
+    stream: isFlag,
+    tools: (value) => isListOf(value, isUsualTool),
+    tool_choice: (value) => value === "auto" || value === "none" || value === "required" || value === null,
+    parallel_tool_calls: isFlag,
+    max_output_tokens: (value) => isWhole(value, 1),
+    temperature: (value) => isNumber(value, 0, 2),
+    reasoning: (value) => value === null || (isRecord(value) && isText(value.effort) && isText(value.summary)),
+    include: (value) => isListOf(value, (name) => typeof name === "string"),
+    store: isFlag,
+    previous_response_id: isText,
+    prompt_cache_key: isText,
+  } satisfies Partial<Record<keyof typeof responseSchema.entries, (value: unknown) => boolean>>,
+));
 
 function typeItem(item: unknown): void {
   if (!isRecord(item) || (item.type ?? null) !== null) return;

@@ -21,12 +21,12 @@ interface OpenItem {
   readonly base: Fields;
   /** Text of the part that is open, or the arguments of the call */
   text: string;
-  /** Text before the delta of each event of the part, behind its number */
+  /** JSON of the part's place, behind the number of each of its events. Empty where no stream is told */
   placeJson: string;
   /** Kind of the part of a message that is open */
   part: "output_text" | "refusal" | undefined;
-  /** Whole parts of a message */
-  readonly parts: Fields[];
+  /** JSON of whole parts of a message */
+  readonly parts: string[];
 }
 
 /** Returns the id of the reply of a run. */
@@ -99,7 +99,8 @@ export class ResponseEvents implements EventEncoder {
   #number = 0;
   #model: string;
   #lastDelta = 0;
-  readonly #output: Fields[] = [];
+  /** JSON of whole items: a stream tells them twice */
+  readonly #output: string[] = [];
   /** Message or reasoning that is open */
   #said: OpenItem | undefined = undefined;
   /** Calls that are open: those of the client by their index, those of the agent by their id */
@@ -129,17 +130,13 @@ export class ResponseEvents implements EventEncoder {
 
   /** Returns the reply as far as it has come. */
   response(): Fields {
-    return { ...this.#progress(this.#status), ...this.#asked() };
+    // The text is of an object
+    return JSON.parse(this.json()) as Fields;
   }
 
   /** Returns the JSON of the reply as far as it has come. */
   json(status = this.#status): string {
-    this.#askedJson ??= JSON.stringify(this.#asked()).slice(1);
-    return `${JSON.stringify(this.#progress(status)).slice(0, -1)},${this.#askedJson}`;
-  }
-
-  #progress(status: string): Fields {
-    return {
+    const begun = JSON.stringify({
       id: toResponseId(this.#head.runId),
       object: "response",
       created_at: this.#head.created,
@@ -148,9 +145,12 @@ export class ResponseEvents implements EventEncoder {
       error: this.#error,
       incomplete_details: this.#reason === null ? null : { reason: this.#reason },
       model: this.#model,
-      output: this.#output.filter(Boolean),
-      usage: this.#usage === undefined ? null : toUsage(this.#usage),
-    };
+    });
+    const usage = this.#usage === undefined ? null : JSON.stringify(toUsage(this.#usage));
+    this.#askedJson ??= JSON.stringify(this.#asked()).slice(1);
+    return `${begun.slice(0, -1)},"output":[${
+      this.#output.filter(Boolean).join()
+    }],"usage":${usage},${this.#askedJson}`;
   }
 
   /** Returns the members that repeat what was asked for. */
@@ -231,7 +231,10 @@ export class ResponseEvents implements EventEncoder {
   #encodeInTurn(event: Exclude<AgentEvent, Event<"done">>): string {
     switch (event.type) {
       case "text_delta":
-        if (this.#form.condenses) return this.#condense(event.delta);
+        if (this.#form.condenses) {
+          this.#summary += event.delta;
+          return "";
+        }
         this.#lastDelta = event.seq;
         return this.#say("output_text", event.delta);
       case "refusal_delta":
@@ -320,8 +323,13 @@ export class ResponseEvents implements EventEncoder {
   #textDelta(item: OpenItem, delta: string): string {
     const number = this.#number++;
     if (number <= this.#after) return "";
-    const line = TEXT_DELTA + number + item.placeJson + JSON.stringify(delta) + DELTA_END;
+    const line = `${TEXT_DELTA}${number},${item.placeJson}"delta":${JSON.stringify(delta)}${DELTA_END}`;
     return this.#form.isStored ? `id: ${number}\n${line}` : line;
+  }
+
+  /** Returns one event of a part of a message, whose JSON is ready. */
+  #tellPart(item: OpenItem, type: string, members: string): string {
+    return this.#line(`event: ${type}\ndata: {"type":"${type}","sequence_number":`, `${item.placeJson}${members}}`);
   }
 
   /** Returns an event whose number stands between two texts; nothing where the reader has it. */
@@ -351,9 +359,12 @@ export class ResponseEvents implements EventEncoder {
   }
 
   #whole(item: OpenItem, fields: Fields): string {
-    const whole = { ...item.base, ...fields };
-    this.#output[item.place] = whole;
-    return this.#tell("response.output_item.done", { output_index: item.place, item: whole });
+    return this.#wholeJson(item, JSON.stringify({ ...item.base, ...fields }));
+  }
+
+  #wholeJson({ place }: OpenItem, json: string): string {
+    this.#output[place] = json;
+    return this.#head.toError === undefined ? "" : this.#line(ITEM_DONE, `"output_index":${place},"item":${json}}`);
   }
 
   #say(part: "output_text" | "refusal", delta: string): string {
@@ -369,21 +380,16 @@ export class ResponseEvents implements EventEncoder {
       item.part = part;
       if (this.#head.toError !== undefined) {
         // Made by join(): V8 would flatten a text that + puts together again for every delta
-        item.placeJson = [",", JSON.stringify(placeOf(item)).slice(1, -1), ',"delta":'].join("");
-        told += this.#tell("response.content_part.added", { ...placeOf(item), part: toPart(part, "") });
+        item.placeJson = [JSON.stringify(placeOf(item)).slice(1, -1), ","].join("");
+        told += this.#tellPart(item, "response.content_part.added", `"part":${partJson(part, '""')}`);
       }
     }
     item.text += delta;
     if (this.#head.toError === undefined) return "";
     return told +
       (part === "refusal"
-        ? this.#tell("response.refusal.delta", { ...placeOf(item), delta })
+        ? this.#tellPart(item, "response.refusal.delta", `"delta":${JSON.stringify(delta)}`)
         : this.#textDelta(item, delta));
-  }
-
-  #condense(delta: string): string {
-    this.#summary += delta;
-    return "";
   }
 
   /** Tells the one item of a compaction, whose text is no text for people. */
@@ -395,16 +401,18 @@ export class ResponseEvents implements EventEncoder {
   }
 
   #closePart(item: OpenItem): string {
-    if (item.part === undefined) return "";
-    const part = toPart(item.part, item.text);
-    const place = placeOf(item);
-    item.parts.push(part);
-    const done = item.part === "refusal"
-      ? this.#tell("response.refusal.done", { ...place, refusal: item.text })
-      : this.#tell("response.output_text.done", { ...place, text: item.text, logprobs: [] });
+    const { part } = item;
+    if (part === undefined) return "";
+    // A long text is told four times
+    const text = JSON.stringify(item.text);
+    const whole = partJson(part, text);
+    item.parts.push(whole);
     item.part = undefined;
     item.text = "";
-    return done + this.#tell("response.content_part.done", { ...place, part });
+    if (this.#head.toError === undefined) return "";
+    const said = part === "refusal" ? `"refusal":${text}` : `"text":${text},"logprobs":[]`;
+    return this.#tellPart(item, `response.${part}.done`, said) +
+      this.#tellPart(item, "response.content_part.done", `"part":${whole}`);
   }
 
   #think(delta: string): string {
@@ -495,7 +503,9 @@ export class ResponseEvents implements EventEncoder {
     if (item === undefined) return "";
     this.#said = undefined;
     if (item.kind === "message") {
-      return this.#closePart(item) + this.#whole(item, { status, content: item.parts });
+      const told = this.#closePart(item);
+      const base = JSON.stringify({ ...item.base, status }).slice(0, -1);
+      return told + this.#wholeJson(item, `${base},"content":[${item.parts.join()}]}`);
     }
     const { text } = item;
     const part = toSummary(text);
@@ -534,6 +544,7 @@ export class ResponseEvents implements EventEncoder {
 /** Text before the number of a delta, the event that comes by the hundred. */
 const TEXT_DELTA = 'event: response.output_text.delta\ndata: {"type":"response.output_text.delta","sequence_number":';
 const DELTA_END = ',"logprobs":[]}\n\n';
+const ITEM_DONE = 'event: response.output_item.done\ndata: {"type":"response.output_item.done","sequence_number":';
 
 type ItemStatus = "completed" | "incomplete";
 
@@ -553,8 +564,11 @@ function toSummary(text: string) {
   return { type: "summary_text", text };
 }
 
-function toPart(part: "output_text" | "refusal", text: string): Fields {
-  return part === "refusal" ? { type: part, refusal: text } : { type: part, text, annotations: [], logprobs: [] };
+/** @param text as JSON */
+function partJson(part: "output_text" | "refusal", text: string): string {
+  return part === "refusal"
+    ? `{"type":"${part}","refusal":${text}}`
+    : `{"type":"${part}","text":${text},"annotations":[],"logprobs":[]}`;
 }
 
 /** Members of a call in which the model has said nothing yet, by the type of its item. */

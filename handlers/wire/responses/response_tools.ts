@@ -1,7 +1,14 @@
 import { refuse } from "../../../lib/base/errors.ts";
 import type { ToolChoice, ToolDeclaration } from "../../../lib/providers/provider.ts";
 import { addOnce } from "../to_completion_input.ts";
-import { bringsTools, isClientTool, type ResponseBody, type ResponseTool, type ToolsOfBody } from "./response_body.ts";
+import {
+  bringsTools,
+  isClientTool,
+  type ResponseBody,
+  type ResponseItem,
+  type ResponseTool,
+  type ToolsOfBody,
+} from "./response_body.ts";
 
 /** A tool of the client as its request declares it, by the name that the model is told. */
 export interface NamedTool {
@@ -35,19 +42,24 @@ export const CLIENT_SEARCH = "tool_search";
  *
  * A name in `tools` is that tool, whatever an item says; of several items the last one counts, as a client repeats what it found.
  * @param ignored receives the names of fields that are not honoured
+ * @param brought items of earlier responses that bring tools. Default: none
  * @throws {HttpError} 400 `invalid_request` for a name given twice in `tools` and an allowed tool that is not declared; 400
  *   `unsupported_parameter` for a choice that forces a tool of the vendor
  */
-export function toResponseTools({ tools, tool_choice: choice, input }: ResponseBody, ignored: string[]): ResponseTools {
+export function toResponseTools(
+  { tools, tool_choice: choice, input }: ResponseBody,
+  ignored: string[],
+  brought: readonly ResponseItem[] = [],
+): ResponseTools {
   const declared = new Map<string, ToolDeclaration>();
   const named = new Map<string, NamedTool>();
   const deferred = new Set<string>();
   const loaded = new Set<string>();
   let own: ReadonlySet<string> = new Set();
-  const add = ({ tool, name, namespace }: PlacedTool, isFound: boolean) => {
+  const add = ({ tool, name, namespace }: PlacedTool, isFound: boolean, unknown = ignored) => {
     (tool["defer_loading"] === true && !isFound ? deferred : loaded).add(name);
     if (own.has(name)) return;
-    declared.set(name, { ...toDeclaration(tool, ignored), name });
+    declared.set(name, { ...toDeclaration(tool, unknown), name });
     named.set(name, { kind: tool.type, name: tool.type === CLIENT_SEARCH ? name : tool.name, namespace });
   };
   for (const placed of clientTools(tools ?? [], ignored)) {
@@ -60,10 +72,13 @@ export function toResponseTools({ tools, tool_choice: choice, input }: ResponseB
     add(placed, false);
   }
   own = new Set(declared.keys());
-  for (const item of typeof input === "string" ? [] : input ?? []) {
-    if (!bringsTools(item)) continue;
-    for (const placed of clientTools(item.tools, ignored)) add(placed, item.type === "tool_search_output");
-  }
+  const addBrought = (items: readonly ResponseItem[], unknown: string[]) => {
+    for (const item of items.filter(bringsTools)) {
+      for (const placed of clientTools(item.tools, unknown)) add(placed, item.type === "tool_search_output", unknown);
+    }
+  };
+  addBrought(brought, []);
+  if (typeof input !== "string") addBrought(input ?? [], ignored);
   const canSearch = named.get(CLIENT_SEARCH)?.kind === CLIENT_SEARCH;
   if (!canSearch && deferred.size > 0) addOnce(ignored, "tools[].defer_loading");
   const told = () => [...declared.values()].filter(({ name }) => !canSearch || loaded.has(name) || !deferred.has(name));

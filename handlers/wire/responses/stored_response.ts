@@ -1,13 +1,19 @@
 import { HttpError, refuse } from "../../../lib/base/errors.ts";
+import { createSystemRandom } from "../../../lib/base/random.ts";
 import type { Caller } from "../../../lib/base/records/caller.ts";
+import type { Message } from "../../../lib/base/records/message.ts";
 import { isAtWork, type Run } from "../../../lib/base/records/run.ts";
 import type { Logger } from "../../../lib/base/telemetry/log.ts";
 import {
   checkConversation,
   CONVERSATION_ID,
+  type ConversationEnds,
   type ConversationPlace,
+  isUnbegun,
   readConversationEnds,
+  refuseUnbegun,
 } from "../../../lib/runs/conversations/conversation_records.ts";
+import { createConversations, withSummary } from "../../../lib/runs/conversations/conversations.ts";
 import { MAX_RESPONSE_BYTES, RUN_RESPONSES } from "../../../lib/runs/journal/run_records.ts";
 import { removeRun, type StoredRuns } from "../../../lib/runs/journal/stored_runs.ts";
 import type { Services } from "../../../lib/services.ts";
@@ -18,7 +24,7 @@ import type { StreamHead } from "../answer_by_run.ts";
 import { collectSaid } from "../collect_reply.ts";
 import { runFailure, toHttpError } from "../http_errors.ts";
 import type { ReplyStoring } from "../to_completion_input.ts";
-import { bringsTools, type ResponseBody, type ResponseItem } from "./response_body.ts";
+import { bringsTools, isClientTool, type ResponseBody, type ResponseItem } from "./response_body.ts";
 import { ResponseEvents, toRunId } from "./response_reply.ts";
 import { toResponseTools } from "./response_tools.ts";
 import { type ResponseForm, toResponseForm } from "./to_response_input.ts";
@@ -34,17 +40,17 @@ export interface StoredResponse {
   readonly form: ResponseForm;
   /** Items of the input, with their ids; undefined: they were too large to be kept */
   readonly input: readonly Fields[] | undefined;
+  readonly brought: readonly ResponseItem[];
   readonly runs: StoredRuns;
 }
 
 /** Returns how a reply is stored, with what it repeats of its request. @throws {HttpError} 413 payload_too_large */
-export function toStoring(body: ResponseBody, conversationId: string): ReplyStoring {
-  const { input: _input, stream: _stream, stream_options: _options, ...settings } = body;
+export function toStoring(body: ResponseBody, { conversationId, brought: before }: HistoryPlace): ReplyStoring {
+  const { input: _input, stream: _stream, stream_options: _options, ...request } = body;
   const items = inputItems(body);
   const isKept = bytesOf(items) <= MAX_RESPONSE_BYTES;
-  // Calls of tools that items bring are read again by the names of these tools
-  const request = isKept ? settings : { ...settings, input: items.filter(bringsTools) };
-  if (bytesOf(request) > MAX_RESPONSE_BYTES) {
+  const brought = broughtBy([...before, ...items]);
+  if (bytesOf([request, brought]) > MAX_RESPONSE_BYTES) {
     throw refuse(
       "payload_too_large",
       'Cannot store this response: its tools and settings have more than 4 MiB; send "store": false',
@@ -54,9 +60,23 @@ export function toStoring(body: ResponseBody, conversationId: string): ReplyStor
     conversationId,
     isBackground: body.background === true,
     writes: (runId) => [
-      RUN_RESPONSES.insert(runId, { v: 1, request, ...(isKept ? { input: [...items] } : {}) }),
+      RUN_RESPONSES.insert(runId, { v: 1, request, brought, ...(isKept ? { input: [...items] } : {}) }),
     ],
   };
+}
+
+/** Returns the client's tools that items bring, an item for each: a client brings the same ones again and again. */
+function broughtBy(items: readonly ResponseItem[]): ResponseItem[] {
+  const byText = new Map<string, ResponseItem>();
+  for (const { type, tools } of items.filter(bringsTools)) {
+    for (const tool of tools.filter(isClientTool)) {
+      const text = type + JSON.stringify(tool);
+      // The last one counts
+      byText.delete(text);
+      byText.set(text, { type, tools: [tool] });
+    }
+  }
+  return [...byText.values()];
 }
 
 /** Returns the items of an input, which may be one text. */
@@ -84,14 +104,15 @@ export async function findResponse(
   if (runId === undefined || await reachesRun(runs, runId, caller) !== true) throw unknownResponse(param);
   const [kept, run] = await Promise.all([RUN_RESPONSES.read(parts.store, runId), runs.get(runId)]);
   if (kept === undefined || run === undefined) throw unknownResponse(param);
-  const { request, input } = kept.value;
+  const { request, input, brought = [] } = kept.value;
   // Written from a body that had passed its check
   const body = request as ResponseBody;
-  const { named } = toResponseTools(input === undefined ? body : { ...body, input: input as ResponseItem[] }, []);
+  const { named } = toResponseTools(body, [], brought);
   return {
     run,
     form: toResponseForm(body, { named, isStored: true }),
     input: input?.map((item, at) => toShown(item, `${runId.slice("run_".length)}_i${at}`)),
+    brought,
     runs,
   };
 }
@@ -172,6 +193,15 @@ export async function showResponse(
   return end === undefined && run.status === "queued" ? { ...response, status: "queued" } : response;
 }
 
+/** Conversation that a request goes on with, and where in it. */
+export interface HistoryPlace {
+  readonly conversationId: string;
+  /** Default: at its end */
+  readonly after?: ConversationPlace;
+  /** Items of the history that bring tools */
+  readonly brought: readonly ResponseItem[];
+}
+
 /**
  * Returns the conversation that a request goes on with: behind `previous_response_id`, the one that it names, or a new one.
  * @throws {HttpError} 404 not_found for an unknown one and for that of another token; 409 conflict for a response that has not ended; 400
@@ -181,29 +211,47 @@ export async function conversationFor(
   { previous_response_id: previous, conversation }: ResponseBody,
   parts: StoredParts,
   caller: Caller,
-): Promise<{ readonly conversationId: string; readonly after?: ConversationPlace }> {
+): Promise<HistoryPlace> {
   if (typeof previous !== "string") {
-    if (!conversation) return { conversationId: "new" };
+    if (!conversation) return { conversationId: "new", brought: [] };
     const id = typeof conversation === "string" ? conversation : conversation.id;
-    await requireConversation(id, parts, caller);
-    return { conversationId: id };
+    const { lastRun } = await requireConversation(id, parts, caller);
+    const last = lastRun === undefined ? undefined : await RUN_RESPONSES.read(parts.store, lastRun);
+    return { conversationId: id, brought: last?.value.brought ?? [] };
   }
   const param = "previous_response_id";
   if (conversation) {
     throw refuse("invalid_request", `Cannot take both "${param}" and "conversation": send one of them`, { param });
   }
-  const { run: { id: runId, conversation_id: id, status } } = await findResponse(previous, parts, { caller, param });
+  const { run, brought } = await findResponse(previous, parts, { caller, param });
+  const { id: runId, conversation_id: id, status } = run;
   if (id === null) throw unknownResponse(param);
   if (isAtWork(status) || status === "needs_review") {
     throw refuse("conflict", "Cannot go on after this response: it is at work; wait for its end", { param });
   }
-  return { conversationId: "new", after: { conversationId: id, runId } };
+  return { conversationId: "new", after: { conversationId: id, runId }, brought };
 }
 
-async function requireConversation(id: string, { store }: StoredParts, caller: Caller): Promise<void> {
+/** Returns the messages that a request goes on with, a summary in them. What does not fit into the model's window is among them. */
+export async function readHistory(
+  { conversationId: id, after }: HistoryPlace,
+  { store }: StoredParts,
+  caller: Caller,
+): Promise<readonly Message[]> {
+  const conversations = createConversations({ store, random: createSystemRandom() });
+  const { lastRun } = after === undefined ? {} : await readConversationEnds(after.conversationId, store) ?? {};
+  if (after !== undefined && lastRun !== after.runId) return (await conversations.upTo(after, caller)).messages;
+  return withSummary(await conversations.history(after?.conversationId ?? id, caller));
+}
+
+async function requireConversation(id: string, { store }: StoredParts, caller: Caller): Promise<ConversationEnds> {
   const found = CONVERSATION_ID.test(id) ? await readConversationEnds(id, store) : undefined;
   try {
-    if (found !== undefined) return checkConversation(caller, { owner: found.record.owner, isChannel: false });
+    if (found !== undefined) {
+      checkConversation(caller, { owner: found.record.owner, isChannel: false });
+      refuseUnbegun(found.record, "conversation");
+      return found;
+    }
   } catch (error) {
     if (!(error instanceof HttpError) || error.code !== "insufficient_scope") throw error;
   }
@@ -323,5 +371,6 @@ export async function removeResponse(
   if (conversation === null) return;
   // Others may have gone on with the conversation until now; one that is at work stays
   const ends = await readConversationEnds(conversation, store);
-  if (ends?.firstRun === id && ends.lastRun === id) await conversations.delete(conversation);
+  if (ends === undefined || !(isUnbegun(ends.record) || (ends.firstRun === id && ends.lastRun === id))) return;
+  await conversations.delete(conversation);
 }

@@ -11,7 +11,7 @@ import {
 import type { ModelParameters } from "../../../lib/providers/provider.ts";
 import { addOnce, type ReplyStoring, type WireInput } from "../to_completion_input.ts";
 import { parseJsonBytes } from "../read_json.ts";
-import type { ResponseBody, ResponseItem, ResponsePart } from "./response_body.ts";
+import { type ResponseBody, type ResponseItem, type ResponsePart, responseSchema } from "./response_body.ts";
 import { CLIENT_SEARCH, CUSTOM_INPUT, flatName, type NamedTool, toFound, toResponseTools } from "./response_tools.ts";
 
 /** Facts of a request that its reply depends on. */
@@ -57,24 +57,26 @@ const SEALED_REASONING = "reasoning.encrypted_content";
  * is named in `ignored`.
  * @param options.storing how the reply is stored. Undefined: it is not
  * @param options.condenses true: the reply is a compaction, as after a trigger at the end of the input. Default: it answers
+ * @param options.brought items of earlier responses that bring tools. Default: none
  * @throws {HttpError} 400 `unsupported_parameter` for prompts and files that are kept at the vendor, and where the reply is not stored for fields
  *   that need a stored one; 400 `invalid_request` for a request without input
  */
 export function toResponseInput(
   body: ResponseBody,
-  { plain, storing, condenses = false }: {
+  { plain, storing, condenses = false, brought }: {
     readonly plain: boolean;
     readonly storing?: ReplyStoring | undefined;
     readonly condenses?: boolean;
+    readonly brought?: readonly ResponseItem[];
   },
 ): ResponseInput {
   const ignored: string[] = [];
   refuseUnsupported(body, { isStored: storing !== undefined, plain, condenses });
-  const tools = toResponseTools(body, ignored);
+  const tools = toResponseTools(body, ignored, brought);
   const include = body.include ?? [];
   for (const key in body) {
     const value = body[key];
-    if (value !== null && value !== undefined && !KNOWN.has(key)) addOnce(ignored, key);
+    if (value !== null && value !== undefined && !Object.hasOwn(responseSchema.entries, key)) addOnce(ignored, key);
   }
   if (body.store === true && (plain || condenses)) addOnce(ignored, "store");
   if (body.truncation === "auto") addOnce(ignored, "truncation");
@@ -85,7 +87,8 @@ export function toResponseInput(
   const goesOn = condenses && typeof body.previous_response_id === "string";
   const messages = toMessages(goesOn ? body.input || [TRIGGER] : body.input, ignored);
   const isSaid = goesOn || messages.some(({ role }) => !condenses || (role !== "system" && role !== "developer"));
-  if (!isSaid) throw emptyInput();
+  const nothing = 'Cannot accept "input": it holds nothing for the model';
+  if (!isSaid) throw refuse("invalid_request", nothing, { param: "input" });
   const { instructions } = body;
   const ruled = typeof instructions === "string" && instructions !== "" ? instructions : undefined;
   return {
@@ -126,38 +129,7 @@ function changedTools(tools: readonly NamedTool[]): readonly string[] {
   ];
 }
 
-const KNOWN: ReadonlySet<string> = new Set([
-  "model",
-  "input",
-  "instructions",
-  "stream",
-  "stream_options",
-  "tools",
-  "tool_choice",
-  "parallel_tool_calls",
-  "max_output_tokens",
-  "max_tool_calls",
-  "temperature",
-  "top_p",
-  "presence_penalty",
-  "frequency_penalty",
-  "top_logprobs",
-  "text",
-  "reasoning",
-  "metadata",
-  "include",
-  "truncation",
-  "store",
-  "background",
-  "previous_response_id",
-  "conversation",
-  "user",
-  // These go on to the model in plain mode, and are named in `ignored` otherwise
-  "safety_identifier",
-  "prompt_cache_key",
-  "service_tier",
-]);
-
+/** Fields that go on to the model in plain mode, and are named in `ignored` otherwise. */
 const PASSED = ["safety_identifier", "prompt_cache_key", "service_tier"] as const;
 
 function refuseUnsupported(
@@ -252,7 +224,9 @@ function toMessages(input: ResponseBody["input"], ignored: string[]): readonly M
   };
   input.forEach((item, at) => {
     if (isOf(item, "compaction_trigger")) {
-      if (at < input.length - 1) throw misplaced(`input[${at}]`);
+      const param = `input[${at}]`;
+      const message = `Cannot accept "${param}": a compaction_trigger must be the last item of the input`;
+      if (at < input.length - 1) throw refuse("invalid_request", message, { param });
     } else if (isOf(item, "compaction")) {
       flush();
       // Behind a last message of the assistant models go on with its text, or refuse
@@ -284,10 +258,6 @@ function toMessages(input: ResponseBody["input"], ignored: string[]): readonly M
   });
   flush();
   return messages;
-}
-
-function emptyInput() {
-  return refuse("invalid_request", 'Cannot accept "input": it holds nothing for the model', { param: "input" });
 }
 
 type Item<T extends string> = Extract<ResponseItem, { type: T }> & { readonly type: T };
@@ -468,16 +438,6 @@ function toPart(part: ResponsePart, place: () => string): ContentPart {
     default:
       return { type: "text", text: part.text };
   }
-}
-
-function misplaced(param: string) {
-  return refuse(
-    "invalid_request",
-    `Cannot accept "${param}": a compaction_trigger must be the last item of the input`,
-    {
-      param,
-    },
-  );
 }
 
 function noFile(param: string) {

@@ -11,13 +11,15 @@ export const REMEMBER = ["once", "run", "always"] as const;
 /** Reach of an answer. */
 export type Remember = (typeof REMEMBER)[number];
 
-/** Kinds of approvals: of a call before it runs, and of what the server of a running call asks a person (elicitation). */
+/** Kinds of approvals: of a call before it runs, and of what a running call asks a person (elicitation). */
 export const APPROVAL_KINDS = ["call", "elicitation"] as const;
 
 /** Parts of an elicitation that its approval and its event have. Absent for a call. */
 export const elicitationEntries = {
-  /** Name of the MCP server that asks; absent: the program that mounts the gateway asks */
+  /** Name of the MCP server that asks; absent: the agent asks, or the program that mounts the gateway */
   server: v.optional(v.string()),
+  /** True when the agent asks, by `ask_user` */
+  agent: v.optional(v.literal(true)),
   /** Words to the person; known secrets masked */
   message: v.optional(v.string()),
   /** Form that the person fills in, as JSON Schema; null: the person opens `url` */

@@ -17,6 +17,7 @@ export const agentSchema = v.strictObject({
     "Tells the model of a few tools in each turn, and lets it find the others with `tool_search`. `auto`: in runs with more than 24 tools",
     choice(["auto", "on", "off"], "auto"),
   ),
+  ask_user: about("Turns `ask_user` on, the agent's questions to a person", boolean(true)),
 });
 
 /** `[runs]`: the supervisor's queue. */

@@ -7,7 +7,7 @@ import { formatDuration, messageOf } from "./format.js";
 /** @typedef {{ decision: "approve" | "deny", remember?: "run" | "always", match?: Match, content?: Readonly<Record<string, unknown>> }} Answer */
 /** @typedef {import("../../base/records/approval.ts").RuleOffer} Offer a rule that an answer may store */
 /**
- * @typedef {Pick<import("../../base/records/approval.ts").Approval, "kind" | "server" | "message" | "schema" | "url" | "tool" | "input" | "reason" | "rule" | "expires_at" | "offers"> & {
+ * @typedef {Pick<import("../../base/records/approval.ts").Approval, "kind" | "server" | "agent" | "message" | "schema" | "url" | "tool" | "input" | "reason" | "rule" | "expires_at" | "offers"> & {
  *   description?: import("../../base/records/approval.ts").ApprovalDescription,
  *   always_rule?: string | null,
  * }} Question an approval, or the event that tells of one

@@ -4,16 +4,16 @@ import { exactLine, exactText } from "./exact_text.js";
 /** @typedef {import("../../base/records/elicitation.ts").FormField} Field */
 /** @typedef {import("../../base/records/elicitation.ts").FormContent[string]} Value */
 /** @typedef {{ root: HTMLElement, read: () => Value | undefined }} Control `read` gives undefined for a field that is left empty */
-/** @typedef {Pick<import("../../base/records/approval.ts").Approval, "server" | "message" | "schema" | "url" | "tool">} Asked */
+/** @typedef {Pick<import("../../base/records/approval.ts").Approval, "server" | "agent" | "message" | "schema" | "url" | "tool">} Asked */
 
 const INPUT_TYPES = { email: "email", uri: "url", date: "date", "date-time": "text" };
 
 /**
- * Makes the question of a running call to a person: the words of its server or of the program, marked as such, and a form made from its schema, or the address in
- * full, which only the person opens.
+ * Makes the question of a running call to a person: the words of whoever asks, marked as such, and a form made from its schema, or the
+ * address in full, which only the person opens.
  * @param {Asked} asked
  */
-export function createElicitationForm({ server, message = "", schema, url, tool }) {
+export function createElicitationForm({ server, agent, message = "", schema, url, tool }) {
   /** @type {Map<string, Control>} */
   const controls = new Map();
   for (const [name, field] of Object.entries(schema?.properties ?? {})) {
@@ -24,8 +24,12 @@ export function createElicitationForm({ server, message = "", schema, url, tool 
       element(
         "p",
         {},
-        ...(server === undefined ? ["The program"] : ["The server ", element("strong", {}, exactLine(server))]),
-        ` asks while ${exactLine(tool)} runs. These are its words, and your answer goes to it:`,
+        ...(agent === true
+          ? ["The agent asks. Its words may come from what it has read, and your answer goes to the model:"]
+          : [
+            ...(server === undefined ? ["The program"] : ["The server ", element("strong", {}, exactLine(server))]),
+            ` asks while ${exactLine(tool)} runs. These are its words, and your answer goes to it:`,
+          ]),
       ),
       element("blockquote", { class: "ask-words" }, exactText(message)),
       ...(url === null || url === undefined ? [] : addressParts(url)),

@@ -113,7 +113,8 @@ export class AcceptedTools {
       const { name, digest } = tool;
       const state = held.get(name);
       if (state === undefined) return [];
-      return [{ tool: name, state, digest, difference: lineDifference(known?.get(name)?.text ?? "", textOf(tool)) }];
+      const difference = lineDifference(known?.get(name)?.text ?? "", textOf(tool), { ofParts: true });
+      return [{ tool: name, state, digest, difference }];
     });
   }
 

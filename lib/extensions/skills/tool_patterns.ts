@@ -1,5 +1,6 @@
 /** Tools of this gateway by the name that other programs give to the like of them. */
 const TOOLS: ReadonlyMap<string, readonly string[]> = new Map(Object.entries({
+  askuserquestion: ["ask_user"],
   bash: ["shell", "process_tool"],
   edit: ["file_edit", "apply_patch"],
   glob: ["glob_search"],

@@ -29,6 +29,8 @@ const conversationRecordSchema = storedObject({
   updated_at: v.string(),
   /** Number of its messages, which is the length of its stream */
   messages: v.pipe(v.number(), v.integer(), v.minValue(0)),
+  /** Number of its first messages that a branch has from another conversation; absent: none */
+  copied: v.optional(v.number()),
   /** Owner of the conversation. Absent from records of older versions. */
   owner: v.optional(conversationOwnerSchema),
   /** Name that a person gave the conversation, else the beginning of its first question. Absent from records of older versions */
@@ -63,7 +65,19 @@ export interface ConversationPlace {
   readonly runId: string;
 }
 
-/** A conversation with the run that said its first message, and the one that said its last. */
+/** Tells whether nothing was said in a conversation: it is a branch whose first run is at work, or failed, or was cut off by a crash. */
+export function isUnbegun({ copied = 0, messages }: ConversationRecord): boolean {
+  return copied > 0 && copied >= messages;
+}
+
+/** Refuses to go on in a branch that goes with its first run. @param param field that names it. @throws {HttpError} 409 conflict */
+export function refuseUnbegun(record: ConversationRecord, param: string): void {
+  if (!isUnbegun(record)) return;
+  const why = "its first response is at work, or has failed";
+  throw refuse("conflict", `Cannot go on in this conversation: ${why}; wait for its end`, { param });
+}
+
+/** A conversation with the run that said its first message, and the one that said its last. What a branch has copied is not counted. */
 export interface ConversationEnds {
   readonly record: ConversationRecord;
   readonly firstRun: string | undefined;
@@ -79,7 +93,8 @@ export async function readConversationEnds(id: string, store: Store): Promise<Co
     const [entry] = await store.read(stream, { afterSeq, limit: 1 });
     return entry && tryEntry(store, stream, entry, parseConversationEntry)?.run_id;
   };
-  const [firstRun, lastRun] = await Promise.all([runAfter(0), runAfter(Math.max(0, record.messages - 1))]);
+  const { copied = 0, messages } = record;
+  const [firstRun, lastRun] = await Promise.all([runAfter(copied), runAfter(Math.max(copied, messages - 1))]);
   return { record, firstRun, lastRun };
 }
 

@@ -1,4 +1,5 @@
 import { unknownFieldsOf } from "../../base/records/stored_object.ts";
+import { slidingWindow } from "../../access/sliding_window.ts";
 import type { Random } from "../../base/random.ts";
 import { refuse } from "../../base/errors.ts";
 import type { Caller } from "../../base/records/caller.ts";
@@ -14,14 +15,20 @@ import {
   type ConversationRecord,
   CONVERSATIONS,
   conversationStream,
+  isUnbegun,
   ownerFor,
   parseConversationEntry,
+  refuseUnbegun,
 } from "./conversation_records.ts";
+import { conversationRemoval } from "./stored_conversations.ts";
 
 /** Newest messages of a conversation that are read for the model. Older messages stay stored. */
 const MAX_MESSAGES = 1000;
 const MAX_BYTES = 16 * 1024 * 1024;
 const PAGE = 100;
+/** Parts of 64 KiB that all branches of one token together may copy in a minute. */
+const MAX_COPIED = 1024;
+const COPY_BYTES = 64 * 1024;
 /** Newest messages of a conversation among which those of a run are looked for. */
 const MAX_SEARCHED = 10_000;
 const NO_HISTORY: History = { summary: undefined, messages: [], taint: UNTAINTED, firstSeq: 1 };
@@ -55,7 +62,7 @@ export interface Conversations {
   /**
    * Checks that a caller may go on with a conversation (see checkConversation). The conversation can change after the check, until its
    * run is at work: `history` checks again.
-   * @throws {HttpError} 403 insufficient_scope
+   * @throws {HttpError} 403 insufficient_scope; 409 conflict for a branch in which nothing was said yet
    */
   check(id: string, caller: ConversationCaller): Promise<void>;
   /**
@@ -93,6 +100,8 @@ export interface Conversations {
       readonly runId: string;
       /** True for a conversation that began with the run: nothing is stored under its id. Default false. */
       readonly isNew?: boolean;
+      /** Number of the first messages of a new conversation that it has from another one. Default: none */
+      readonly copied?: number | undefined;
       readonly caller: ConversationCaller;
       readonly messages: readonly Message[];
       /** Outside content that the run has read. */
@@ -109,7 +118,8 @@ export interface Conversations {
 /** The conversation of a run, as its beginning reads it and its end writes it. */
 export type RunConversations = Pick<Conversations, "history" | "summarized" | "writes" | "giveBack">;
 
-type ConversationCaller = Pick<Caller, "via" | "tokenId" | "scopes">;
+/** Caller who goes on with a conversation. */
+export type ConversationCaller = Pick<Caller, "via" | "tokenId" | "scopes">;
 
 /** Store of the conversations, and the ids that belong to channels. */
 export interface ConversationsOptions {
@@ -122,14 +132,23 @@ export interface ConversationsOptions {
 /** Returns the conversations of a store, for runs that read and continue them. */
 export function createConversations(options: ConversationsOptions): Conversations {
   const { store, random, isChannel = () => false } = options;
-  const load = async (id: string) => {
-    return (await CONVERSATIONS.read(store, id))?.value;
-  };
   const enter = async (id: string, caller: ConversationCaller) => {
     const stored = await CONVERSATIONS.read(store, id);
     const owner = stored === undefined ? null : stored.value.owner;
     checkConversation(caller, { owner, isChannel: isChannel(id) });
     return stored;
+  };
+  const copies = slidingWindow({ max: MAX_COPIED, windowMs: 60_000 });
+  /** Attack: each small request for a branch copies a large history. @throws {HttpError} 429 rate_limited */
+  const takeCopy = (messages: readonly Message[], { caller, now }: { caller: ConversationCaller; now: number }) => {
+    const key = caller.tokenId ?? "";
+    if (copies.isUsedUp(key, now)) {
+      const way = "wait a minute, or go on after the last response of a conversation";
+      const message =
+        `Cannot begin another branch now: those of your token have copied 64 MiB of history in a minute; ${way}`;
+      throw refuse("rate_limited", message, { param: "previous_response_id", headers: { "retry-after": "60" } });
+    }
+    for (let left = JSON.stringify(messages).length; left > 0; left -= COPY_BYTES) copies.take(key, now);
   };
   const conversations: Conversations = {
     patient: (patience) => ({
@@ -147,7 +166,10 @@ export function createConversations(options: ConversationsOptions): Conversation
         { param: "conversation_id" },
       );
     },
-    check: async (id, caller) => void await enter(id, caller),
+    async check(id, caller) {
+      const stored = await enter(id, caller);
+      if (stored !== undefined) refuseUnbegun(stored.value, "conversation_id");
+    },
     async history(id, caller) {
       const conversation = (await enter(id, caller))?.value;
       if (conversation === undefined) return NO_HISTORY;
@@ -167,7 +189,9 @@ export function createConversations(options: ConversationsOptions): Conversation
       }
       const branch = await conversations.upTo(place, caller);
       const id = random.id("conv_");
-      await store.batch(await conversations.writes(id, { ...branch, runId, isNew: true, caller, time }));
+      takeCopy(branch.messages, { caller, now: Date.parse(time) });
+      const copied = branch.messages.length;
+      await store.batch(await conversations.writes(id, { ...branch, runId, isNew: true, copied, caller, time }));
       return id;
     },
     async upTo(place, caller) {
@@ -183,20 +207,19 @@ export function createConversations(options: ConversationsOptions): Conversation
       }
       // Attack: the conversation may have been deleted, and begun under its name by another token, while it was read
       await enter(id, caller);
-      const said = summary === undefined ? [] : summaryMessages(`${summary.covers} messages`, summary.text);
-      return { messages: [...said, ...history.messages], taint: history.taint, title: record.title };
+      return { messages: withSummary(history), taint: history.taint, title: record.title };
     },
     async giveBack(id, place) {
       for (;;) {
         const stored = await CONVERSATIONS.read(store, id);
         if (stored === undefined) return;
-        const { version, value: { continued, ...body } } = stored;
+        const { version, value, value: { continued, ...body } } = stored;
         const record = { collection: CONVERSATIONS.name, key: id, version };
         const isBranch = id !== place.conversationId;
         // Others may have gone on in a branch
-        if (isBranch ? version !== 1 : continued !== place.runId) return;
+        if (isBranch ? !isUnbegun(value) : continued !== place.runId) return;
         const writes: readonly Write[] = isBranch
-          ? [{ op: "check", ...record }, CONVERSATIONS.remove(id), { op: "drop", stream: conversationStream(id) }]
+          ? [{ op: "check", ...record }, ...conversationRemoval(id)]
           : [{ op: "putIf", ...record, body }];
         // A record of another version was changed meanwhile, and is read again
         if (await store.batch(writes)) return;
@@ -208,18 +231,20 @@ export function createConversations(options: ConversationsOptions): Conversation
       const body = { ...stored.value, summary: { text, covers, made_at: time } };
       await store.putIfVersion(CONVERSATIONS.name, id, stored.version, body);
     },
-    async writes(id, { runId, isNew = false, caller, messages, taint, time, ...named }) {
-      const conversation = isNew ? undefined : await load(id);
+    async writes(id, { runId, isNew = false, caller, messages, taint, time, ...added }) {
+      const conversation = isNew ? undefined : (await CONVERSATIONS.read(store, id))?.value;
+      const { copied } = conversation ?? added;
       // A message of a channel makes the channel the owner: the caller that began the conversation reads it no longer
       const owner = conversation === undefined || caller.via === "channel" ? ownerFor(caller) : conversation.owner;
       const length = conversation?.messages ?? 0;
-      const title = conversation === undefined ? named.title ?? firstWords(messages) : conversation.title;
+      const title = conversation === undefined ? added.title ?? firstWords(messages) : conversation.title;
       const body = {
         ...unknownFieldsOf(conversation),
         v: 1,
         created_at: conversation?.created_at ?? time,
         updated_at: time,
         messages: length + messages.length,
+        ...(copied === undefined ? {} : { copied }),
         ...(owner === undefined ? {} : { owner }),
         ...(title === undefined ? {} : { title }),
         ...taintField(joinTaints(conversation?.taint, taint)),
@@ -257,6 +282,13 @@ async function endOf(
     }
   }
   return end;
+}
+
+/** Returns the messages of a history, behind those that its summary stands for. */
+export function withSummary({ summary, messages }: Pick<History, "summary" | "messages">): readonly Message[] {
+  return summary === undefined
+    ? messages
+    : [...summaryMessages(`${summary.covers} messages`, summary.text), ...messages];
 }
 
 function noHistory(reason: string) {

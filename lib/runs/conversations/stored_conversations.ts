@@ -10,6 +10,7 @@ import {
   type ConversationRecord,
   CONVERSATIONS,
   conversationStream,
+  isUnbegun,
   parseConversationEntry,
 } from "./conversation_records.ts";
 
@@ -38,8 +39,11 @@ export interface StoredConversations {
   delete(id: string): Promise<"deleted" | "unknown" | "at_work">;
   /** Forgets all conversations but those with a run at work. @returns how many of each */
   deleteAll(): Promise<{ readonly deleted: number; readonly atWork: number }>;
-  /** Forgets conversations that were last changed before a time, but none with a run at work. @param updatedBefore ISO 8601. @returns how many */
-  forgetBefore(updatedBefore: string): Promise<number>;
+  /**
+   * Forgets conversations that were last changed before a time, but none with a run at work. Times are ISO 8601. @returns how many
+   * @param unbegunBefore time for branches whose first run a crash has cut off. Default: the same
+   */
+  forgetBefore(updatedBefore: string, unbegunBefore?: string): Promise<number>;
 }
 
 const NEWEST_FIRST = { order: "created", reverse: true } as const;
@@ -51,7 +55,8 @@ const NEWEST_FIRST = { order: "created", reverse: true } as const;
 export function createStoredConversations(
   { store, isAtWork, unheld = () => [] }: StoredConversationsOptions,
 ): StoredConversations {
-  const remove = async (id: string) => !await isAtWork(id) && await store.batch([...unheld(id), ...removal(id)]);
+  const remove = async (id: string) =>
+    !await isAtWork(id) && await store.batch([...unheld(id), ...conversationRemoval(id)]);
   const get = async (id: string) => {
     const found = await CONVERSATIONS.read(store, id);
     return found === undefined ? undefined : toConversation(found);
@@ -99,7 +104,7 @@ export function createStoredConversations(
       }
       return { deleted, atWork };
     },
-    forgetBefore: (updatedBefore) => forgetBefore(updatedBefore, { store, isAtWork, unheld }),
+    forgetBefore: (...before) => forgetBefore({ store, isAtWork, unheld }, ...before),
   };
 }
 
@@ -111,24 +116,26 @@ interface StoredConversationsOptions {
 }
 
 async function forgetBefore(
-  updatedBefore: string,
   { store, isAtWork, unheld = () => [] }: StoredConversationsOptions,
+  updatedBefore: string,
+  unbegunBefore = updatedBefore,
 ): Promise<number> {
   let forgotten = 0;
   for await (const { key, version, value } of CONVERSATIONS.all(store)) {
-    if (value.updated_at >= updatedBefore || await isAtWork(key)) continue;
+    if (value.updated_at >= (isUnbegun(value) ? unbegunBefore : updatedBefore) || await isAtWork(key)) continue;
     // A message that was added since the read keeps the conversation
     const isGone = await store.batch([
       ...unheld(key),
       CONVERSATIONS.putOver(key, version, value),
-      ...removal(key),
+      ...conversationRemoval(key),
     ]);
     if (isGone) forgotten++;
   }
   return forgotten;
 }
 
-function removal(id: string): readonly Write[] {
+/** Returns the writes that forget a conversation, with all that its tools keep. */
+export function conversationRemoval(id: string): readonly Write[] {
   return [
     CONVERSATIONS.remove(id),
     { op: "drop", stream: conversationStream(id) },
@@ -145,8 +152,9 @@ function toConversation({ key, value }: Omit<ReadRecord<ConversationRecord>, "ve
 const DAY_MS = 24 * 60 * 60 * 1000;
 
 /**
- * Forgets old conversations now and once a day, by `[conversations] retention_days`. A failure is logged.
- * @param options.days 0: none is forgotten
+ * Forgets old conversations now and once a day, by `[conversations] retention_days`, and branches that a crash left without a word after a
+ * day. A failure is logged.
+ * @param options.days 0: no other is forgotten
  * @returns a function that ends this
  */
 export function keepConversations(
@@ -154,9 +162,9 @@ export function keepConversations(
   { clock, log, days }: { readonly clock: Clock; readonly log: Logger; readonly days: () => number },
 ): () => void {
   const forget = async () => {
-    if (days() === 0) return;
+    const before = (age: number) => new Date(clock.now() - age * DAY_MS).toISOString();
     try {
-      const forgotten = await stored.forgetBefore(new Date(clock.now() - days() * DAY_MS).toISOString());
+      const forgotten = await stored.forgetBefore(days() === 0 ? "" : before(days()), before(1));
       if (forgotten > 0) log.info("Old conversations were forgotten", { conversations: forgotten });
     } catch (error) {
       log.error("Old conversations could not be forgotten", { error });

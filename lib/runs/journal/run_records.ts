@@ -140,6 +140,8 @@ const runResponseSchema = storedObject({
   request: v.record(v.string(), v.unknown()),
   /** Items of the input; absent: they were more than `MAX_RESPONSE_BYTES`. */
   input: v.optional(v.array(v.looseObject({ type: v.string() }))),
+  /** Items of earlier responses and of the input that bring tools; absent from records of older versions. */
+  brought: v.optional(v.array(v.looseObject({ type: v.string() }))),
 });
 
 /** Most bytes of JSON of the input that is kept with a stored response, and of the fields of its request. */

@@ -1,17 +1,17 @@
 import type { AgentEventBody } from "../../base/records/agent_event.ts";
 import type { Approval } from "../../base/records/approval.ts";
-import { describeApproval } from "../../guard/describe_approval.ts";
 
-/** Returns the event for an approval that was filed. */
-export function toNeeded(asked: Approval): AgentEventBody {
+/** Returns the event for an approval that was filed. What describes it is loaded with the first one. */
+export async function toNeeded(asked: Approval): Promise<AgentEventBody> {
+  const { describeApproval } = await import("../../guard/describe_approval.ts");
   const { id, call_id, tool, input, input_digest, reason, rule, containment = null, expires_at, files, bound, offers } =
     asked;
-  const { kind = "call", server, message, schema = null, url = null } = asked;
+  const { kind = "call", server, agent, message, schema = null, url = null } = asked;
   return {
     type: "approval_needed",
     approval_id: id,
     kind,
-    ...(kind === "call" ? {} : { server, message, schema, url }),
+    ...(kind === "call" ? {} : { server, agent, message, schema, url }),
     call_id,
     tool,
     input,

@@ -1,6 +1,7 @@
 import { canonicalDigest } from "../../base/json.ts";
 import type { AgentEventBody } from "../../base/records/agent_event.ts";
 import type { Approval } from "../../base/records/approval.ts";
+import { asSentence } from "../../base/text.ts";
 import { type Approvals, type NewApproval, type PatientApprovals, sayAsker } from "../../guard/approvals.ts";
 import { ELICITATION } from "../../guard/policy.ts";
 import type { ElicitationAnswer } from "../../tools/runtime/askable_client.ts";
@@ -38,7 +39,7 @@ export async function askElicitation(
   if (asked === undefined) {
     return cancelUnasked("as many approvals wait for a person as may, so nobody was asked", emit);
   }
-  emit(toNeeded(asked));
+  emit(await toNeeded(asked));
   onAsked?.(asked.id);
   try {
     const { approval, content } = await pause(() => patient.elicited(asked.id, signal));
@@ -81,8 +82,7 @@ function toNewElicitation(
   { elicitation, tool, access, input, inputDigest, workspaceRoot, callId, scope }: ElicitationRequest,
   timeoutMs: number,
 ): NewApproval {
-  const { server = "program" } = elicitation;
-  const asker = sayAsker(elicitation);
+  const { server, agent } = elicitation;
   return {
     elicitation,
     tool,
@@ -90,10 +90,12 @@ function toNewElicitation(
     workspace: workspaceRoot,
     input,
     inputDigest,
-    reason: `${asker[0]?.toUpperCase()}${
-      asker.slice(1)
-    } asks while "${tool}" runs. Its words are its own, and the answer goes to it`,
-    rule: `${ELICITATION}${server}`,
+    reason: agent === true
+      ? "The agent asks. Its words may come from what it has read, and the answer goes to the model"
+      : `${
+        asSentence(sayAsker(elicitation))
+      } asks while "${tool}" runs. Its words are its own, and the answer goes to it`,
+    rule: `${ELICITATION}${server ?? (agent === true ? "agent" : "program")}`,
     files: [],
     digest: canonicalDigest({ kind: "elicitation", tool, callId, ...elicitation }),
     runId: scope.runId,

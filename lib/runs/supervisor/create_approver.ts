@@ -60,7 +60,7 @@ export function createApprover({ approvals, timeoutMs }: ApproverOptions): (run:
       if (asked === undefined) {
         return denyUnasked(`as many approvals wait for a person as may, so nobody was asked: ${request.reason}`, emit);
       }
-      if (known?.isShown !== true) emit(toNeeded(asked));
+      if (known?.isShown !== true) emit(await toNeeded(asked));
       if (isUnattended) withdrawWhenLeft(asked.id, approvals);
       const settled = await wait(asked.id, { approvals, patient, run, signal });
       if (known?.isAnswerShown !== true) emit(toAnswered(settled));

@@ -177,8 +177,8 @@ export class RunStarter {
    * again when it begins.
    */
   async #checkOwner(conversationId: string, caller: Caller): Promise<void> {
-    if (hasScope(caller.scopes, "runs")) return;
     await this.#conversations.check(conversationId, caller);
+    if (hasScope(caller.scopes, "runs")) return;
     // Messages are recorded when a run ends: until then a conversation belongs to the caller whose run is at work in it
     for (const run of this.#options.supervised.active.all()) {
       if (run.conversationId !== conversationId) continue;

@@ -61,7 +61,9 @@ function toBytes(text: string): string {
 }
 
 function parseRule(line: string): Rule | undefined {
-  let pattern = line.startsWith("#") ? "" : withoutBlanks(line);
+  // For git a NUL ends the line, as in a file of UTF-16
+  const [text = ""] = line.split("\0", 1);
+  let pattern = text.startsWith("#") ? "" : withoutBlanks(text);
   const negated = pattern.startsWith("!");
   if (negated) pattern = pattern.slice(1);
   const foldersOnly = pattern.endsWith("/");

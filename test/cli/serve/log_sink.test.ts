@@ -1,14 +1,13 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { createLogSink, toLogLine } from "../../../cli/serve/log_sink.ts";
-import type { LogLevel } from "../../../lib/base/telemetry/log.ts";
+import { createLogSink, createProcessLog, toLogLine } from "../../../cli/serve/log_sink.ts";
+import { LOG_LEVELS, type LogLevel } from "../../../lib/base/telemetry/log.ts";
 
 const TIME = Date.UTC(2026, 0, 2, 3, 4, 5, 6);
 
-function written(format: "pretty" | "json", message: string, fields: Record<string, unknown> = {}, times = 1): string {
+function written(format: "pretty" | "json", message: string, fields: Record<string, unknown> = {}): string {
   let text = "";
-  const sink = createLogSink({ format, write: (line) => (text += line) });
-  for (let i = 0; i < times; i++) sink({ level: "debug", time: TIME, message, fields });
+  createLogSink({ format, write: (line) => (text += line) })({ level: "debug", time: TIME, message, fields });
   return text;
 }
 
@@ -41,8 +40,23 @@ test("on a terminal that takes colour, the levels of warnings and errors stand o
   assert.ok(!line("error", "json").includes("\u001b"));
 });
 
-test("repeated lines are all written", () => {
-  assert.equal(written("pretty", "same", {}, 20).split("\n").length, 21);
+test("the log of a process writes each record of its level to every place, repeated ones and objects too", () => {
+  const places: readonly string[][] = [[], []];
+  const sinks = places.map((lines) => createLogSink({ format: "pretty", write: (line) => void lines.push(line) }));
+  const all = createProcessLog(sinks);
+  const ofTrouble = createProcessLog(sinks, "warn");
+  for (const level of LOG_LEVELS) {
+    const record = { level, time: TIME, message: level, fields: { message: "m", args: ["a"] } };
+    for (let time = 0; time < 9; time++) all(record);
+    ofTrouble({ ...record, message: "trouble" });
+  }
+  const lineOf = (level: LogLevel, message: string) =>
+    `${toLogLine({ level, time: TIME, message, fields: { message: "m", args: ["a"] } }, { format: "pretty" })}\n`;
+  const expected = LOG_LEVELS.flatMap((level) => [
+    ...Array.from({ length: 9 }, () => lineOf(level, level)),
+    ...level === "error" || level === "warn" ? [lineOf(level, "trouble")] : [],
+  ]);
+  for (const lines of places) assert.deepEqual(lines, expected);
 });
 
 test("what a stranger says makes no further field of a line for people, and does not turn it around", () => {

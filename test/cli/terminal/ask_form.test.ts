@@ -41,7 +41,7 @@ test("a form is filled in field by field, asked again where it does not fit, and
     "This does not fit: it must be a text of at least 2 characters",
     "This does not fit: it is required: true or false",
   ]);
-  assert.match(said[2] ?? "", /^This is sent to "crm":\n\{\n {2}"name": "Ada"/);
+  assert.match(said[2] ?? "", /^This is sent to the MCP server "crm":\n\{\n {2}"name": "Ada"/);
   assert.deepEqual(rest, []);
 });
 

@@ -29,6 +29,23 @@ test("the last column of a table that is too wide is wrapped inside its column",
   );
 });
 
+test("columns stand under each other where characters are wide, drawn over others, or of two units", () => {
+  const rows = [["文件", "三"], ["e\u0301t\u00e9", "x"], ["\u{1f600}", "y"], ["\u{20bb7}", "z"], ["ｶﾞ", "w"], [
+    "a\u200bb",
+    "v",
+  ]];
+  assert.equal(
+    toTable(["NAME", "IS"], rows),
+    "NAME      IS\n文件      三\ne\u0301t\u00e9       x\n\u{1f600}        y\n\u{20bb7}        z\nｶﾞ        w\na\\u200bb  v",
+  );
+  assert.equal(toDefinitions([["文件", "a"], ["b", "c"]], 40), "  文件  a\n  b     c");
+});
+
+test("wide text is wrapped where the terminal ends", () => {
+  assert.deepEqual(wrapText("文件 文件 文件", 9), ["文件 文件", "文件"]);
+  assert.deepEqual(wrapText("e\u0301e\u0301 e\u0301", 4), ["e\u0301e\u0301 e\u0301"]);
+});
+
 test("without room for its last column, a table keeps the columns that fit, and the other cells stand below with their names", () => {
   assert.equal(
     toTable(HEADING, ROWS, 32),

@@ -75,7 +75,7 @@ test("every door describes a call in the same words, with what nobody sees spell
   );
   assert.ok(input.endsWith(`SHA-256 of the whole ${"d".repeat(64)}]\npostern approval show ${id} shows it whole`));
   assert.deepEqual((await json("GET", "/v1/approvals")).data[0].description, description);
-  const event = toNeeded(await services.approvals.get(id) ?? assert.fail("it is gone"));
+  const event = await toNeeded(await services.approvals.get(id) ?? assert.fail("it is gone"));
   assert.deepEqual("description" in event && event.description, description);
   const answered = await json("POST", `/v1/approvals/${id}`, { body: { decision: "deny" } });
   assert.deepEqual(answered.description, description);

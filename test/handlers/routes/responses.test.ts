@@ -8,6 +8,7 @@ import {
   readResponseBody,
   responseSchema,
 } from "../../../handlers/wire/responses/response_body.ts";
+import { checkBody } from "../../../handlers/wire/check_body.ts";
 import { responses } from "../../../handlers/handlers.ts";
 import { ProviderError } from "../../../lib/base/errors.ts";
 import type { AgentEventBody } from "../../../lib/base/records/agent_event.ts";
@@ -721,6 +722,28 @@ test("items and tools that are checked by hand are those that the schema takes",
   const usualTools = tools.filter(isUsualTool);
   assert.ok(usualTools.length > 10 && usualTools.length < tools.length);
   for (const tool of usualTools) assert.ok(v.is(responseSchema, { tools: [tool] }), JSON.stringify(tool));
+});
+
+test("fields of the body that are checked by hand are those that the schema takes", () => {
+  const some = [null, "", "text", "auto", 0, -1, 0.5, 1, 2, 3, 1e300, true, {}, [], [{}], ["x"], [5]];
+  const given = [...some, { effort: 5 }, { effort: "low", summary: null }, { effort: "low", summary: 5 }];
+  const outcome = (read: () => unknown) => {
+    try {
+      return read();
+    } catch {
+      return "refused";
+    }
+  };
+  let refusals = 0;
+  for (const name of Object.keys(responseSchema.entries)) {
+    for (const value of given) {
+      const body = () => structuredClone({ [name]: value });
+      const expected = outcome(() => checkBody(responseSchema, body(), []));
+      assert.deepEqual(outcome(() => readResponseBody(body())), expected, `${name}: ${JSON.stringify(value)}`);
+      if (expected === "refused") refusals++;
+    }
+  }
+  assert.ok(refusals > 100);
 });
 
 test("a choice of allowed tools without its fields is refused with the field", async () => {

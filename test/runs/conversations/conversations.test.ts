@@ -3,7 +3,7 @@ import { describe, test } from "node:test";
 import { HttpError } from "../../../lib/base/errors.ts";
 import type { Message } from "../../../lib/base/records/message.ts";
 import { CONVERSATIONS, conversationStream } from "../../../lib/runs/conversations/conversation_records.ts";
-import { createConversations } from "../../../lib/runs/conversations/conversations.ts";
+import { type ConversationCaller, createConversations } from "../../../lib/runs/conversations/conversations.ts";
 import { createMemoryStore } from "../../../lib/storage/create_memory_store.ts";
 import type { Store } from "../../../lib/storage/store.ts";
 import { createSeededRandom } from "../../support/seeded_random.ts";
@@ -158,6 +158,17 @@ describe("conversations", () => {
       { code: "insufficient_scope" },
     );
     assert.equal(reads, 2);
+  });
+
+  test("copy for the branches of one token 64 MiB of history in a minute", async () => {
+    const { conversations, add } = setUp();
+    await add("talk", [{ role: "user", content: "a".repeat(15 * 1024 * 1024) }]);
+    const branch = (at: string, as: ConversationCaller = caller) =>
+      conversations.goOnAfter({ conversationId: "talk", runId: "run_1" }, { caller: as, time: at, isBusy: true });
+    for (let copies = 0; copies < 5; copies++) await branch(time);
+    await assert.rejects(branch(time), { code: "rate_limited", headers: { "retry-after": "60" } });
+    await branch(time, { ...caller, tokenId: "tok_2", scopes: ["chat", "runs"] });
+    await branch(new Date(Date.parse(time) + 62_000).toISOString());
   });
 
   test("refuse to go on behind what they do not keep, what is too long, and what is another token's", async () => {

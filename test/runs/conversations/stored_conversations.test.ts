@@ -10,6 +10,8 @@ import { createSeededRandom } from "../../support/seeded_random.ts";
 
 const DAY_MS = 24 * 60 * 60 * 1000;
 
+const caller = { via: "http", tokenId: "tok_1", scopes: ["chat"] } as const;
+
 function setUp(days: number, atWork: readonly string[] = []) {
   const store = createMemoryStore();
   const clock = createFakeClock();
@@ -18,12 +20,11 @@ function setUp(days: number, atWork: readonly string[] = []) {
   const say = async (id: string) => {
     const time = new Date(clock.now()).toISOString();
     const messages = [{ role: "user", content: "Hi" }] as const;
-    const caller = { via: "http", tokenId: "tok_1", scopes: ["chat"] } as const;
     await store.batch(await conversations.writes(id, { runId: "run_1", caller, messages, taint: [], time }));
   };
   const keep = () => keepConversations(stored, { clock, log: SILENT, days: () => days });
   const ids = async () => (await stored.list({ limit: 100 })).conversations.map(({ id }) => id).sort();
-  return { store, clock, stored, say, keep, ids };
+  return { store, clock, conversations, stored, say, keep, ids };
 }
 
 describe("[conversations] retention_days", () => {
@@ -61,6 +62,21 @@ describe("[conversations] retention_days", () => {
     const before = new Date(clock.now()).toISOString();
     const counts = [await stored.forgetBefore(before), await stored.forgetBefore(before)];
     assert.deepEqual([counts, await ids()], [[1, 0], ["busy"]]);
+  });
+
+  test("of 0 forgets branches that a crash left without a word, after a day", async () => {
+    const { clock, conversations, say, keep, ids } = setUp(0);
+    await say("talk");
+    const place = { conversationId: "talk", runId: "run_1" };
+    const time = new Date(clock.now()).toISOString();
+    const behind = () => conversations.goOnAfter(place, { caller, time, isBusy: true });
+    const [lost, said] = [await behind(), await behind()];
+    await say(said);
+    keep();
+    await clock.advance(DAY_MS);
+    assert.deepEqual(await ids(), [lost, said, "talk"].sort());
+    await clock.advance(DAY_MS);
+    assert.deepEqual(await ids(), [said, "talk"].sort());
   });
 
   test("of 0 forgets nothing", async () => {

@@ -177,7 +177,7 @@ describe("coding agents go on where a person decides, or stops them", { skip }, 
     }
   }
 
-  test("claude code: /compact condenses a conversation, and the next task goes on with the summary", () =>
+  test("claude code: /compact condenses a conversation, the next task goes on, and /context counts it", () =>
     withWorld((world) =>
       withTemporaryFolder(async (home) => {
         const { tool, prepare } = AGENTS["claude code"];
@@ -196,6 +196,9 @@ describe("coding agents go on where a person decides, or stops them", { skip }, 
         const after = JSON.stringify(gateway.provider.requests[before]?.messages);
         assert.match(after, /This was done so far/);
         assert.doesNotMatch(after, /I run cat/);
+        assert.match(await runClient(call("/context", { goesOn: true })), /Context Usage/);
+        const counts = gateway.log.filter(({ fields }) => fields?.["route"] === "/v1/messages/count_tokens");
+        assert.deepEqual([...new Set(counts.map(({ fields }) => fields?.["status"]))], [200]);
       })
     ));
 

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { isIP } from "node:net";
 import { networkInterfaces } from "node:os";
 import { test } from "node:test";
+import fc from "fast-check";
 import { publicRangeProblem, SPECIAL_RANGES } from "../../../lib/base/special_addresses.ts";
 import { addressKind, isSameAddress, isThisMachine } from "../../../lib/system/net/address.ts";
 import { createUrlPolicy } from "../../../lib/system/net/url_policy.ts";
@@ -89,6 +90,8 @@ test("text that is no address is reached by nobody", async () => {
     "01.2.3.4",
     "0x7f.1",
     "8.8.8.8%1",
+    // Forms of inet_aton(3), which `ipaddr.js` and many a resolver read: short, octal, hexadecimal
+    ...["8", "8.8", "8.8.2056", "134744072", "0x8080808", "010.8.8.8", "8.8.8.010", "::ffff:010.8.8.8", "::ffff:8.8"],
   ];
   for (const text of [...none, "1::2::3", ":::", "1:2:3:4:5:6:7:8:9", "1:2:3:4:5:6:7::8", "1.2.3.4::", "12345::"]) {
     assert.equal(addressKind(text), "special", text);
@@ -104,6 +107,23 @@ test("text that is no address is reached by nobody", async () => {
     "[::01.2.3.4]",
   ];
   for (const host of hosts) assert.equal(await answer(host), "url_invalid", host);
+});
+
+test("an address is read where Node reads one, as the address that a URL means by it", () => {
+  const piece = fc.constantFrom(
+    ...["0", "1", "8", "127", "255", "256", "010", "0x7f", "00", "ffff", "a", ":", "::", ".", "1.2.3.4", "64:ff9b::"],
+    ...["::ffff:", "/", " ", "-1", "1e1", "["],
+  );
+  const pieces = fc.array(piece, { minLength: 1, maxLength: 9 }).map((all) => all.join(""));
+  fc.assert(
+    fc.property(fc.oneof(fc.ipV4(), fc.ipV4Extended(), fc.ipV6(), pieces), (text) => {
+      const version = isIP(text);
+      assert.equal(isSameAddress(text, text), version !== 0);
+      const { hostname } = version === 6 ? new URL(`http://[${text}]`) : { hostname: text };
+      if (version !== 0) assert.ok(isSameAddress(text, hostname.replace(/^\[|\]$/g, "")));
+    }),
+    { numRuns: 1_000 },
+  );
 });
 
 test("public_ranges opens special ranges, and never this machine, a metadata address or what is behind an address", () => {
@@ -195,7 +215,10 @@ test("isSameAddress() compares what an address means, not how it is written", ()
   assert.ok(isSameAddress("10.0.0.1", "::ffff:10.0.0.1"));
   assert.ok(isSameAddress("::ffff:a00:1", "10.0.0.1"));
   for (
-    const [one, other] of [["10.0.0.1", "10.0.0.2"], ["::1", "0.0.0.1"], ["", ""], ["::10.0.0.1", "10.0.0.1"]] as const
+    const [one, other] of [
+      ...[["10.0.0.1", "10.0.0.2"], ["::1", "0.0.0.1"], ["", ""], ["::10.0.0.1", "10.0.0.1"]] as const,
+      ["::8.8.8.8", "::ffff:8.8.8.8"] as const,
+    ]
   ) {
     assert.equal(isSameAddress(one, other), false, `${one} ${other}`);
   }

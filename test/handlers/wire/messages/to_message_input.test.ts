@@ -1,7 +1,12 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { checkBody } from "../../../../handlers/wire/check_body.ts";
-import { isUsualMessage, isUsualMessageTool, messagesSchema } from "../../../../handlers/wire/messages/message_body.ts";
+import {
+  isUsualMessage,
+  isUsualMessageTool,
+  messagesSchema,
+  readMessagesBody,
+} from "../../../../handlers/wire/messages/message_body.ts";
 import { toMessageInput } from "../../../../handlers/wire/messages/to_message_input.ts";
 import { HttpError } from "../../../../lib/base/errors.ts";
 
@@ -284,6 +289,30 @@ test("messages and tools that are checked by hand are those that the schema take
   const usualTools = tools.filter(isUsualMessageTool);
   assert.ok(usualTools.length > 10 && usualTools.length < tools.length);
   for (const tool of usualTools) assert.doesNotThrow(() => check({ tools: [tool] }), JSON.stringify(tool));
+});
+
+test("fields of the body that are checked by hand are those that the schema takes", () => {
+  const given = [null, "", "text", 0, -1, 0.5, 1, 2, 1e300, true, {}, [], [{}], ["x"], [{ type: "text", text: "x" }], {
+    user_id: 5,
+  }, { user_id: "x" }];
+  const isTaken = (read: () => unknown) => {
+    try {
+      return read() !== undefined;
+    } catch {
+      return false;
+    }
+  };
+  let refusals = 0;
+  for (const name of Object.keys(messagesSchema.entries)) {
+    for (const value of given) {
+      const body = () => structuredClone({ messages: [{ role: "user", content: "" }], [name]: value });
+      const expected = isTaken(() => checkBody(messagesSchema, body(), []));
+      assert.equal(isTaken(() => readMessagesBody(body())), expected, `${name}: ${JSON.stringify(value)}`);
+      if (!expected) refusals++;
+    }
+  }
+  assert.ok(refusals > 50);
+  assert.equal(isTaken(() => readMessagesBody({ model: "m" })), false, "messages are required");
 });
 
 test("a refusal names the place of a block and of a tool that stand among others", () => {
