@@ -238,6 +238,8 @@ export const HELP_GROUPS: Readonly<Record<string, Readonly<Record<string, Verb |
       show: ["Show what was decided, approved and called", "auditShowCommand"],
       verify: ["Check that nobody changed the records of the audit", "auditVerifyCommand"],
     }),
+    halt: verbOf(() => import("./commands/halt.ts"), "haltCommand", "Stop all work at once, or some of it"),
+    resume: verbOf(() => import("./commands/halt.ts"), "resumeCommand", "Let halted work go on"),
     taint: nounOf("Files made from content from outside", () => import("./commands/taint.ts"), {
       list: ["List files made from content from outside", "taintListCommand"],
       clear: ["Vouch for such a file or folder", "taintClearCommand"],

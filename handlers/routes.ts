@@ -38,6 +38,7 @@ import {
 } from "./routes/conversations.ts";
 import { dashboardRoute } from "./routes/dashboard_page.ts";
 import { deliveriesRoute, resolveDeliveryRoute } from "./routes/deliveries.ts";
+import { haltRoute, haltsRoute, resumeRoute } from "./routes/halts.ts";
 import { healthRoute, liveRoute, metricsRoute, statusRoute } from "./routes/health.ts";
 import { logsRoute } from "./routes/logs.ts";
 import { deleteMemoryRoute, memoryRoute } from "./routes/memory.ts";
@@ -172,6 +173,9 @@ export const ROUTE_TABLE = {
   answerApproval: answerApprovalRoute,
   approvalRules: approvalRulesRoute,
   revokeApprovalRule: revokeApprovalRuleRoute,
+  halts: haltsRoute,
+  halt: haltRoute,
+  resume: resumeRoute,
   taintedFiles: taintedFilesRoute,
   clearTaint: clearTaintRoute,
   schedules: schedulesRoute,

@@ -13,6 +13,7 @@ import { AUDIT_CHAINS } from "../lib/guard/audit/chain_records.ts";
 import { AUDIT_HEAD, AUDIT_RECORDS } from "../lib/guard/audit/audit_chain.ts";
 import { RECORDED_TRUST } from "../lib/guard/audit/record_trust.ts";
 import { TAINT_CHANGES, TAINTED_FILES } from "../lib/guard/tainted_files.ts";
+import { HALTS } from "../lib/guard/halts.ts";
 import { TRUSTED_DOCUMENTS } from "../lib/guard/trusted_documents.ts";
 import { MCP_CREDENTIALS } from "../lib/extensions/mcp/oauth/mcp_credential.ts";
 import { BROWSER_LOGINS, COOKIE_JARS } from "../lib/memory/browser_records.ts";
@@ -73,7 +74,7 @@ const DECLARED: readonly Collection<unknown>[] = [
   ],
   ...[BROWSER_LOGINS, COMMAND_FOLDERS, COOKIE_JARS, DOCUMENTS, MAILBOXES, MEMORY, PLANS, PROVIDERS, STORAGE_KEYS],
   ...[APPROVAL_RULES, APPROVALS, AUDIT_CHAINS, AUDIT_HEAD, AUDIT_RECORDS, OPEN_APPROVALS, RECORDED_TRUST],
-  ...[TAINT_CHANGES, TAINTED_FILES, TRUSTED_DOCUMENTS],
+  ...[HALTS, TAINT_CHANGES, TAINTED_FILES, TRUSTED_DOCUMENTS],
   ...[IDEMPOTENT_REPLIES, WEBHOOK_MESSAGES, WEBHOOK_SIGNATURES],
   // Marks of open work: their form is that of the cluster, which a gateway alone does not load
   new Collection(OPEN_DELIVERIES, parseWorkMark, { onDamage: { becomes: { v: 1 } } }),

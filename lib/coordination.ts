@@ -92,6 +92,7 @@ export function createAlone({ clock, store }: { readonly clock: Clock; readonly 
     ownPaths: [],
     openChain: undefined,
     openApprovalNews: () => undefined,
+    watchHalts: () => () => {},
     openSharing: undefined,
     openTickets: () => undefined,
     work: undefined,

@@ -15,7 +15,7 @@ import {
   rekey,
   storageWing,
 } from "./gateway_base.ts";
-import { createFacts, drain, drainWing, reloadsWing, stateReasonOf } from "./gateway_state.ts";
+import { createFacts, drain, drainWing, haltWing, reloadsWing, stateReasonOf } from "./gateway_state.ts";
 import { guardWing } from "./guard/guard_services.ts";
 import { memoryWing } from "./memory/memory_services.ts";
 import { modelsWing } from "./providers/provider_services.ts";
@@ -69,6 +69,7 @@ function startWings(base: GatewayBase, opened: OpenedList) {
     modelsWing,
     feedWing,
     runsWing,
+    haltWing,
     recoveryWing,
     conversationsWing,
     drainWing,
@@ -105,6 +106,7 @@ function toServices(made: Started, close: GatewayServices["close"]): GatewayServ
     tickets: access.tickets,
     audit: guard.audit,
     approvals: guard.approvals,
+    halts: guard.halts,
     taintedFiles: guard.taintedFiles,
     tools,
     calls: lazily(async () => {

@@ -22,7 +22,7 @@ import type { DrainableExecutor } from "./tools/runtime/drainable_executor.ts";
 export interface GatewayHealth {
   readonly state: CurrentState;
   readonly storage: { readonly store: Store };
-  readonly guard: Pick<GuardServices, "audit">;
+  readonly guard: Pick<GuardServices, "audit" | "halts">;
   readonly program: Pick<ServicesOptions, "log">;
   readonly cluster: Pick<Coordination, "lease" | "membership">;
 }
@@ -58,12 +58,13 @@ export interface FactsParts extends GatewayHealth {
 export function createFacts(parts: FactsParts, startedAt: number): OwnFacts {
   const { program: { about: { version } }, folders: { workspaceRoot } } = parts;
   const { kit: { clock }, cluster: { shown, membership } } = parts;
-  const { storage, system, reloads, models } = parts;
+  const { storage, system, reloads, models, guard: { halts } } = parts;
   const health = (): HealthReply => ({
     status: stateOf(parts),
     version,
     uptime_seconds: Math.max(0, Math.floor((clock.now() - startedAt) / 1000)),
     reason: shown && stateReasonOf(parts),
+    halted: halts.list().length === 0 ? undefined : halts.refusalOfRun() === undefined ? "partly" : "all",
   });
   return {
     health,
@@ -76,6 +77,7 @@ export function createFacts(parts: FactsParts, startedAt: number): OwnFacts {
           ? {}
           : { cluster: { gateway: shown.id, gateways: shown.gatewaysFound() ?? null, reason } }),
         ...(shared === undefined ? {} : { shared_workspace: toShared(shared) }),
+        halts: [...halts.list()],
         provider: models.live?.providers.inUse ?? null,
         containment: await system.containment(),
         unreadable_records: [...storage.store.unreadable.list()],
@@ -151,6 +153,31 @@ async function watchDrain(needs: DrainNeeds, opened: OpenedList): Promise<void> 
     },
   });
 }
+
+/** Needs of `haltWing`. */
+export interface HaltNeeds {
+  readonly kit: Pick<Kit, "log">;
+  readonly guard: Pick<GuardServices, "halts">;
+  readonly system: Pick<SystemServices, "processes" | "browsers">;
+  /** Undefined: no agent runs here */
+  readonly runs: Pick<RunSupervisor, "stopHalted"> | undefined;
+}
+
+/** Stops what goes on beside the calls once a person has halted it: runs, programs in the background, browsers. */
+export const haltWing = defineWing({
+  name: "halt",
+  start({ kit: { log }, guard: { halts }, system: { processes, browsers }, runs }: HaltNeeds) {
+    halts.onChange((halted) => {
+      if (halted.length === 0) return;
+      runs?.stopHalted();
+      const isWide = halted.some(({ kind }) => kind === "all" || kind === "network" || kind === "writes");
+      const ending = isWide
+        ? [processes.endAll(), browsers.closeAll()]
+        : [processes.endOf((tool, runId) => halts.refusalOf({ tool, access: "write", runId }) !== undefined)];
+      Promise.all(ending).catch((error: unknown) => log.error("Some programs that are halted did not end", { error }));
+    });
+  },
+});
 
 /** Needs of `reloadsWing`. */
 export interface ReloadsNeeds extends Pick<GatewayWork, "state" | "automation" | "tools" | "runs"> {

@@ -97,6 +97,7 @@ export async function openCluster(
       const { SharedApprovalNews } = await import("./guard/approval_news.ts");
       return new SharedApprovalNews({ ...parts, bus: cluster.bus });
     },
+    watchHalts: (look, opened) => watchHalts(needs, { cluster, look, opened }),
     async openSharing(parts) {
       const { TokenSharing } = await import("./access/token_sharing.ts");
       return new TokenSharing({ ...parts, news: tokenNews(cluster) });
@@ -167,6 +168,31 @@ function tokenNews({ bus }: Pick<Cluster, "bus">): TokenNews {
     tell: () => bus.tell("tokens", "all"),
     onChange: (listener) => bus.onNote(({ kind }) => void (kind === "tokens" && listener())),
   };
+}
+
+/** Looks at what is halted after a note, and once a second in case one was lost. @returns a function that tells of a change */
+async function watchHalts(
+  { local: { log } }: Pick<ClusterNeeds, "local">,
+  { cluster: { bus, clock }, look, opened }: {
+    readonly cluster: Pick<Cluster, "bus" | "clock">;
+    readonly look: () => Promise<void>;
+    readonly opened: OpenedList;
+  },
+): Promise<() => void> {
+  const [{ Poller }, { POLL_MS }] = await Promise.all([
+    import("./base/poller.ts"),
+    import("./cluster/cluster_news.ts"),
+  ]);
+  const poller = new Poller(look, (error) => {
+    log.warn("Nobody knows here what is halted, so calls wait for the database", { error });
+  });
+  const stopListening = bus.onNote(({ kind }) => void (kind === "halt" && poller.look()));
+  poller.start(clock, POLL_MS);
+  opened.own(poller, async (open) => {
+    stopListening();
+    await open.stop();
+  });
+  return () => bus.tell("halt", "all");
 }
 
 /** Waits for the drain of this gateway, see `DrainWatch`. */

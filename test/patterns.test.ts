@@ -62,6 +62,7 @@ test("each pattern that is left out is there", () => {
 /** Patterns that are put together at run time, by file and a part of what follows, with whose text is in them and what bounds the texts they read. */
 const MADE: readonly (readonly [path: string, part: string, why: string])[] = [
   ["lib/base/neutral_text.ts", "[", "constants, of fixed length or a word each"],
+  ["lib/base/semantic_version.ts", "NUMBER", "constants, over at most 64 characters"],
   ["lib/config/toml.ts", "PART", "a copy of a constant, which remembers a place"],
   ["lib/dashboard/page/markdown.js", "[", "constants, which look at most 1,000 characters ahead"],
   [

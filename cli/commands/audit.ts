@@ -117,6 +117,7 @@ function byOf(record: AuditRecord): string {
     case "mcp_server":
     case "offer":
     case "cluster":
+    case "halt":
     case "storage":
       return actorOf(record.by);
     case "pairing":
@@ -194,6 +195,8 @@ function whatOf(record: AuditRecord): string {
       return `${record.action} MCP server ${record.server}${record.source === null ? "" : `: ${record.source}`}`;
     case "offer":
       return `${record.kind} ${record.name}: ${record.outcome}`;
+    case "halt":
+      return `${record.action} ${record.halts.join(", ")}`;
     case "cluster":
       if (record.action === "folder_forgotten") return `forgot which folder the workspace ${record.workspace} is`;
       return `${record.action === "drain_asked" ? "drained" : "begins the drain of"} gateway ${record.gateway}`;

@@ -1,3 +1,4 @@
+import { haltedPart } from "../../lib/base/records/gateway_status.ts";
 import { readControlFile } from "../../lib/host/control_file.ts";
 import { type CommandContext, defineCliCommand, EXIT } from "../command.ts";
 import { probeGateway, type ReachedGateway, reachGateway } from "../reach_gateway.ts";
@@ -34,11 +35,14 @@ export const statusCommand = defineCliCommand({
     try {
       const status = await gateway.call("GET /v1/status");
       const counts = await Promise.all(WAITING.map(([, name, status]) => count(gateway, name, status)));
-      const { provider, containment, config, unreadable_records: damaged } = status;
+      const { provider, containment, config, halts = [], unreadable_records: damaged } = status;
       const rows = [
         ["Address", record.address],
         ["Health", status.status],
         ["Since", status.started_at],
+        ...halts.map((
+          halt,
+        ) => ["Halted", `${haltedPart(halt)}, since ${halt.halted_at}; postern resume lets it go on`]),
         ["Model", provider === null ? "none" : `${provider.name}/${provider.model}, since ${provider.reason}`],
         ["Sandbox", containment.text],
         ["Workspace", status.workspace],

@@ -1,4 +1,5 @@
 import type { LoadedConfig } from "../../lib/config/load_config.ts";
+import { haltedPart } from "../../lib/base/records/gateway_status.ts";
 import type { Services } from "../../lib/services.ts";
 import type { CommandContainment } from "../../lib/system/process/containment.ts";
 import type { CommandContext } from "../command.ts";
@@ -19,6 +20,8 @@ export interface BannerFacts {
   readonly provider_reason: string;
   /** False when the model is shown no tools, since its chat template knows none. Null: its server does not say */
   readonly supports_tools: boolean | null;
+  /** Work that a person has halted, in words */
+  readonly halted: readonly string[];
   /** Containment of the commands that tools run */
   readonly containment: CommandContainment;
   readonly workspace: string;
@@ -67,6 +70,7 @@ export function bannerFacts(
     model: inUse?.model ?? null,
     provider_reason: inUse?.reason ?? "there is no agent: provider.kind is none, or --no-agent was given",
     supports_tools: supportsTools ?? null,
+    halted: services.halts.list().map((halt) => `${haltedPart(halt)}, since ${halt.halted_at}`),
     containment,
     workspace: loaded.workspace,
     data_dir: loaded.dataDir,
@@ -92,6 +96,7 @@ export function bannerText(
     ...facts.supports_tools === false
       ? [["Tools", "none reach this model, whose chat template knows none: it invents what they would say"] as const]
       : [],
+    ...facts.halted.map((words) => ["Halted", `${words}; ${named("postern resume")} lets it go on`] as const),
     ["Sandbox", facts.containment.text],
     ["Workspace", facts.workspace],
     ...facts.schema === null

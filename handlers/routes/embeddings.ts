@@ -54,6 +54,7 @@ export const embeddingsRoute = defineRoute({
   errors: [
     "agent_unavailable",
     "shutting_down",
+    "halted",
     "rate_limited",
     "model_not_found",
     "provider_error",

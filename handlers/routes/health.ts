@@ -21,9 +21,10 @@ export const healthRoute = defineFacts({
     description: "The gateway is shutting down, or somebody has drained it",
   }],
   handle({ facts }) {
-    const { status, version, uptime_seconds, reason } = facts.health();
+    const { status, version, uptime_seconds, reason, halted } = facts.health();
     const why = reason === undefined ? "" : `,"reason":${JSON.stringify(reason)}`;
-    const body = `{"status":"${status}","version":"${version}","uptime_seconds":${uptime_seconds}${why}}`;
+    const halt = halted === undefined ? "" : `,"halted":"${halted}"`;
+    const body = `{"status":"${status}","version":"${version}","uptime_seconds":${uptime_seconds}${why}${halt}}`;
     return { status: STATUS[status], body, type: "application/json" };
   },
 });

@@ -9,6 +9,7 @@ const ERRORS = [
   "conflict",
   "overloaded",
   "shutting_down",
+  "halted",
   "not_implemented",
   406,
 ] as const;

@@ -75,7 +75,7 @@ export const invokeNodeRoute = defineRoute({
   summary: "Call a tool of a node; a bad, disabled or denied call is a result with is_error",
   body: invokeSchema,
   reply: { status: 200, type: "application/json", schema: callReplySchema },
-  errors: ["shutting_down", "provider_timeout"],
+  errors: ["shutting_down", "halted", "provider_timeout"],
   idempotency: "honoured",
   before: ({ nodes }, { params }) => void findNode(nodes, params.id),
   async handle({ nodes, calls }, request) {

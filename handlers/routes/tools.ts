@@ -63,7 +63,7 @@ export const callToolRoute = defineRoute({
   body: callSchema,
   bodyOptional: true,
   reply: { status: 200, type: "application/json", schema: callReplySchema },
-  errors: ["shutting_down", "provider_timeout"],
+  errors: ["shutting_down", "halted", "provider_timeout"],
   idempotency: "honoured",
   before: ({ tools }, { params }) => void findTool(tools, params.name),
   repeat: callAgain,

@@ -17,6 +17,7 @@ import type { WireInput } from "./to_completion_input.ts";
 export const RUN_ERRORS = [
   "agent_unavailable",
   "shutting_down",
+  "halted",
   "overloaded",
   "conflict",
 ] as const satisfies readonly ErrorCode[];

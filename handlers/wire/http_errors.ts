@@ -195,6 +195,7 @@ const CANCEL_CODES: Record<CancelReason, ErrorCode> = {
   cancelled: "conflict",
   shutdown: "shutting_down",
   budget: "rate_limited",
+  halted: "halted",
 };
 
 function fromProvider(error: ProviderError): HttpError {

@@ -7,6 +7,7 @@ import type { Scope } from "../base/records/caller.ts";
 import type { Config } from "../config/config.ts";
 import { resolvePath } from "../config/folders.ts";
 import type { Approvals } from "../guard/approvals.ts";
+import type { Halts } from "../guard/halts.ts";
 import type { TaintedFiles } from "../guard/tainted_files.ts";
 import type { RunSupervisor } from "../runs/run_request.ts";
 import type { Documents } from "../storage/documents.ts";
@@ -46,7 +47,7 @@ export interface AutomationNeeds {
   readonly storage: { readonly store: Store; readonly documents: Documents };
   /** Absolute paths. */
   readonly folders: { readonly workspaceRoot: string; readonly dataDir: string; readonly home: string };
-  readonly guard: { readonly approvals: Approvals; readonly taintedFiles: TaintedFiles };
+  readonly guard: { readonly approvals: Approvals; readonly halts: Halts; readonly taintedFiles: TaintedFiles };
   readonly access: { readonly tokens: Pick<Tokens, "confirm" | "scopesOf" | "standing"> };
   readonly system: { readonly files: Files; readonly guardedFetch: () => Promise<GuardedFetch> };
   /** Tools and runs of the gateway, which are made later. */
@@ -214,8 +215,15 @@ function createLazySops(needs: AutomationNeeds): SopService {
 }
 
 function createLazyDeliveries(needs: AutomationNeeds): Deliveries {
-  const { kit: { clock, random, log, metrics, environment }, config, storage: { store }, system, work, cluster } =
-    needs;
+  const {
+    kit: { clock, random, log, metrics, environment },
+    config,
+    storage: { store },
+    guard,
+    system,
+    work,
+    cluster,
+  } = needs;
   const targetOf = (name: string) => replyTarget(config().channels, name);
   const { load, start, stop } = lazilyStarted(async () => {
     const { createDeliveries } = await import("./channels/delivery_service.ts");
@@ -224,6 +232,7 @@ function createLazyDeliveries(needs: AutomationNeeds): Deliveries {
       work: cluster.work,
       runs: work.runs,
       fetch: system.guardedFetch,
+      halts: guard.halts,
       rules: () => config().url_access,
       retentionDays: () => config().runs.retention_days,
     });

@@ -61,12 +61,12 @@ export function mayHaveEffectNow(): boolean {
 
 /**
  * Resolves when the work at hand may have an effect. Each door awaits this last before the effect.
- * @param signal of the work: a call that was given up meanwhile must have no effect later
+ * @param signal of the work: a call that was given up or halted meanwhile must have no effect later
  * @throws {CancelError} when the right is lost, or the signal aborts first
  */
 export async function untilEffectMayBegin(signal: AbortSignal): Promise<void> {
+  if (signal.aborted) throw cancelError(signal);
   const right = slots.getStore()?.right;
   if (right === undefined) return;
-  if (signal.aborted) throw cancelError(signal);
   await unlessAborted(right.mayAct(), signal);
 }

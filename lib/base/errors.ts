@@ -85,6 +85,7 @@ const ROWS = {
   provider_error: { status: 502, type: API, meaning: "the model's server failed, also when asked again" },
   agent_unavailable: { status: 503, type: API, retry: 60, meaning: "the gateway was started without an agent" },
   shutting_down: { status: 503, type: API, retry: 5, meaning: "the gateway is being stopped or drained" },
+  halted: { status: 503, type: API, retry: "never", meaning: "a person has halted the work, until `postern resume`" },
   storage_unavailable: { status: 503, type: API, retry: 5, meaning: "the database cannot be used now" },
   overloaded: { status: 503, type: API, retry: 1, meaning: "a queue or a limit of the gateway is full" },
   workspace_unavailable: { status: 503, type: API, retry: 5, meaning: "the gateway cannot use its workspace now" },

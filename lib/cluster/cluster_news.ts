@@ -14,6 +14,7 @@ const NOTE_KINDS = [
   "workspace",
   "node",
   "budget",
+  "halt",
 ] as const;
 
 /** Word to all gateways: something about a record has changed, and whoever cares reads the record. Holds nothing else. */
@@ -22,7 +23,7 @@ export interface ClusterNote {
    * `run`: events are in the journal, up to `seq`. `end`: a run has ended. `signal`: its owner has to read. `queue`: a run waits. `work`:
    * other work has changed. `drain`: somebody has drained a gateway. `tokens`: who may call has changed. `workspace`: its
    * gateways look at each other. `node`: a node has come, changed or gone. `budget`: a gateway
-   * needs the tokens that others have leased and do not use.
+   * needs the tokens that others have leased and do not use. `halt`: what a person has halted has changed.
    */
   readonly kind: (typeof NOTE_KINDS)[number];
   readonly id: string;

@@ -16,6 +16,7 @@ import type { SharedApprovalNewsOptions } from "./approval_news.ts";
 import { type Audit, type AuditOptions, createAudit } from "./audit/audit.ts";
 import { accessEvent, loginEvent } from "./audit/audit_event.ts";
 import { createApprovals } from "./create_approvals.ts";
+import { Halts } from "./halts.ts";
 import type { AskProgram } from "./program_approver.ts";
 import type { TaintedFiles, TaintWorkspace } from "./tainted_files.ts";
 import type { TrustedDocuments } from "./trusted_documents.ts";
@@ -44,6 +45,8 @@ export interface GuardCluster {
   readonly openChain: AuditOptions["openChain"];
   /** Opens the news of approvals. Undefined: nobody else settles one */
   openApprovalNews(parts: Omit<SharedApprovalNewsOptions, "bus">): ApprovalNews | undefined | Promise<ApprovalNews>;
+  /** Has halts look at their record when another gateway changes it. @returns a function that tells the others of a change */
+  watchHalts(look: () => Promise<void>, opened: OpenedList): (() => void) | Promise<() => void>;
   /** Workspace whose files gateways mark. Undefined: nobody else marks any */
   readonly taintWorkspace: TaintWorkspace | undefined;
   /** Aborts when the gateway closes. Undefined: nothing waits for a database then */
@@ -54,6 +57,8 @@ export interface GuardCluster {
 export interface GuardServices {
   readonly audit: Audit;
   readonly approvals: Approvals;
+  /** Work that a person has halted. */
+  readonly halts: Halts;
   /** Files that outside content reached. */
   readonly taintedFiles: TaintedFiles;
   /** Skills and instructions of a workspace that a person trusts. */
@@ -90,6 +95,9 @@ async function startGuard(needs: GuardNeeds, opened: OpenedList): Promise<GuardS
     await recordTrust({ store, audit: audit.append, log, trustDir });
   };
   await recordTrust();
+  const halts = new Halts({ store, clock, log, audit: audit.append, tell: () => tellHalt() });
+  const tellHalt = await cluster.watchHalts(() => halts.look(), opened);
+  await halts.look();
   const stored = createApprovals({
     ...{ store, clock, random, log, metrics },
     news: await cluster.openApprovalNews({ store, clock, log }),
@@ -128,6 +136,7 @@ async function startGuard(needs: GuardNeeds, opened: OpenedList): Promise<GuardS
   return {
     audit,
     approvals,
+    halts,
     taintedFiles,
     trustedDocuments,
     recordAccess: (change, writes) => audit.append(accessEvent(change), writes),

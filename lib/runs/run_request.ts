@@ -173,7 +173,7 @@ export interface RunReview {
 export interface RunSupervisor {
   /**
    * Accepts a run; a durable one is on disk when this resolves.
-   * @throws {HttpError} 409 `conflict` when the claim was made before, and for a place without a history; 503 `overloaded`, `shutting_down` or `agent_unavailable`; 403 `insufficient_scope` for a
+   * @throws {HttpError} 409 `conflict` when the claim was made before, and for a place without a history; 503 `overloaded`, `shutting_down`, `halted` or `agent_unavailable`; 403 `insufficient_scope` for a
    * conversation of another token; 400 `invalid_request` for an unknown agent
    */
   start(request: RunRequest): Promise<RunHandle>;
@@ -181,7 +181,7 @@ export interface RunSupervisor {
    * Does work of a model that is no run, such as vectors of texts, within the budget of the day.
    * @param input most tokens that the work may use
    * @param work returns how many it has used; undefined: all of `input` counts
-   * @throws {HttpError} 503 `shutting_down`; {CancelError} `budget`; what the work throws
+   * @throws {HttpError} 503 `shutting_down`, `halted`; {CancelError} `budget`; what the work throws
    */
   spend<T extends { readonly tokens?: number | undefined }>(
     input: number,
@@ -218,6 +218,8 @@ export interface RunSupervisor {
    * @throws {CancelError} when the signal aborts first, or a shutdown stops the run
    */
   ended(id: string, signal: AbortSignal): Promise<Run | undefined>;
+  /** Stops the runs at work here that a person has halted. They end as cancelled. */
+  stopHalted(): void;
   /** Returns the number of runs at work now. */
   active(): number;
   /** Tells whether a run of this conversation is at work or waits for its slot. */
@@ -225,7 +227,7 @@ export interface RunSupervisor {
   /**
    * Ends a run that is `needs_review`, or lets it go on. The decision is on disk and in the audit when the promise resolves.
    * @throws {HttpError} 404 `not_found`; 409 `conflict` for a run in another state, or one that cannot go on;
-   * 400 `invalid_request` for a note that is too long
+   * 400 `invalid_request` for a note that is too long; 503 `halted` for one that would go on
    */
   resolve(id: string, review: RunReview): Promise<Run>;
   /**

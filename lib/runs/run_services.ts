@@ -7,6 +7,7 @@ import type { Config } from "../config/config.ts";
 import type { Extensions } from "../extensions/open_extensions.ts";
 import type { Approvals } from "../guard/approvals.ts";
 import type { AuditAppend } from "../guard/audit/audit_chain.ts";
+import type { Halts } from "../guard/halts.ts";
 import type { OpenProviders } from "../providers/provider_services.ts";
 import type { Store } from "../storage/store.ts";
 import type { SubAgents } from "../tools/agents/sub_agents.ts";
@@ -32,7 +33,11 @@ export interface RunsNeeds {
   readonly kit: Kit;
   readonly config: () => Config;
   readonly storage: { readonly store: Store };
-  readonly guard: { readonly approvals: Approvals; readonly audit: { readonly append: AuditAppend } };
+  readonly guard: {
+    readonly approvals: Approvals;
+    readonly audit: { readonly append: AuditAppend };
+    readonly halts: Pick<Halts, "refusalOfRun">;
+  };
   /** Closes the browser that a run had open. */
   readonly system: { readonly browsers: { closeRun(runId: string): Promise<unknown> } };
   /** Texts that a run begins with. */
@@ -83,6 +88,7 @@ function createRuns(
       limits: () => runLimits(config()),
       tokensPerDay: () => config().budget.tokens_per_day,
       retentionDays: () => config().runs.retention_days,
+      halted: (runId) => guard.halts.refusalOfRun(runId),
       isChannelConversation: (id) => isChannelConversation(config().channels, id),
     },
     approvals: {

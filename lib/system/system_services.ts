@@ -56,9 +56,11 @@ export interface SystemNeeds {
   };
   /** Marker of the gateway's processes. `known`: an earlier gateway had it and may have left processes. */
   readonly marker: { readonly text: string; readonly known: boolean };
-  /** Receives the files that a command with taint has written */
   readonly guard: {
+    /** Tell why all work is halted, as the end of a sentence */
+    readonly halts: { onChange(listener: () => void): void; refusalOfRun(): string | undefined };
     readonly taintedFiles: {
+      /** Receives the files that a command with taint has written */
       markWritten(
         paths: TaintedWrites["paths"],
         options: { readonly taint: TaintedWrites["taint"]; readonly root: string },
@@ -97,7 +99,7 @@ export const systemWing = defineWing({ name: "system", start: startSystem });
 
 /** Creates the doors to the machine. Before that ends what the commands of an earlier gateway left. */
 async function startSystem(needs: SystemNeeds, opened: OpenedList): Promise<SystemServices> {
-  const { kit: { clock, log, environment }, config, program, folders, marker, cluster } = needs;
+  const { kit: { clock, log, environment }, config, program, folders, marker, guard: { halts }, cluster } = needs;
   const { dataDir, home } = folders;
   // Tools reach the temporary folders of MCP servers as little as the data directory
   const ownPaths = [...folders.ownPaths, temporaryFolder(marker.text)];
@@ -107,6 +109,7 @@ async function startSystem(needs: SystemNeeds, opened: OpenedList): Promise<Syst
   const shell = () => config().security.shell;
   const proxy = proxyOf(needs);
   const processes = opened.own(openProcesses(needs, { ownPaths, commands, urls }), (open) => open.close());
+  halts.onChange(() => processes.holdPrograms(halts.refusalOfRun()));
   if (shell().sandbox === "off") log.info(containmentOf(shell(), undefined).text);
   if (shell().syntax === "contained") requireSyntax(shell(), await processes.containment(shell()));
   const workers = opened.own(new Workers({ maxWorkers: MAX_WORKERS, clock }), (open) => open.close());
@@ -171,6 +174,7 @@ function lazyBrowsers(
     // Nothing is loaded by a look at a browser that nobody has opened
     note: (runId, action) => void loaded.made()?.then((made) => made?.note(runId, action)),
     view: async (runId) => await (await loaded.made())?.view(runId),
+    closeAll: async () => await (await loaded.made())?.closeAll(),
     closeRun: (runId) => loaded.made()?.then((made) => made?.closeRun(runId) ?? false) ?? WAS_CLOSED,
   };
 }

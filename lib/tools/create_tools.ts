@@ -31,7 +31,7 @@ export interface ToolsNeeds {
   };
   readonly folders: { readonly workspaceRoot: string; readonly home: string; readonly ownPaths: readonly string[] };
   readonly telemetry: { readonly redactor: Redactor };
-  readonly guard: Pick<GuardServices, "approvals" | "audit" | "taintedFiles" | "trustedDocuments">;
+  readonly guard: Pick<GuardServices, "approvals" | "audit" | "halts" | "taintedFiles" | "trustedDocuments">;
   /** Tools of others. */
   readonly extensions: { readonly tools: () => readonly Tool[] };
   readonly toolServices: Omit<ToolServices, "catalogue">;
@@ -60,8 +60,9 @@ function createTools(needs: ToolsNeeds): DrainableExecutor {
     redact: telemetry.redactor.redact,
     audit: guard.audit.append,
     shared: needs.cluster.sharedCalls,
+    halts: guard.halts,
   });
-  return createDrainableExecutor(executor, { clock });
+  return createDrainableExecutor(executor, { clock, halts: guard.halts });
 }
 
 /** Needs of `toolServicesWing`. */

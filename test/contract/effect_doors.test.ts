@@ -44,7 +44,13 @@ const DOORS: Readonly<Record<string, (use: (door: Door) => Promise<void>) => Pro
     withCommands((processes, { timeoutMs: _, ...request }, hasEffect) =>
       use({
         async pass(signal) {
-          await processes.start({ ...request, signal, owner: "run_1", maxProcesses: 2 });
+          await processes.start({
+            ...request,
+            signal,
+            owner: "run_1",
+            startedBy: { tool: "process_tool", runId: "run_1" },
+            maxProcesses: 2,
+          });
           await until(hasEffect);
         },
         hasEffect,
@@ -185,6 +191,15 @@ for (const [name, withDoor] of Object.entries(DOORS)) {
         assert.equal(hasEffect(), true);
       }));
 
+    test("has no effect in a call that was stopped before, as by a halt, also at a gateway alone", () =>
+      withDoor(async ({ pass, hasEffect }) => {
+        await assert.rejects(pass(AbortSignal.abort(new CancelError("halted"))), {
+          name: "CancelError",
+          reason: "halted",
+        });
+        assert.equal(hasEffect(), false);
+      }));
+
     test("needs no right at a gateway alone", () =>
       withDoor(async ({ pass, hasEffect }) => {
         await pass(NEVER);
@@ -202,4 +217,17 @@ test("a command whose right became uncertain is prepared again, since the worksp
     };
     const { ending } = await withEffectRight({ right }, () => processes.run(request));
     assert.deepEqual([ending, asked, hasEffect()], [{ kind: "exit", code: 0 }, ["wait", "look", "wait", "look"], true]);
+  }));
+
+test("no program of an MCP server or a plugin starts while all work is halted", () =>
+  withWorkspace({}, async ({ root }) => {
+    const processes = createWorkspaceProcesses(root);
+    processes.holdPrograms("a person has halted all work");
+    // It is refused before anything of the request is read
+    const request = {} as Parameters<typeof processes.prepareProgram>[0];
+    await assert.rejects(processes.prepareProgram(request), {
+      code: "halted",
+      message: /a person has halted all work/,
+    });
+    await processes.close();
   }));

@@ -40,6 +40,7 @@ export const ERROR_TABLE: readonly (readonly [
   ["provider_timeout", 504, "api_error", NO_RETRY],
   ["agent_unavailable", 503, "api_error", { "retry-after": "60" }],
   ["shutting_down", 503, "api_error", { "retry-after": "5" }],
+  ["halted", 503, "api_error", NO_RETRY],
   ["storage_unavailable", 503, "api_error", { "retry-after": "5" }],
   ["overloaded", 503, "api_error", { "retry-after": "1" }],
   ["workspace_unavailable", 503, "api_error", { "retry-after": "5" }],

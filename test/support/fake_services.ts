@@ -12,6 +12,7 @@ import type { Config } from "../../lib/config/config.ts";
 import type { GatewayState } from "../../lib/base/records/gateway_status.ts";
 import type { Services } from "../../lib/services.ts";
 import { createApprovals } from "../../lib/guard/create_approvals.ts";
+import { Halts } from "../../lib/guard/halts.ts";
 import { lazily } from "../../lib/base/lazily.ts";
 import { ClientCalls } from "../../lib/runs/client_calls.ts";
 import { createStoredConversations } from "../../lib/runs/conversations/stored_conversations.ts";
@@ -88,6 +89,7 @@ export function createFakeServices(options: FakeServicesOptions = {}): FakeServi
   const tools = options.tools ?? createFakeTools();
   let config = withGateway({ ...GATEWAY, ...options.gateway });
   let state: GatewayState = "ok";
+  const halts = new Halts({ store, clock, log, audit: audit.append, tell: () => {} });
   const approvals = createApprovals({ store, clock, random, log, metrics, audit: audit.append });
   return {
     version: "0.0.0-test",
@@ -126,6 +128,7 @@ export function createFakeServices(options: FakeServicesOptions = {}): FakeServi
     tickets: createFakeTickets(),
     audit,
     approvals,
+    halts,
     taintedFiles: createTaintedFiles({ store, clock, audit: audit.append }),
     tools,
     calls: lazily(() =>
@@ -175,6 +178,7 @@ export function createFakeServices(options: FakeServicesOptions = {}): FakeServi
       status: () =>
         Promise.resolve({
           ...{ status: state, version: "0.0.0-test", started_at: AT, uptime_seconds: 0, workspace: "/workspace" },
+          halts: [],
           provider: null,
           containment: { kind: "uncontained", text: "Commands are not contained: this is a test" },
           unreadable_records: [],

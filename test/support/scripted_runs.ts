@@ -109,6 +109,7 @@ export function createScriptedRuns(options: ScriptedRunsOptions): ScriptedRuns {
     followHere: () => undefined,
     reach: () => Promise.resolve(undefined),
     ended: (id) => Promise.resolve(records.get(id)),
+    stopHalted: () => {},
     active: () => active,
     worksIn: (id) => started.some((run) => run.conversationId === id && !run.over),
     resolve: () => Promise.reject(new TypeError("The script resolves nothing")),

@@ -16,7 +16,7 @@ import type {
   RunRequest,
   RunSupervisor,
 } from "../../lib/runs/run_request.ts";
-import type { RunApprovals } from "../../lib/runs/supervisor/launch_run.ts";
+import type { RunApprovals, RunConfiguration } from "../../lib/runs/supervisor/launch_run.ts";
 import type { RunLimits } from "../../lib/runs/supervisor/run_queue.ts";
 import type { AgentSettings } from "../../lib/runs/supervisor/run_settings.ts";
 import { createSupervisor, type SupervisorOptions } from "../../lib/runs/supervisor/supervisor.ts";
@@ -39,6 +39,8 @@ export interface SupervisedOptions {
   readonly cluster?: SupervisorOptions["cluster"];
   readonly seed?: number;
   readonly retentionDays?: number;
+  /** Default: nothing is halted */
+  readonly halted?: RunConfiguration["halted"];
   readonly tokensPerDay?: number;
   readonly approverOf?: RunApprovals["approverOf"];
   readonly agentOf?: SupervisorOptions["agentOf"];
@@ -85,6 +87,7 @@ export function supervised(script: Script, options: SupervisedOptions = {}): Sup
       limits: () => ({ maxConcurrent: 16, maxQueued: 1000, maxPerConversation: 8, ...options.limits }),
       retentionDays: () => options.retentionDays ?? 0,
       tokensPerDay: () => options.tokensPerDay ?? 0,
+      halted: options.halted,
       isChannelConversation: options.isChannelConversation,
     },
     approvals: { ...options.leftApprovals, approverOf: options.approverOf },

@@ -135,6 +135,8 @@ export interface ToolBenchOptions {
   readonly timeoutMs?: number;
   /** Returns a remembered answer. Default: none is remembered */
   readonly remembered?: ToolExecutorOptions["remembered"];
+  /** Default: nobody halts a call */
+  readonly halts?: ToolExecutorOptions["halts"];
   /** Where protected names go that appear while a command runs. Default: a folder beside the workspace */
   readonly quarantine?: string;
   /** Folder of the sockets of relays. Default: one beside the workspace */
@@ -237,6 +239,7 @@ export function createToolBench(options: ToolBenchOptions): ToolBench {
   const executor: ToolExecutor = createToolExecutor({
     tools: options.tools ?? BUILTIN_TOOLS,
     foreign: options.foreign,
+    halts: options.halts,
     writesConfig: options.writesConfig,
     services: {
       files,

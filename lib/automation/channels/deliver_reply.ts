@@ -5,6 +5,7 @@ import { ToolError } from "../../base/errors.ts";
 import type { KeyedSemaphore } from "../../base/keyed_queues.ts";
 import type { Random } from "../../base/random.ts";
 import type { Run } from "../../base/records/run.ts";
+import type { Halts, HaltSubject } from "../../guard/halts.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
 import type { Counter, Family } from "../../base/telemetry/metrics.ts";
 import type { RunSupervisor } from "../../runs/run_request.ts";
@@ -32,6 +33,8 @@ export interface DeliverOptions {
   readonly runs: () => RunSupervisor | undefined;
   /** Returns the fetch that every attempt uses. It is made at the first */
   readonly fetch: () => Promise<GuardedFetch>;
+  /** Work that a person has halted: no attempt begins then, and one under way is broken off. Default: nobody halts any */
+  readonly halts?: Pick<Halts, "refusalOf" | "watch" | "untilResumed"> | undefined;
   /** Returns the channel as the configuration has it now. undefined: there is no such channel, or it has no `reply_url` */
   readonly targetOf: (channel: string) => ReplyTarget | undefined;
   readonly rules: () => UrlRules;
@@ -96,21 +99,25 @@ export async function deliverReply(runId: string, given: DeliverContext): Promis
  * @returns the delivery as it waits for the next attempt; undefined when it has ended
  */
 async function attempt(record: DeliveryRecord, run: Run, context: DeliverContext): Promise<DeliveryRecord | undefined> {
-  const { clock, semaphore, stopping, hold } = context;
+  const { clock, semaphore, stopping, hold, halts } = context;
   const { channel } = record;
   const target = context.targetOf(channel);
   if (target === undefined) {
     return void await fail(record, `[channels.${channel}] has no reply_url any more`, context);
   }
+  const subject = { tool: "", access: "network", runId: record.run_id } as const;
+  await halts?.untilResumed(subject, stopping);
   const fetch = await context.fetch();
   const outcome = await semaphore.pass(channel, stopping, async () => {
     await hold?.mayAct(stopping);
     // The gateway was down, or others went first: a receiver may have forgotten by now which replies it has had
     if (ageOf(record, run, clock.now()) > MAX_AGE_MS) return undefined;
-    return await sendWithin(
-      (signal) => sendReply(record, run, target, { ...context, fetch, rules: context.rules(), signal }),
-      context,
-    );
+    const send = (halted: AbortSignal) =>
+      sendWithin((given) => {
+        const signal = AbortSignal.any([given, halted]);
+        return sendReply(record, run, target, { ...context, fetch, rules: context.rules(), signal });
+      }, context);
+    return await unlessHalted(subject, halts, send);
   });
   if (outcome === undefined) return void await fail(record, tooLate(record), context);
   if (outcome.kind === "broken") return record;
@@ -119,6 +126,25 @@ async function attempt(record: DeliveryRecord, run: Run, context: DeliverContext
   await end({ ...tried, status: "delivered", last_error: null }, context);
   context.log.debug("A reply was delivered", named(tried));
   return undefined;
+}
+
+/** Makes an attempt that a halt breaks off. */
+async function unlessHalted<T>(
+  subject: HaltSubject,
+  halts: DeliverOptions["halts"],
+  send: (halted: AbortSignal) => Promise<T>,
+): Promise<T | { readonly kind: "broken" }> {
+  const halted = new AbortController();
+  if (halts?.refusalOf(subject) !== undefined) return { kind: "broken" };
+  const unwatch = halts?.watch(subject, (error) => halted.abort(error));
+  try {
+    return await send(halted.signal);
+  } catch (error) {
+    if (!halted.signal.aborted) throw error;
+    return { kind: "broken" };
+  } finally {
+    unwatch?.();
+  }
 }
 
 /** Makes an attempt that ends with the deadline of this gateway, since another may make the next one then. */

@@ -170,7 +170,8 @@ export async function startFiring(
       return found === undefined ? without("failed", FIRED_BEFORE) : { firing: found.value, recorded: false };
     }
     if (isChanged) return CHANGED;
-    if (isShutdown(error)) return undefined;
+    if (isHeld(error) && occasion.trigger === "manual") throw error;
+    if (isHeld(error)) return undefined;
     if (canWait(error) && !occasion.isLast) {
       log.warn("A schedule cannot fire now, and will be tried again", { schedule_id: id, error });
       return undefined;
@@ -309,9 +310,9 @@ function toldBy(id: string, schedule: string, when: string): string {
     "report what came of it, without asking back.";
 }
 
-/** Tells whether the gateway is shutting down: the schedule fires after its next start. */
-function isShutdown(error: unknown): boolean {
-  return error instanceof HttpError && error.code === "shutting_down";
+/** Tells whether the gateway is shutting down, or all work is halted: the schedule fires after its next start, or the resume. */
+function isHeld(error: unknown): boolean {
+  return error instanceof HttpError && (error.code === "shutting_down" || error.code === "halted");
 }
 
 const WAITABLE: readonly string[] = ["overloaded", "storage_unavailable", "workspace_unavailable"];

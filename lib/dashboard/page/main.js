@@ -3,6 +3,7 @@ import { createChatView } from "./chat_view.js";
 import { createClusterView } from "./cluster_view.js";
 import { byId, element } from "./dom.js";
 import { messageOf } from "./format.js";
+import { createHaltButton } from "./halt_button.js";
 import { createInstructionsCard } from "./instructions_card.js";
 import { createLogsView } from "./logs_view.js";
 import { createMcpView } from "./mcp_view.js";
@@ -55,12 +56,14 @@ export function start() {
   const logs = createLogsView({ session });
   const status = createStatusView();
   const cluster = createClusterView({ session });
+  const halting = createHaltButton({ session, onChange: () => void poll() });
   let entered = false;
   let reachable = true;
 
   /** @param {string} [reason] */
   function openPairing(reason) {
     entered = false;
+    halting.show(undefined);
     chat.reset();
     approvals.reset();
     runs.reset();
@@ -79,6 +82,7 @@ export function start() {
   function enter() {
     entered = true;
     openView();
+    void readHealth().then((health) => halting.show(entered ? health : undefined));
     void describe();
     void cluster.find();
     void approvals.poll();
@@ -160,6 +164,7 @@ export function start() {
     if (document.hidden) return;
     const health = await readHealth();
     showReachable(health);
+    if (health !== undefined) halting.show(entered ? health : undefined);
     const canAsk = health !== undefined && entered;
     const isStatus = canAsk && isShown("status");
     status.showHealth(health, isStatus ? await readStatus() : undefined);

@@ -339,6 +339,15 @@ export interface OfferEvent extends AuditPlace {
   readonly by: AuditActor;
 }
 
+/** A person has halted work, or lets it go on. */
+export interface HaltEvent {
+  readonly type: "halt";
+  readonly action: "halted" | "resumed";
+  /** Ids of the halts: `all`, `network`, `writes`, `tool:<name>`, `run:<id>` */
+  readonly halts: readonly string[];
+  readonly by: AuditActor;
+}
+
 /** Somebody has drained a gateway of the cluster. */
 export interface DrainEvent {
   readonly type: "cluster";
@@ -429,6 +438,7 @@ export type AuditEvent =
   | McpServerEvent
   | OfferEvent
   | DrainEvent
+  | HaltEvent
   | FolderForgottenEvent
   | RekeyEvent
   | RetentionEvent
@@ -455,6 +465,7 @@ export const AUDIT_TYPES = [
   "mcp_server",
   "offer",
   "cluster",
+  "halt",
   "storage",
   "retention",
   "audit_chain",

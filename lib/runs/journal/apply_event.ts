@@ -123,12 +123,15 @@ function answeredBy(run: Run, model: string): Run {
   return { ...run, model };
 }
 
+/** Codes of the last event of runs that were cancelled. */
+const CANCELLED: ReadonlySet<string> = new Set(["cancelled", "client_gone", "shutdown", "halted"]);
+
 /** Returns the status of a run that ended with this terminal event. */
 export function endStatus(
   event: { readonly type: "done" } | { readonly type: "error"; readonly code: string },
 ): RunStatus {
   if (event.type === "done") return "completed";
-  if (event.code === "cancelled" || event.code === "client_gone" || event.code === "shutdown") return "cancelled";
+  if (CANCELLED.has(event.code)) return "cancelled";
   return event.code === "needs_review" ? "needs_review" : "failed";
 }
 

@@ -80,6 +80,11 @@ export class ActiveRun {
     this.#controller.abort(error);
   }
 
+  /** Stops the run, and all that works for it here, where a person has halted it. @param reason the end of a sentence. Undefined: nobody has */
+  haltFor(reason: string | undefined): void {
+    if (reason !== undefined) this.abort(new CancelError("halted", `The run was stopped: ${reason}`));
+  }
+
   /** Returns the present state, for a run that is not recorded. */
   view(): Run {
     const run = { ...createRunState(this.#accepted).run, ...taintField(this.taint.origins) };

@@ -62,7 +62,7 @@ export interface LaunchParts {
   readonly cluster: RunCoordination;
   readonly providers: Providers;
   readonly tools: ToolExecutor;
-  readonly configured: Pick<RunConfiguration, "agent">;
+  readonly configured: Pick<RunConfiguration, "agent" | "halted">;
   readonly approvals?: Pick<RunApprovals, "approverOf"> | undefined;
   /** Receives the events of each run: those on record, and at its end those of a run without a record. Default: nobody does */
   readonly onEvents?: OnRecorded | undefined;
@@ -83,6 +83,8 @@ export interface RunConfiguration {
   readonly tokensPerDay?: (() => number) | undefined;
   /** Days that an ended run is kept; 0: for ever. Default 0. */
   readonly retentionDays?: (() => number) | undefined;
+  /** Returns why work is halted, as the end of a sentence: a run, or without one all new work. Undefined: it is not. Default: it never is. */
+  readonly halted?: ((runId?: string) => string | undefined) | undefined;
   /** Tells whether messages of a configured channel are recorded under a conversation's id. Default: under no id. */
   readonly isChannelConversation?: ((id: string) => boolean) | undefined;
 }
@@ -179,6 +181,8 @@ export class RunLauncher {
     };
     const run = this.#toAgentRun(plan, { entry, recorder, leave });
     active.add(entry);
+    // One that goes on from before the halt, or was accepted while it came
+    entry.haltFor(this.#parts.configured.halted?.(entry.id));
     return { entry, run, recorder, leave, isReady: () => plan.place.ready(), workspace: plan.workspace };
   }
 
@@ -480,8 +484,10 @@ function stopWith(parent: ActiveRun, child: ActiveRun, active: ActiveRuns<Active
   const { signal } = parent;
   const stop = () => {
     // The reader of an ended run leaves it too, which stops nothing
-    if (cancelReason(signal) === "shutdown" || active.find(parent.id) === undefined) return;
-    child.abort(new CancelError("cancelled", "The run it belongs to was stopped"));
+    const reason = cancelReason(signal);
+    if (reason === "shutdown" || active.find(parent.id) === undefined) return;
+    const why = reason === "halted" ? reason : "cancelled";
+    child.abort(new CancelError(why, "The run it belongs to was stopped"));
   };
   if (signal.aborted) stop();
   signal.addEventListener("abort", stop, { once: true });

@@ -165,11 +165,12 @@ export class RunStarter {
     this.#beginDurable(this.#launcher.launch(request, { profile, interrupted }));
   }
 
-  /** @throws {HttpError} 503 `shutting_down` once a drain began */
+  /** @throws {HttpError} 503 `shutting_down` once a drain began; 503 `halted` while all work is */
   #requireOpen(): void {
     const draining = this.#options.draining();
-    if (draining === undefined) return;
-    throw refuse("shutting_down", `Cannot start the run: ${draining}`);
+    if (draining !== undefined) throw refuse("shutting_down", `Cannot start the run: ${draining}`);
+    const halted = this.#options.configured.halted?.();
+    if (halted !== undefined) throw refuse("halted", `Cannot start the run: ${halted}`);
   }
 
   /**

@@ -164,6 +164,8 @@ class Supervisor implements RunSupervisor {
     work: () => Promise<T>,
   ): Promise<T> {
     if (this.#draining !== undefined) throw refuse("shutting_down", `Cannot ask the model: ${this.#draining}`);
+    const halted = this.#options.configured.halted?.();
+    if (halted !== undefined) throw refuse("halted", `Cannot ask the model: ${halted}`);
     const reservation = await this.#day.reserve({ input, output: 1, signal });
     try {
       const result = await work();
@@ -257,6 +259,11 @@ class Supervisor implements RunSupervisor {
     return isNoted;
   }
 
+  stopHalted(): void {
+    const { configured } = this.#options;
+    for (const entry of [...this.#active.all()]) entry.haltFor(configured.halted?.(entry.id));
+  }
+
   active(): number {
     return this.#active.size();
   }
@@ -266,6 +273,8 @@ class Supervisor implements RunSupervisor {
   }
 
   async resolve(id: string, review: RunReview): Promise<Run> {
+    const halted = this.#options.configured.halted?.(id);
+    if (review.action === "resume" && halted !== undefined) throw refuse("halted", `Cannot resume the run: ${halted}`);
     const { resolveRun } = await import("../recovery/review_run.ts");
     if (review.action === "resume" && review.outcome === "not_done") await this.#cluster.checkAgain(id);
     return await resolveRun(id, review, {

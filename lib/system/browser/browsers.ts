@@ -102,6 +102,11 @@ export class Browsers {
     return await this.#lock(runId, () => this.#end(runId, this.#entries.get(runId))) || wasOpen;
   }
 
+  /** Closes all browsers and waits for their end. Later work may open others. */
+  async closeAll(): Promise<void> {
+    await Promise.all([...this.#entries.keys()].map((runId) => this.closeRun(runId)));
+  }
+
   /** Closes all browsers and waits for their end. Later work is refused. Repeating it does nothing */
   async close(): Promise<void> {
     this.#closing.abort();

@@ -25,6 +25,8 @@ export interface ProcessInfo {
   readonly network: CommandNetwork;
   /** Id of the token whose call started it; null: no token's */
   readonly owner: string | null;
+  /** Call that started it: its tool, and the run that made it */
+  readonly startedBy: { readonly tool: string; readonly runId: string };
   /** Outside content that the run had read whose call started it */
   readonly taint: Taint;
   /** Findings after the process had ended; undefined while it runs */
@@ -41,6 +43,7 @@ interface ProcessStart {
   /** Returns what the relay of the process has refused until now */
   readonly refused: () => readonly RelayProblem[];
   readonly owner: string | null;
+  readonly startedBy: ProcessInfo["startedBy"];
   readonly taint: Taint;
   /** Runs once nothing of it runs; its end counts as such afterwards. Must not throw */
   readonly onEnd: () => Promise<Aftermath>;
@@ -123,13 +126,17 @@ export class ProcessTable {
     return toInfo(entry);
   }
 
-  async killAll(): Promise<void> {
-    await Promise.all([...this.#entries.values()].map(killEntry));
+  /** Kills those that calls of these tools and runs started, and waits for their end. Default: all of them */
+  async killAll(isMeant: (tool: string, runId: string) => boolean = () => true): Promise<void> {
+    const meant = [...this.#entries.values()].filter(({ info: { startedBy } }) =>
+      isMeant(startedBy.tool, startedBy.runId)
+    );
+    await Promise.all(meant.map(killEntry));
   }
 
   #open(
     group: ProcessGroup,
-    { words, contained, bounds, network, refused, owner, taint, maxOutputBytes, onEnd }: ProcessStart,
+    { words, contained, bounds, network, refused, owner, startedBy, taint, maxOutputBytes, onEnd }: ProcessStart,
   ): Entry {
     const ring = createOutputRing(maxOutputBytes, this.#redact);
     const entry: Entry = {
@@ -141,6 +148,7 @@ export class ProcessTable {
         bounds,
         network,
         owner,
+        startedBy,
         taint,
       },
       refused,

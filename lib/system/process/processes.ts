@@ -3,6 +3,7 @@ import { rmdir } from "node:fs/promises";
 import { CancelError, cancelError } from "../../base/cancel.ts";
 import type { Clock } from "../../base/clock.ts";
 import { untilEffectMayBegin } from "../../base/effect_right.ts";
+import { ToolError } from "../../base/errors.ts";
 import { lazily, type Lazy } from "../../base/lazily.ts";
 import { createSystemRandom, type Random } from "../../base/random.ts";
 import type { RedactPart } from "../../base/redact.ts";
@@ -37,6 +38,7 @@ export interface StartRequest extends ProcessRequest {
   /** Processes that may run at the same time */
   readonly maxProcesses: number;
   readonly owner: ProcessInfo["owner"];
+  readonly startedBy: ProcessInfo["startedBy"];
 }
 
 /** Relays of commands. */
@@ -97,6 +99,7 @@ export class Processes {
   readonly #table: ProcessTable;
   readonly #programs = new Set<RunningProgram>();
   readonly #finder: ContainmentFinder;
+  #halted: string | undefined = undefined;
   readonly #runner: Lazy<Promise<CommandRunner>>;
 
   constructor(options: ProcessesOptions) {
@@ -211,11 +214,26 @@ export class Processes {
     return this.#track(this.#lookAfterKill());
   }
 
+  /** Lets no program of an MCP server or a plugin start. @param reason the end of a sentence. Undefined: they may start again */
+  holdPrograms(reason: string | undefined): void {
+    this.#halted = reason;
+  }
+
+  /** Kills processes that run on, which calls of these tools and runs started, and waits for their end. */
+  endOf(isMeant: (tool: string, runId: string) => boolean): Promise<void> {
+    return this.#table.killAll(isMeant);
+  }
+
+  /** Kills all processes that run on, and the programs of MCP servers and plugins, and waits for their end. Others may be started later. */
+  async endAll(): Promise<void> {
+    await Promise.all([this.#table.killAll(), ...[...this.#programs].map((program) => program.end())]);
+  }
+
   /** Kills what runs and waits for it. Later calls throw a CancelError. Repeating it does nothing */
   async close(): Promise<void> {
     this.#closing.abort(new CancelError("shutdown"));
     await Promise.all(this.#working);
-    await Promise.all([this.#table.killAll(), ...[...this.#programs].map((program) => program.end())]);
+    await this.endAll();
     await (await this.#runner.made())?.surveys.close();
     // With files that could not be removed it stays, for the next start
     await rmdir(temporaryFolder(this.#options.marker)).catch(() => {});
@@ -273,13 +291,14 @@ export class Processes {
   #start(request: StartRequest): Promise<ProcessInfo> {
     return this.#whenItMayBegin(request, async (prepared, signal) => {
       const { line, contained, bounds, relay } = prepared;
-      const { words, owner, taint = UNTAINTED, maxProcesses, maxOutputBytes } = request;
+      const { words, owner, startedBy, taint = UNTAINTED, maxProcesses, maxOutputBytes } = request;
       const about = {
         words,
         contained,
         bounds,
         network: relay === undefined ? "none" : "allowlist",
         owner,
+        startedBy,
         taint,
       } as const;
       const refused = () => relay?.problems() ?? [];
@@ -295,6 +314,7 @@ export class Processes {
   }
 
   async #prepareProgram(request: ProgramRequest): Promise<PreparedProgram> {
+    if (this.#halted !== undefined) throw new ToolError("halted", `Cannot start the program: ${this.#halted}`);
     const [{ programs }, { prepareProgram }] = await Promise.all([this.#runner(), import("./prepare_program.ts")]);
     const signal = AbortSignal.any([request.signal, this.#closing.signal]);
     if (signal.aborted) throw cancelError(signal);

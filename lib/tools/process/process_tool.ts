@@ -127,6 +127,7 @@ async function start(command: string, context: ContextWith<"processes">): Promis
     ...callCommand(command, context, rulesOf),
     localSockets: shell.local_sockets,
     owner: context.caller.tokenId,
+    startedBy: { tool: "process_tool", runId: context.runId },
     taint: writtenTaint("process_tool", context),
     maxProcesses: limits.max_processes,
     maxOutputBytes: limits.max_output_bytes,

@@ -6,6 +6,7 @@ import { type RunTaint, UNTAINTED } from "../../base/taint.ts";
 import { DURATION_BUCKETS_SECONDS, type Metrics } from "../../base/telemetry/metrics.ts";
 import type { AuditAppend } from "../../guard/audit/audit_chain.ts";
 import { hiddenByOthers } from "../../guard/approvals.ts";
+import { RULE_HALTED } from "../../guard/halts.ts";
 import { type Decision, RULE_ENABLED } from "../../guard/policy.ts";
 import { auditCall, type CallAudit } from "./audit_call.ts";
 import { CallTaint, type CallTaintOptions } from "./call_taint.ts";
@@ -24,6 +25,8 @@ import {
   boundResult,
   type CallRunner,
   failedResult,
+  haltedCall,
+  haltSubject,
   pickServices,
   reportBug,
   runCall,
@@ -166,10 +169,16 @@ async function lookAhead(
     readonly run: RunTaint | undefined;
     readonly signal: AbortSignal;
   },
-  { policy, screen, bind }: ExecutorParts,
+  { policy, screen, bind, options: { halts } }: ExecutorParts,
 ): Promise<Judgement> {
   const { prepared } = first;
   if (prepared === undefined || first.decision.kind === "deny") return first;
+  // Nobody knows by which run the call would be made
+  const halted = halts?.refusalOf({ tool: tool.name, access: prepared.access, runId: "" });
+  if (halted !== undefined) {
+    const error = new ToolError(RULE_HALTED, haltedCall(tool.name, halted));
+    return { ...first, decision: refusedBy(RULE_HALTED, error, first.decision) };
+  }
   const decision = await policy.decideAtPlaces(tool, { prepared, decision: first.decision }, run);
   const judged = { ...first, decision };
   if (decision.kind === "deny") return judged;
@@ -243,6 +252,13 @@ async function call(given: ToolCallRequest, parts: ExecutorParts): Promise<ToolC
   const { prepared } = judged;
   if (prepared === undefined || judged.decision.rule === RULE_ENABLED) {
     return await refuseWith("disabled", judged.decision, prepared);
+  }
+  // Nobody is asked about a call that is halted
+  const { halts } = options;
+  if (halts?.isUncertain() === true) await look(() => halts.look());
+  const halted = halts?.refusalOf(haltSubject(tool, prepared, request));
+  if (halted !== undefined) {
+    return await refuseWith("denied", { rule: RULE_HALTED, reason: haltedCall(tool.name, halted) }, prepared);
   }
   const seen = request.scope.taint?.with(ahead);
   const decision = await policy.decideAtPlaces(tool, { prepared, decision: judged.decision }, seen);

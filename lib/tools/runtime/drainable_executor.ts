@@ -1,6 +1,7 @@
 import { CancelError, SHUTTING_DOWN } from "../../base/cancel.ts";
 import { type Clock, withTimeout } from "../../base/clock.ts";
 import { type HttpError, refuse } from "../../base/errors.ts";
+import type { Halts } from "../../guard/halts.ts";
 import type { ToolExecutor } from "./tool_executor.ts";
 
 /** Tool executor that counts the calls which clients make directly, so that a shutdown can wait for them. */
@@ -19,7 +20,11 @@ const SETTLE_MS = 2_000;
 /** Wraps an executor and counts its direct calls. */
 export function createDrainableExecutor(
   executor: ToolExecutor,
-  { clock }: { readonly clock: Clock },
+  { clock, halts }: {
+    readonly clock: Clock;
+    /** Work that a person has halted. Default: nobody halts any */
+    readonly halts?: Pick<Halts, "refusalOfRun"> | undefined;
+  },
 ): DrainableExecutor {
   const atWork = new Set<AbortController>();
   let draining: string | undefined;
@@ -36,6 +41,8 @@ export function createDrainableExecutor(
         const { scope } = request;
         if (scope.direct !== true) return await executor.call(request);
         if (draining !== undefined) throw shuttingDown(draining);
+        const halted = halts?.refusalOfRun();
+        if (halted !== undefined) throw refuse("halted", `Cannot call the tool: ${halted}`);
         const stop = new AbortController();
         atWork.add(stop);
         try {

@@ -6,6 +6,7 @@ import type { KnownSecrets } from "../../base/redact.ts";
 import { joinTaints } from "../../base/taint.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
 import type { Config } from "../../config/config.ts";
+import { type Halts, type HaltSubject, RULE_HALTED } from "../../guard/halts.ts";
 import { isUnreadable } from "../../storage/read_records.ts";
 import { CallAsker } from "./call_asker.ts";
 import { taintOf } from "./call_taint.ts";
@@ -36,6 +37,8 @@ export interface CallRunner {
   readonly timeoutMs?: number;
   /** Present where gateways share the database. Default: the gateway is alone */
   readonly shared?: SharedCalls | undefined;
+  /** Work that a person has halted. Default: nobody halts any */
+  readonly halts?: Pick<Halts, "refusalOf" | "watch" | "isUncertain" | "look"> | undefined;
 }
 
 /**
@@ -67,7 +70,14 @@ export async function runCall(
       signal,
     });
   };
-  const ending = await runBounded(work, { clock: runner.clock, timeoutMs, signal: request.scope.signal });
+  const subject = haltSubject(tool, prepared, request);
+  const halted = runner.halts?.refusalOf(subject);
+  if (halted !== undefined) {
+    return { outcome: "denied", rule: RULE_HALTED, result: failedResult(haltedCall(tool.name, halted)) };
+  }
+  const { clock, halts } = runner;
+  const watch = (stop: (error: CancelError) => void) => halts?.watch(subject, stop);
+  const ending = await runBounded(work, { clock, timeoutMs, signal: request.scope.signal, watch });
   questions?.end();
   const ended = toEnded(ending, { runner, tool, prepared, request, timeoutMs });
   if ("error" in ended || questions === undefined || questions.taint.length === 0) return ended;
@@ -90,6 +100,9 @@ function toEnded(ending: Ending<ToolResult>, { runner, tool, prepared, request, 
       return { outcome: ending.value.isError ? "error" : "ok", result: ending.value };
     case "stopped":
       if (request.scope.signal.aborted) return { outcome: "cancelled", error: cancelError(request.scope.signal) };
+      if (ending.error.reason === "halted") {
+        return { outcome: "cancelled", result: failedResult(`Cannot finish "${tool.name}": ${ending.error.message}`) };
+      }
       return {
         outcome: "timeout",
         result: failedResult(`Cannot finish "${tool.name}": it was stopped after ${timeoutMs / 1000} s`),
@@ -171,6 +184,20 @@ function awayMeanwhile(tool: string): string {
     "whether it took effect (storage_unavailable); look before you make it again";
 }
 
+/** Returns a call as halts look at it. */
+export function haltSubject(
+  { name }: Pick<Tool, "name">,
+  { access }: Pick<PreparedCall, "access">,
+  { scope: { runId } }: Pick<ToolCallRequest, "scope">,
+): HaltSubject {
+  return { tool: name, access, runId };
+}
+
+/** Says to the model that a call does not begin, since a person has halted it. @param reason the end of a sentence */
+export function haltedCall(tool: string, reason: string): string {
+  return `Cannot call "${tool}": ${reason}`;
+}
+
 /** Makes the result of a call that failed. */
 export function failedResult(output: string): ToolResult {
   return { output, isError: true };
@@ -209,7 +236,13 @@ export type Ending<T> =
  */
 export async function runBounded<T>(
   work: (signal: AbortSignal, limit: TimeLimit) => Promise<T>,
-  options: { readonly clock: Clock; readonly timeoutMs: number; readonly signal: AbortSignal },
+  options: {
+    readonly clock: Clock;
+    readonly timeoutMs: number;
+    readonly signal: AbortSignal;
+    /** Is given a function that stops the work. @returns a function that ends this. Default: nobody else stops it */
+    readonly watch?: (stop: (error: CancelError) => void) => (() => void) | undefined;
+  },
 ): Promise<Ending<T>> {
   const { clock, timeoutMs, signal } = options;
   if (signal.aborted) return { kind: "stopped", error: cancelError(signal) };
@@ -218,6 +251,7 @@ export async function runBounded<T>(
   signal.addEventListener("abort", abort, { once: true });
   const limit = new TimeLimit({ clock, ms: timeoutMs, onOver: () => controller.abort(new CancelError("timeout")) });
   const stopped = stopAfterGrace(controller.signal, clock);
+  const unwatch = options.watch?.((error) => controller.abort(error));
   try {
     const working = work(controller.signal, limit).then(
       (value): Ending<T> => ({ kind: "done", value }),
@@ -230,6 +264,7 @@ export async function runBounded<T>(
     return await Promise.race([working, stopped.ending]);
   } finally {
     signal.removeEventListener("abort", abort);
+    unwatch?.();
     limit.clear();
     stopped.clear();
   }

@@ -9,10 +9,12 @@ import type { Run } from "../../../lib/base/records/run.ts";
 import { NO_USAGE } from "../../../lib/base/records/usage.ts";
 import { SILENT } from "../../../lib/base/telemetry/log.ts";
 import { createMetrics } from "../../../lib/base/telemetry/metrics.ts";
+import { Halts } from "../../../lib/guard/halts.ts";
 import type { RunSupervisor } from "../../../lib/runs/run_request.ts";
 import { createMemoryStore } from "../../../lib/storage/create_memory_store.ts";
 import type { Store } from "../../../lib/storage/store.ts";
 import type { GuardedFetch, GuardedRequest } from "../../../lib/system/net/guarded_fetch.ts";
+import { createFakeAudit } from "../../support/fake_audit.ts";
 import { createFakeClock, type FakeClock } from "../../support/fake_clock.ts";
 import { createSeededRandom } from "../../support/seeded_random.ts";
 
@@ -30,6 +32,7 @@ interface SetUp {
   /** True: the module that sends fails to load the first time */
   readonly loadsLate?: boolean;
   readonly retentionDays?: number;
+  readonly halts?: Halts;
   /** Ends at once; undefined: the run is unknown */
   readonly runs?: Readonly<Record<string, Partial<Run> | undefined>>;
 }
@@ -93,6 +96,7 @@ function setUp(options: SetUp = {}) {
       domain_blocklist: [],
     }),
     environment: (name) => (name === "HOOK_SECRET" ? SECRET : undefined),
+    halts: options.halts,
     retentionDays: () => options.retentionDays ?? 0,
   });
   const accept = async (runId = "run_1", messageId?: string) => {
@@ -454,4 +458,24 @@ describe("a person's decision about a delivery", () => {
     await clock.advance(0);
     assert.equal(sent.length, 1);
   });
+});
+
+test("while the network is halted no reply is delivered, one under way is broken off, and both go on afterwards", async () => {
+  const store = createMemoryStore();
+  const by = { via: "cli", tokenId: null } as const;
+  const halts = new Halts({
+    ...{ store, clock: createFakeClock(), log: SILENT, audit: createFakeAudit(store).append },
+    tell: () => {},
+  });
+  const { accept, sent, find, clock } = setUp({ store, halts, answers: ["silent", 204] });
+  await accept();
+  await clock.advance(0);
+  assert.equal(sent.length, 1);
+  await halts.halt({ kind: "network", name: null }, by);
+  await clock.advance(HOUR_MS);
+  assert.equal(sent.length, 1);
+  assert.equal((await find())?.attempts, 0, "an attempt that was broken off counts for nothing");
+  await halts.resume(undefined, by);
+  await clock.advance(HOUR_MS);
+  assert.deepEqual([sent.length, (await find())?.status], [2, "delivered"]);
 });

@@ -7,6 +7,7 @@ const FACTS: BannerFacts = {
   ...{ host: "127.0.0.1", port: 42617, pairing_code: null, provider: "offline", model: "assistant" },
   provider_reason: "no API key was found",
   supports_tools: null,
+  halted: [],
   containment: { kind: "uncontained", text: "Commands are not contained" },
   ...{ workspace: "/work", data_dir: "/data", schema: null, gateway: null, advertise_url: null, config_file: null },
 };
@@ -20,6 +21,14 @@ test("a gateway that shows no code says why, and the command for a further one a
   assert.equal(text(undefined), "Paired already. A further code: postern pair\n");
   assert.equal(text("/data/2"), "Paired already. A further code: postern pair --data-dir /data/2\n");
   assert.match(text("/my data"), /--data-dir "\/my data"\n$/);
+});
+
+test("the banner says what is halted, and what lets it go on", () => {
+  assert.match(
+    shown({ halted: ["all work, since noon"] }),
+    /Halted +all work, since noon; postern resume lets it go on\n/,
+  );
+  assert.doesNotMatch(shown({}), /Halted/);
 });
 
 test("the banner says where the records are, and which gateway of a cluster this is", () => {

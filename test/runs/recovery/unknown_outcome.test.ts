@@ -22,12 +22,13 @@ function setUp() {
       return "paid";
     },
   };
+  let halted: string | undefined;
   const { runs } = supervised(
     ({ messages }) => (messages.at(-1)?.role === "tool" ? "Done" : { toolCalls: [{ name: "pay" }] }),
-    { tools: [pay], store },
+    { tools: [pay], store, halted: () => halted },
   );
   const journal = async (id: string) => (await Array.fromAsync(new RunStore(store).replay(id, 0))).flat();
-  return { runs, journal, made: () => made };
+  return { runs, journal, made: () => made, halt: (reason: string | undefined) => void (halted = reason) };
 }
 
 test("a durable run waits for a review when nobody knows what became of a call, and a person decides", async () => {
@@ -45,6 +46,19 @@ test("a durable run waits for a review when nobody knows what became of a call, 
     assert.equal(count(), made);
     assert.match(only(await journal(id), "tool_end").output, output);
   }
+});
+
+test("a run that waits for a review is not resumed while a person has halted it, and goes on waiting", async () => {
+  const { runs, halt } = setUp();
+  const { id } = await runs.start(ask("Pay", { durable: true, conversationId: "new" }));
+  await until(async () => (await runs.get(id))?.status === "needs_review");
+  halt("a person has halted all work");
+  await assert.rejects(runs.resolve(id, { action: "resume", outcome: "not_done", by: BY }), { code: "halted" });
+  assert.equal((await runs.get(id))?.status, "needs_review");
+  halt(undefined);
+  await runs.resolve(id, { action: "resume", outcome: "not_done", by: BY });
+  await until(async () => !isAtWork((await runs.get(id))?.status ?? "queued"));
+  assert.equal((await runs.get(id))?.result, "Done");
 });
 
 test("an attached run tells its model, which goes on", async () => {

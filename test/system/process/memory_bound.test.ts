@@ -148,7 +148,12 @@ test("in a cgroup of Linux, all that a contained program starts is in it", {
     const entry = join(cgroup ?? "", "cgroup.procs");
     const processes = createWorkspaceProcesses(workspace.root, { bounds: { memory: { bytes: GIB, entry } } });
     const inside = () => readFileSync(entry, "utf8").split("\n").filter((id) => id !== "");
-    await processes.start({ ...request(workspace, "tail -f /dev/null & wait"), maxProcesses: 1, owner: null });
+    await processes.start({
+      ...request(workspace, "tail -f /dev/null & wait"),
+      maxProcesses: 1,
+      owner: null,
+      startedBy: { tool: "process_tool", runId: "run_1" },
+    });
     // bubblewrap twice, the shell and tail
     await until(() => inside().length === 4, "the processes are not in the cgroup");
     await processes.close();

@@ -11,6 +11,7 @@ const { id } = await processes.start({
   scope: { workspaceRoot, workspaceOnly: false, forbiddenPaths: [], allowSensitive: false },
   sandbox: "off",
   owner: null,
+  startedBy: { tool: "process_tool", runId: "run_1" },
   maxProcesses: 1,
   maxOutputBytes: 100,
   signal: new AbortController().signal,
