@@ -1,7 +1,7 @@
 import { systemClock } from "../lib/base/clock.ts";
 import { HttpError } from "../lib/base/errors.ts";
 import { createSystemRandom } from "../lib/base/random.ts";
-import type { GatewayStatus } from "../lib/cluster/cluster_status.ts";
+import type { GatewayStatus } from "../lib/base/records/cluster_view.ts";
 import type { OpenedOverview } from "../lib/cluster/open_overview.ts";
 import type { LoadedConfig } from "../lib/config/load_config.ts";
 import { DatabaseAwayError } from "../lib/storage/postgres/database_errors.ts";
@@ -60,9 +60,9 @@ async function gatewaysOf(
       await opened?.close();
     }
   } catch (error) {
-    const isAway = error instanceof DatabaseAwayError ||
+    const isDown = error instanceof DatabaseAwayError ||
       (error instanceof HttpError && error.code === "storage_unavailable");
-    if (isAway) return [];
+    if (isDown) return [];
     throw error;
   } finally {
     await database.close();

@@ -1,7 +1,6 @@
-import type { ClusterReply } from "../handlers/routes/cluster.ts";
 import { systemClock } from "../lib/base/clock.ts";
 import { createSystemRandom } from "../lib/base/random.ts";
-import type { OwnedRunView } from "../lib/cluster/cluster_status.ts";
+import type { OwnedRunView, ShownCluster } from "../lib/base/records/cluster_view.ts";
 import type { LoadedConfig } from "../lib/config/load_config.ts";
 import { readControlFile } from "../lib/host/control_file.ts";
 import { DatabaseAwayError } from "../lib/storage/postgres/database_errors.ts";
@@ -11,8 +10,8 @@ import { type CommandContext, CommandError } from "./command.ts";
 import { type CallRoute, callsBy, expectSuccess, probeGateway } from "./reach_gateway.ts";
 
 /** State of a cluster as a command shows it. `own` is null when no gateway of this data directory runs. */
-export type ClusterView = Omit<NonNullable<ClusterReply["cluster"]>, "own"> & {
-  readonly own: NonNullable<ClusterReply["cluster"]>["own"] | null;
+export type ClusterView = Omit<ShownCluster, "own"> & {
+  readonly own: ShownCluster["own"] | null;
 };
 
 /** Open runs with their owners. */
@@ -76,7 +75,7 @@ async function byDatabase({ io }: CommandContext, { config }: LoadedConfig): Pro
     }
     const { overview } = opened;
     return {
-      status: async () => ({ ...await overview.status(), own: null } as ClusterView),
+      status: async () => ({ ...await overview.status(), own: null }),
       runs: (query) => overview.runs({ ...query, after: undefined }),
       async drain(gateway, { force }) {
         const { isRepeated } = await overview.drain(gateway, { by: { via: "cli", tokenId: null }, force });

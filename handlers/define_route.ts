@@ -231,36 +231,28 @@ class RequestInput implements RouteInput {
   readonly head: Request;
   readonly query: unknown;
   body: unknown = undefined;
+  readonly params: Readonly<Record<string, string>>;
+  readonly ignored: readonly string[];
+  readonly identity: Identity | null;
+  readonly address: string | undefined;
+  readonly requestId: string;
+  readonly claim: RunClaim | undefined;
   readonly #context: RequestContext;
 
   constructor(request: Request, context: RequestContext, query: unknown) {
     this.head = request;
     this.query = query;
+    this.params = context.params;
+    this.ignored = context.ignored;
+    this.identity = context.identity;
+    this.address = context.remoteAddress;
+    this.requestId = context.requestId;
+    this.claim = context.claim;
     this.#context = context;
   }
 
-  get params(): Readonly<Record<string, string>> {
-    return this.#context.params;
-  }
-
-  get ignored(): readonly string[] {
-    return this.#context.ignored;
-  }
-
   get caller(): Caller {
-    return callerOf(this.#context, "http");
-  }
-
-  get identity(): Identity | null {
-    return this.#context.identity;
-  }
-
-  get address(): string | undefined {
-    return this.#context.remoteAddress;
-  }
-
-  get requestId(): string {
-    return this.#context.requestId;
+    return callerOf(this, "http");
   }
 
   get signal(): AbortSignal {
@@ -273,10 +265,6 @@ class RequestInput implements RouteInput {
 
   bytes(): Promise<Uint8Array> {
     return this.#context.body();
-  }
-
-  get claim(): RunClaim | undefined {
-    return this.#context.claim;
   }
 
   confirm(door: Door): Promise<void> {

@@ -9,8 +9,8 @@ import { defaultConfig } from "../lib/config/config.ts";
 import { checkAccess } from "./door.ts";
 import { guardBody, guardQuery } from "./middleware/guards.ts";
 import { GatewayRequestContext, parseRequestTarget, readWebBody, requestIdOf, watchSignal } from "./request_context.ts";
-import type { RequestServices, Route, RouteParts } from "./route.ts";
-import { createRouteTable, type RouteMatch } from "./route_table.ts";
+import type { RequestServices, Route, RouteMatch, RouteParts } from "./route.ts";
+import { createRouteTable } from "./route_table.ts";
 import { expandLate } from "./router.ts";
 import { lateHooks, withoutBody, withReplyHeaders } from "./visit.ts";
 import { createSockets, type SocketServices } from "./websocket/sockets.ts";
@@ -117,9 +117,8 @@ function prepare<Need extends keyof RouteParts>(route: Route, parts: HandlerPart
         ...{ target, path: target.path, readBody: readWebBody, expandBody: expandLate, watchClient: watchSignal },
       });
     let context = open({});
-    const enter = ({ params }: RouteMatch, identity: Identity | undefined) => {
-      context.enter(route, params);
-      context.identity = checkAccess(request, route, { services, identity, ticket: null, hidesPeer: false });
+    const enter = (match: RouteMatch, identity: Identity | undefined) => {
+      context.admit(match, checkAccess(request, route, { services, identity, ticket: null, hidesPeer: false }));
       if (target.search !== "") guardQuery(context.query, route);
       return work(context);
     };

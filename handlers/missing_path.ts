@@ -3,7 +3,7 @@ import { type HttpError, refuse } from "../lib/base/errors.ts";
 const CHAT = "POST /v1/chat/completions answers, in the format of OpenAI";
 
 const OUTSIDE =
-  "it is outside the basePath of the gateway, which is the path as the client sends it; a mount that cuts its own path off, as app.mount() of Hono, needs a gateway without basePath";
+  "it is outside the basePath of the gateway, which is the path as the client sends it; a mount that cuts its own path off, such as app.mount() of Hono, needs a gateway without basePath";
 
 /** Paths of APIs that the gateway does not have, with what is there in their place. */
 const ABSENT: readonly (readonly [path: RegExp, reason: string])[] = [

@@ -145,13 +145,13 @@ export interface GatewayLogger {
 /** Functions of the program that the gateway calls. What they throw goes to the log and breaks nothing. */
 export interface GatewayHooks {
   /**
-   * Told of each event of each run, once and in order, after it is on disk; the events of a run without a record, such as a plain
+   * Receives each event of each run, once and in order, after it is on disk; the events of a run without a record, such as a plain
    * completion, come at its end. One event after the other: a promise is awaited for 5 s at most. Runs never wait. Where more than 32 MiB
    * of events wait, further ones are left out
    */
   readonly onRunEvent?: ((event: ProgramRunEvent, run: { readonly runId: string }) => unknown) | undefined;
   /**
-   * Asked about each approval, beside the people: the first answer counts, for this call alone. undefined leaves it to the people. An
+   * Answers each approval, beside the people: the first answer counts, for this call alone. undefined leaves it to the people. An
    * approval of kind `elicitation` with a form is answered by an object with `content`. An error denies, with the reason in the record. While the promise waits, the approval does. `signal` aborts when it is settled
    */
   readonly onApproval?: ProgramApprovalHook | undefined;
@@ -195,7 +195,7 @@ export interface GatewayOptions {
   readonly workspace: string;
   /** The tables and keys of `postern.toml` as an object. Default: every default */
   readonly config?: GatewayConfig;
-  /** Path the gateway is mounted under, as `/gateway`, the whole of it where mounts are nested. Default: the root */
+  /** Path the gateway is mounted under, such as `/gateway`, the whole of it where mounts are nested. Default: the root */
   readonly basePath?: string;
   /** Environment variables, for the API keys the configuration names and for `POSTERN_TOKEN`. Default: none */
   readonly environment?: Readonly<Record<string, string | undefined>>;

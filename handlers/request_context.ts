@@ -4,7 +4,15 @@ import { HttpError, refuse } from "../lib/base/errors.ts";
 import type { Random } from "../lib/base/random.ts";
 import type { Identity } from "../lib/access/identity.ts";
 import { checkStillCounts } from "./door.ts";
-import type { RequestContext, RequestServices, ResponseClass, Route, RouteParts, RunClaim } from "./route.ts";
+import type {
+  RequestContext,
+  RequestServices,
+  ResponseClass,
+  ResponseParts,
+  RouteMatch,
+  RouteParts,
+  RunClaim,
+} from "./route.ts";
 import { wantsMessagesForm } from "./wire/http_errors.ts";
 
 /** The parts of an absolute request URL as they came. A path that needs normalising is refused, not repaired. */
@@ -40,7 +48,7 @@ export function toAuthority(host: string, secure: boolean): string {
   return lower.endsWith(port) ? lower.slice(0, -port.length) : lower;
 }
 
-/** Returns the host name of an authority; an IPv6 address keeps its brackets, as `[::1]`. */
+/** Returns the host name of an authority; an IPv6 address keeps its brackets, such as `[::1]`. */
 export function hostNameOf(authority: string): string {
   if (authority.startsWith("[")) return authority.slice(0, authority.indexOf("]") + 1);
   const colon = authority.indexOf(":");
@@ -112,7 +120,7 @@ export interface RequestContextOptions {
   readonly watchClient: ClientWatch;
 }
 
-/** The context of one request, and the fields that the middleware fills in. Lives until the reply is handed over. */
+/** The context of one request. What its checks find out, they tell it by a method each. Lives until the reply is handed over. */
 export class GatewayRequestContext implements RequestContext {
   readonly parts: RouteParts;
   readonly services: RequestServices;
@@ -124,16 +132,16 @@ export class GatewayRequestContext implements RequestContext {
   readonly ignored: string[] = [];
   readonly replyHeaders: Record<string, string>;
   readonly wantsMessagesForm: boolean;
-  built: Response | undefined = undefined;
-  identity: Identity | null = null;
-  claim: RunClaim | undefined = undefined;
-  params: Readonly<Record<string, string>> = NO_PARAMS;
+  #reply: Response | undefined = undefined;
+  #identity: Identity | null = null;
+  #claim: RunClaim | undefined = undefined;
+  #params: Readonly<Record<string, string>> = NO_PARAMS;
   /** Maximum bytes of a body that the route takes */
   #maxBodyBytes = Infinity;
   /** Maximum bytes of a body in place of `max_request_bytes` */
   #ownBodyBytes: number | undefined = undefined;
   /** Number of repeats that wait for this request's reply. Above 0, the work goes on when the client leaves (idempotency) */
-  followers = 0;
+  #followers = 0;
   #request: Request;
   #readBody: BodyReader;
   #expandBody: BodyExpander;
@@ -169,6 +177,18 @@ export class GatewayRequestContext implements RequestContext {
     if (this.wantsMessagesForm) this.replyHeaders["request-id"] = requestId;
   }
 
+  get identity(): Identity | null {
+    return this.#identity;
+  }
+
+  get claim(): RunClaim | undefined {
+    return this.#claim;
+  }
+
+  get params(): Readonly<Record<string, string>> {
+    return this.#params;
+  }
+
   get query(): URLSearchParams {
     return (this.#query ??= new URLSearchParams(this.target.search));
   }
@@ -186,9 +206,10 @@ export class GatewayRequestContext implements RequestContext {
     return controller;
   }
 
-  /** Takes the parameters of the path, and the bounds that the route sets. */
-  enter(route: Route, params: Readonly<Record<string, string>>): void {
-    this.params = params;
+  /** Lets a sender in, with the parameters of the path and the bounds that the route sets. */
+  admit({ route, params }: RouteMatch, identity: Identity | null): void {
+    this.#identity = identity;
+    this.#params = params;
     if (route.maxBodyBytes !== undefined) this.#maxBodyBytes = route.maxBodyBytes;
     this.#ownBodyBytes = route.rawBody?.maxBytes;
   }
@@ -204,7 +225,7 @@ export class GatewayRequestContext implements RequestContext {
       const reading = codings.length === 0 ? this.#read(maxBytes) : this.#readExpanded(codings, maxBytes);
       this.#checkedBody = reading.then((bytes) => {
         // The sender decides how long a body takes
-        checkStillCounts(this.identity, this.services);
+        checkStillCounts(this.#identity, this.services);
         return bytes;
       });
     }
@@ -216,7 +237,7 @@ export class GatewayRequestContext implements RequestContext {
     return this.#body.bytes;
   }
 
-  /** Whoever reads the body, for its digest or its signature too, sees what was compressed. */
+  /** Reads a compressed body, so that each reader, for its digest or its signature too, sees what was compressed. */
   async #readExpanded(codings: readonly string[], maxBytes: number): Promise<Uint8Array> {
     const expansion = await this.#expandBody(codings, maxBytes);
     if (this.#slow !== undefined) throw this.#slow;
@@ -228,9 +249,29 @@ export class GatewayRequestContext implements RequestContext {
     if (!this.#done) this.#controller?.abort(new CancelError(reason));
   }
 
+  /** Takes the claim of the request's Idempotency-Key. */
+  hold(claim: RunClaim): void {
+    this.#claim = claim;
+  }
+
+  /** Builds the reply, which gets no further headers. */
+  reply(body: ResponseParts[0], init: ResponseParts[1]): Response {
+    return (this.#reply = new this.Response(body, init));
+  }
+
+  /** Tells whether a reply is the one that was built here, with all headers of the request's replies. */
+  hasBuilt(reply: Response): boolean {
+    return this.#reply === reply;
+  }
+
+  /** Counts one more follower. */
+  follow(): void {
+    this.#followers++;
+  }
+
   /** Counts one follower less. The work stops when the client and all followers have gone. */
   unfollow(): void {
-    this.followers--;
+    this.#followers--;
     if (this.#clientGone) this.#onClientGone();
   }
 
@@ -245,7 +286,7 @@ export class GatewayRequestContext implements RequestContext {
 
   #onClientGone(): void {
     this.#clientGone = true;
-    if (this.followers === 0) this.abort("client_gone");
+    if (this.#followers === 0) this.abort("client_gone");
   }
 
   #startTimer(): void {

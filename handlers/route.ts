@@ -12,6 +12,8 @@ import type { Door, StandingParts } from "./door.ts";
 
 /** The `Response` class the handlers build replies with: the global one, or srvx's FastResponse. */
 export type ResponseClass = typeof Response;
+/** Body of a reply, and its status and headers. */
+export type ResponseParts = ConstructorParameters<ResponseClass>;
 
 /** Services that handlers may need: those of the gateway, and the connections of its router. */
 export interface RouteParts extends Services, Pick<Connections, "mcp" | "sockets" | "followers"> {
@@ -56,8 +58,8 @@ export interface RequestContext {
   readonly replyHeaders: Record<string, string>;
   /** true: errors go out in the form of the Messages API */
   readonly wantsMessagesForm: boolean;
-  /** The reply that wire/reply.ts built; any other reply gets `replyHeaders` from the router, at the cost of a copy */
-  built: Response | undefined;
+  /** Builds the reply. Any other reply gets `replyHeaders` from the router, at the cost of a copy */
+  reply(body: ResponseParts[0], init: ResponseParts[1]): Response;
   /**
    * Reads the whole request body, once, up to `max_request_bytes`, and undoes its compression; empty when there is none. Call it before
    * the reply only.
@@ -174,6 +176,12 @@ export interface RunClaim {
    * the one on record is neither stored for the run nor lets a repeat begin another run.
    */
   shows(errorCode: string | undefined): void;
-  /** Marks the reply as a failure without an effect. A repeat then runs anew, whatever the reply says about retries */
+  /** Marks the reply as a failure without an effect. A repeat then runs again, whatever the reply says about retries */
   reopen(): void;
+}
+
+/** A route that takes a request, with the decoded parameters of the path. */
+export interface RouteMatch {
+  readonly route: Route;
+  readonly params: Readonly<Record<string, string>>;
 }

@@ -1,14 +1,8 @@
 import { Router } from "itty-router";
 import { type HttpError, refuse } from "../lib/base/errors.ts";
 import { isCleanPath } from "./request_context.ts";
-import type { Route } from "./route.ts";
+import type { Route, RouteMatch } from "./route.ts";
 import { missingPath } from "./missing_path.ts";
-
-/** A route that takes a request, with the decoded parameters of the path. */
-export interface RouteMatch {
-  readonly route: Route;
-  readonly params: Readonly<Record<string, string>>;
-}
 
 /** A request that is being routed. The route table calls exactly one of the methods, once, before `route` returns. */
 export interface RouteVisitor<Outcome = Response> {

@@ -38,7 +38,7 @@ export interface RouterOptions {
   readonly loadRoutes?: () => Promise<readonly Route[]>;
   /** Default: the global one */
   readonly Response?: ResponseClass;
-  /** Path the gateway is mounted under, as `/gateway`, without a trailing slash. Default "" */
+  /** Path the gateway is mounted under, such as `/gateway`, without a trailing slash. Default "" */
   readonly basePath?: string;
   /** How this server reads a body fastest. Default: as a web stream */
   readonly readBody?: BodyReader;
@@ -113,10 +113,12 @@ export function createRouter(options: RouterOptions): GatewayRouter {
   ): Promise<T> => makeWhole().then(() => go(visit()), (error) => fail(visit(), error));
 
   const answer = (request: Request, connection?: ConnectionInfo) => {
-    const visit = () => open(request, connection, false);
     const reply = isTooEarly(request)
-      ? later<Response>(visit, { go: (opened) => opened.answer(), fail: (opened, error) => opened.fail(error) })
-      : visit().answer();
+      ? later<Response>(() => open(request, connection, false), {
+        go: (opened) => opened.answer(),
+        fail: (opened, error) => opened.fail(error),
+      })
+      : open(request, connection, false).answer();
     return request.method === "HEAD" ? withoutBody(reply, ReplyClass) : reply;
   };
   const resolveWebSocket = (request: Request, connection?: ConnectionInfo) => {

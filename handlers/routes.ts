@@ -249,7 +249,7 @@ type Endpoints = {
   ]: Each;
 };
 
-/** Method and path of a route, as `GET /v1/tokens/:id`. */
+/** Method and path of a route, such as `GET /v1/tokens/:id`. */
 export type Endpoint = keyof Endpoints;
 
 /** JSON that a route replies with when all goes well, by the schema that it declares; undefined where it has no body. */

@@ -23,8 +23,8 @@ import {
 } from "./middleware/rate_limit.ts";
 import { notFound } from "./missing_path.ts";
 import type { GatewayRequestContext } from "./request_context.ts";
-import type { ResponseClass, Route } from "./route.ts";
-import type { RouteMatch, RouteTable, RouteVisitor } from "./route_table.ts";
+import type { ResponseClass, Route, RouteMatch } from "./route.ts";
+import type { RouteTable, RouteVisitor } from "./route_table.ts";
 import type { StrangerPlaces } from "./stranger_places.ts";
 import { errorReply } from "./wire/reply.ts";
 import type { Clock } from "../lib/base/clock.ts";
@@ -307,24 +307,24 @@ export class Visit implements RouteVisitor {
   }
 
   /** Finds out who sends the request, takes the slot of the sender and checks the access of the route, then its query. @throws {HttpError} 400, 401, 403, 429 */
-  #admit({ route, params }: RouteMatch): void {
+  #admit(match: RouteMatch): void {
     const context = this.#context;
-    context.enter(route, params);
+    const { route } = match;
     const identity = this.#identify();
-    if (!this.#hasLongCode(route)) this.#limit(route.access, identity);
-    context.identity = checkAccess(this.#request, route, {
+    if (route.access !== "pairing_code" || !this.#hasLongCode()) this.#limit(route.access, identity);
+    const admitted = checkAccess(this.#request, route, {
       identity,
       ticket: this.#ticket,
       services: this.#parts.services,
       hidesPeer: this.#settings.open && context.remoteAddress === undefined,
     });
+    context.admit(match, admitted);
     if (context.target.search !== "") guardQuery(context.query, route);
   }
 
   /** Tells whether the request pairs with the code that its sender read at the terminal. */
-  #hasLongCode({ access }: Route): boolean {
-    const { pairing } = this.#parts.services;
-    return access === "pairing_code" && pairing.isLongCode(this.#request.headers.get("x-pairing-code"));
+  #hasLongCode(): boolean {
+    return this.#parts.services.pairing.isLongCode(this.#request.headers.get("x-pairing-code"));
   }
 
   #identify(): Identity | undefined {
@@ -357,7 +357,7 @@ export class Visit implements RouteVisitor {
 
   #finish(reply: Response): Response {
     this.#context.detach();
-    const response = this.#context.built === reply ? reply : merge(reply, this.#context);
+    const response = this.#context.hasBuilt(reply) ? reply : merge(reply, this.#context);
     this.#observe(response.status);
     return response;
   }

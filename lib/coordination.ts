@@ -47,7 +47,7 @@ export interface Coordination extends ClusterMember, AccessCluster, GuardCluster
   readonly sharedCalls: SharedCalls | undefined;
   readonly fileLocks: FileLocks | undefined;
   readonly taintWorkspace: TaintWorkspace | undefined;
-  /** Aborted when the gateway closes. Undefined: nothing waits for a database then */
+  /** Aborts when the gateway closes. Undefined: nothing waits for a database then */
   readonly closing: AbortSignal | undefined;
   /** Id of this machine, by its data directory. Undefined: records of a machine need no name of it */
   readonly machine: string | undefined;

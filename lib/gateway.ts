@@ -32,7 +32,6 @@ import { secretsWing, toolServicesWing, toolsWing } from "./tools/create_tools.t
  * @throws {ConfigError} see `openStore`, and a provider that cannot be used; {CancelError} the signal aborted during a wait
  */
 export async function createServices(options: ServicesOptions): Promise<GatewayServices> {
-  const { signal } = options;
   try {
     return await openInSteps(async (opened) => {
       const started = new AbortController();
@@ -43,7 +42,7 @@ export async function createServices(options: ServicesOptions): Promise<GatewayS
     });
   } catch (error) {
     // A wait that was cut off ends as if the database were down
-    throw signal?.aborted === true && !(error instanceof ConfigError) ? cancelError(signal) : error;
+    throw options.signal?.aborted === true && !(error instanceof ConfigError) ? cancelError(options.signal) : error;
   }
 }
 
@@ -77,14 +76,12 @@ function startWings(base: GatewayBase, opened: OpenedList) {
   ]);
 }
 
+type Started = Awaited<ReturnType<typeof startWings>>;
+
 /** Returns the services of started wings. */
-function toServices(
-  made: Awaited<ReturnType<typeof startWings>>,
-  close: GatewayServices["close"],
-): GatewayServices {
+function toServices(made: Started, close: GatewayServices["close"]): GatewayServices {
   const { program, kit, telemetry, state, storage, cluster, guard, access, system } = made;
-  const { automation, extensions, memory, models, runs, reloads } = made;
-  const tools = made.tools.executor;
+  const { automation, extensions, memory, models, runs, reloads, tools: { executor: tools } } = made;
   const startedAt = kit.clock.now();
   return {
     version: program.about.version,

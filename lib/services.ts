@@ -1,3 +1,4 @@
+import type { ToolInfo } from "./base/records/tool_info.ts";
 import type { LinkFetch } from "./cluster/gateway_links.ts";
 import type { ClusterDatabase } from "./cluster/join_cluster.ts";
 import type { SharedWindows } from "./access/shared_windows.ts";
@@ -42,7 +43,7 @@ import type { SystemServices } from "./system/system_services.ts";
 import type { Tool } from "./tools/runtime/tool.ts";
 import type { ProgramOffers } from "./tools/program_offers.ts";
 import type { ConfigWriter } from "./tools/turn_on_tool.ts";
-import type { ToolExecutor, ToolInfo } from "./tools/runtime/tool_executor.ts";
+import type { ToolExecutor } from "./tools/runtime/tool_executor.ts";
 
 /** Database that gateways share: opened for this one, or given to it by the program. */
 export type StorageSharing =
@@ -117,7 +118,7 @@ export interface Services
   readonly workspaceRoot: string;
   /** Returns the environment variable that a configuration key such as `secret_env` names. Undefined when it is not set. */
   readonly environment: (name: string) => string | undefined;
-  /** Encrypts records anew with the key that the configuration says, some with each call. @throws {HttpError} 409 `conflict` */
+  /** Re-encrypts records with the key that the configuration says, some with each call. @throws {HttpError} 409 `conflict` */
   readonly rekey: (by: Actor) => Promise<RekeyProgress>;
   /** Trusts a model server of this machine. The gateway then looks for it and uses it like a server of its own user. @throws {HttpError} */
   readonly trustModelServer: (address: string, by: Actor) => Promise<TrustedServer>;
@@ -160,7 +161,7 @@ export interface ProgramHooks {
   readonly ready: Promise<void>;
   /** Receives each run event. Default: nobody does */
   readonly onRunEvent?: TellProgram | undefined;
-  /** Asked about each approval. Default: people alone are */
+  /** Function that is asked about each approval. Default: people alone are */
   readonly onApproval?: AskProgram | undefined;
 }
 
@@ -238,7 +239,7 @@ export interface ServicesOptions {
   readonly environment: Readonly<Record<string, string | undefined>>;
   /** Token of the control file, for the command line on this machine. */
   readonly controlToken?: string | undefined;
-  /** Aborted when the start is given up: no wait for the database goes on, and nothing stays open. Default: it never is */
+  /** Aborts when the start is given up: no wait for the database goes on, and nothing stays open. Default: it never does */
   readonly signal?: AbortSignal | undefined;
   /** Clock and randomness. Default: the system's */
   readonly kit?: Partial<Pick<Kit, "clock" | "random">> | undefined;

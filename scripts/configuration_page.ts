@@ -30,7 +30,7 @@ interface Key {
   readonly maximum?: number;
 }
 
-/** Returns the page with its tables made anew. @throws {Error} the page lacks a mark */
+/** Returns the page with its tables rebuilt. @throws {Error} the page lacks a mark */
 export function configurationPage(page: string, schema: JsonSchema = configJsonSchema()): string {
   const [written = "", ...rest] = page.split(MARK);
   const [before, presets = ""] = written.split(PRESET_MARKS[0]);

@@ -91,7 +91,7 @@ export function importedBy(path: string): readonly string[] {
   return importsOf(loaded).map(sourceOf);
 }
 
-/** Tells whether an import takes types, numbers and texts alone, as `MAX_BYTES` and `type Limits`: those are the same on each runtime. */
+/** Tells whether an import takes types, numbers and texts alone, such as `MAX_BYTES` and `type Limits`: those are the same on each runtime. */
 function takesPlainValues(names: string, source: string): boolean {
   const text = readFileSync(join(PROJECT_ROOT, source), "utf8");
   return names.split(",").map((name) => name.trim()).filter((name) => name !== "").every((name) =>

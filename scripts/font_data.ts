@@ -30,7 +30,7 @@ const dingbats = [
   .map(([, name = "", code = ""]) => [name, String.fromCodePoint(Number.parseInt(code, 16))] as const)
   .filter(([, text]) => !isPrivate(text));
 
-/** Returns a list of names that stands in the source of pdf.js, in one text. */
+/** Returns a list of names that is in the source of pdf.js, in one text. */
 const listOf = (name: string) =>
   (/\[(.*?)\]/s.exec(worker.split(`const ${name} = `)[1] ?? "")?.[1] ?? "").replace(/["\s]/g, "").replaceAll(",", " ");
 

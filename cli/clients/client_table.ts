@@ -18,7 +18,7 @@ export interface Client {
   readonly format: "json" | "toml" | "yaml" | "env";
   /** Scopes of its token. `chat`: it uses the model, `tools`: it uses the tools over MCP */
   readonly scopes: readonly Scope[];
-  /** Set where it has tools of its own: its requests go to the model, past Postern's agent (docs/http.md "Plain mode") */
+  /** True where it has tools of its own: its requests go to the model, past Postern's agent (docs/http.md "Plain mode") */
   readonly plain: boolean;
   /** Returns what the client is told, as its file nests it. Items of lists are known by their `name` */
   readonly block: (gateway: GatewayFacts) => Readonly<Record<string, unknown>>;

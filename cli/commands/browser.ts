@@ -3,7 +3,7 @@ import { join } from "node:path";
 import process from "node:process";
 import { CancelError } from "../../lib/base/cancel.ts";
 import { systemClock } from "../../lib/base/clock.ts";
-import { ToolError } from "../../lib/base/errors.ts";
+import { systemCodeOf, ToolError } from "../../lib/base/errors.ts";
 import { createSystemRandom } from "../../lib/base/random.ts";
 import type { BrowserLogin } from "../../lib/base/records/browser_login.ts";
 import { exactLine, listSome } from "../../lib/base/text.ts";
@@ -240,7 +240,7 @@ function isRunning(pid: number): boolean {
   try {
     return process.kill(pid, 0);
   } catch (error) {
-    return (error as NodeJS.ErrnoException).code === "EPERM";
+    return systemCodeOf(error) === "EPERM";
   }
 }
 

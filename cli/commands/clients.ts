@@ -153,7 +153,7 @@ interface Told {
   readonly target: string | undefined;
   /** File that the block belongs into. Undefined: none */
   readonly path: string | undefined;
-  /** Set where the file was as it should be */
+  /** True where the file was as it should be */
   readonly isSame: boolean;
   /** null: the token is the one that the file had */
   readonly id: string | null;

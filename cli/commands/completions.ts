@@ -109,7 +109,7 @@ function quoted(text: string): string {
   return `'${text.replaceAll("'", `'\\''`)}'`;
 }
 
-/** Returns the names of the flags that take a value of one of these kinds, as `--config|--limit`. */
+/** Returns the names of the flags that take a value of one of these kinds, such as `--config|--limit`. */
 function flagsWith(places: readonly Place[], kinds: readonly Flag["value"][]): string {
   const flags = places.flatMap((place) => place.flags).filter(({ value }) => kinds.includes(value));
   return [...new Set(flags.map(({ name }) => `--${name}`))].sort().join("|");

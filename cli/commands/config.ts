@@ -46,7 +46,7 @@ export const configGetCommand = defineCliCommand({
 
 /**
  * Command `postern config check`: exit code 0 with a warning for each setting that does nothing, each secret that is not there and
- * each MCP server that is fetched anew at each start, or 78 with everything that is wrong.
+ * each MCP server that is fetched again at each start, or 78 with everything that is wrong.
  */
 export const configCheckCommand = defineCliCommand({
   args: {},

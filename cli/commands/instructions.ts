@@ -1,5 +1,5 @@
 import { exactLine, exactText } from "../../lib/base/text.ts";
-import type { InstructionsInfo } from "../../lib/extensions/instructions/workspace_instructions.ts";
+import type { InstructionsInfo } from "../../lib/base/records/extension_views.ts";
 import { type CommandContext, CommandError, defineCliCommand } from "../command.ts";
 import { type ReachedGateway, withGateway } from "../reach_gateway.ts";
 import { isYes } from "../terminal/require_yes.ts";

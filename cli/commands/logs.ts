@@ -1,3 +1,4 @@
+import type { ReplyOf } from "../../handlers/routes.ts";
 import { unlessAborted } from "../../lib/base/cancel.ts";
 import { systemClock } from "../../lib/base/clock.ts";
 import { LOG_LEVELS, type LogLevel, RECENT_LINES } from "../../lib/base/telemetry/log.ts";
@@ -10,14 +11,7 @@ import { takesColour } from "../terminal/terminal_text.ts";
 const POLL_MS = 1000;
 
 /** Line of the log as the gateway sends it. */
-interface Line {
-  readonly seq: number;
-  /** ISO 8601 */
-  readonly time: string;
-  readonly level: LogLevel;
-  readonly message: string;
-  readonly fields: Readonly<Record<string, unknown>>;
-}
+type Line = ReplyOf<"GET /v1/logs">["data"][number];
 
 /** Command `postern logs`: the last lines of the running gateway's log, oldest first, and with --follow those to come. */
 export const logsCommand = defineCliCommand({

@@ -5,7 +5,7 @@ import { withoutEnd } from "../../lib/base/text.ts";
 import { isNodeId } from "../../lib/config/schema/gateway.ts";
 import { VERSION } from "../../lib/base/version.ts";
 import type { LoadedConfig } from "../../lib/config/load_config.ts";
-import type { NodeInfo } from "../../lib/extensions/nodes/known_node.ts";
+import type { NodeInfo } from "../../lib/base/records/extension_views.ts";
 import { isLoopbackName } from "../../lib/system/net/address.ts";
 import { type CommandContext, CommandError, defineCliCommand, EXIT, UsageError } from "../command.ts";
 import { withGateway } from "../reach_gateway.ts";

@@ -1,7 +1,7 @@
 import { readFile } from "node:fs/promises";
 import { resolve } from "node:path";
 import { exactLine } from "../../lib/base/text.ts";
-import type { PluginInfo, RegistryInstall } from "../../lib/extensions/extension_views.ts";
+import type { PluginInfo, RegistryInstall } from "../../lib/base/records/extension_views.ts";
 import { type CommandContext, CommandError, defineCliCommand, UsageError } from "../command.ts";
 import { type ReachedGateway, withGateway } from "../reach_gateway.ts";
 import { requireYes } from "../terminal/require_yes.ts";

@@ -202,7 +202,7 @@ async function checkModule(context: CommandContext, plugin: PluginPackage): Prom
   const [{ checkPlugin }, { inspectJob }, { PLUGIN_KINDS }, { mainFile }] = await Promise.all([
     import("../../lib/extensions/plugins/check_plugin.ts"),
     import("../../lib/extensions/plugins/wasm/inspect_module.ts"),
-    import("../../lib/extensions/extension_views.ts"),
+    import("../../lib/base/records/extension_views.ts"),
     import("../../lib/extensions/plugins/manifest.ts"),
   ]);
   const { config } = await context.loadConfig();

@@ -1,3 +1,4 @@
+import type { ToolInfo } from "../../lib/base/records/tool_info.ts";
 import { join } from "node:path";
 import process from "node:process";
 import { systemClock } from "../../lib/base/clock.ts";
@@ -22,7 +23,6 @@ import { onlyLooking } from "../../lib/tools/runtime/look_ahead.ts";
 import { matchesPatterns } from "../../lib/tools/runtime/registry.ts";
 import { standInOf } from "../../lib/tools/runtime/stand_in.ts";
 import type { Tool } from "../../lib/tools/runtime/tool.ts";
-import type { ToolInfo } from "../../lib/tools/runtime/tool_executor.ts";
 import type { Judgement } from "../../lib/tools/runtime/tool_policy.ts";
 import { type CommandContext, CommandError, defineCliCommand, EXIT } from "../command.ts";
 import { commandNotes } from "../doctor/check_containment.ts";

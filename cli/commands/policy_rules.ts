@@ -77,7 +77,7 @@ function describeRule({ tool, op, command, path, host }: WrittenRule): string {
   return [tool, ...patterns.map(([key, text]) => `${key} ${JSON.stringify(text)}`)].join(" ");
 }
 
-/** Returns the place of each rule of a file by its name, as `/home/me/postern.toml:12`. The configuration was just loaded from it. */
+/** Returns the place of each rule of a file by its name, such as `/home/me/postern.toml:12`. The configuration was just loaded from it. */
 async function linesOf(path: string, prefix: string): Promise<readonly (readonly [name: string, place: string])[]> {
   const text = await readText(path) ?? "";
   const located = await locateKeys(text);
@@ -96,7 +96,7 @@ const callsSchema = v.strictObject({
       /** Judges it as in a run that has read content from outside */
       outside: v.optional(v.boolean(), false),
       expect: v.picklist(["allow", "ask", "deny"]),
-      /** Rule that is to decide, as `rule:docs` */
+      /** Rule that is to decide, such as `rule:docs` */
       rule: v.optional(v.string()),
     })),
     v.minLength(1),

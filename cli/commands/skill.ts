@@ -3,7 +3,7 @@ import { readFile, realpath, stat } from "node:fs/promises";
 import { resolve } from "node:path";
 import { messageOf } from "../../lib/base/errors.ts";
 import { exactLine, exactText } from "../../lib/base/text.ts";
-import type { SkillDetail, SkillInfo, SkillProblem } from "../../lib/extensions/extension_views.ts";
+import type { SkillDetail, SkillInfo, SkillProblem } from "../../lib/base/records/extension_views.ts";
 import { type CommandContext, CommandError, defineCliCommand } from "../command.ts";
 import { type ReachedGateway, withGateway } from "../reach_gateway.ts";
 import { requireYes } from "../terminal/require_yes.ts";

@@ -5,7 +5,7 @@ import { reachGateway } from "../reach_gateway.ts";
 /** Calls in a row that may encrypt nothing before the command gives up: others change the records that are left all the time. */
 const MAX_IDLE = 5;
 
-/** Command `postern storage rekey`: encrypts all encrypted records anew, while gateways work on. Run again, it goes on where it was ended. */
+/** Command `postern storage rekey`: re-encrypts all encrypted records, while gateways work on. Run again, it goes on where it was ended. */
 export const storageRekeyCommand = defineCliCommand({
   args: {},
   example: "postern storage rekey",

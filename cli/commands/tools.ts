@@ -1,9 +1,9 @@
+import type { ToolInfo } from "../../lib/base/records/tool_info.ts";
 import type { ReplyOf } from "../../handlers/routes.ts";
 import { readFile } from "node:fs/promises";
 import { resolve } from "node:path";
 import { nearest } from "../../lib/config/nearest.ts";
-import type { McpServerInfo } from "../../lib/extensions/extension_views.ts";
-import type { ToolInfo } from "../../lib/tools/runtime/tool_executor.ts";
+import type { McpServerInfo } from "../../lib/base/records/extension_views.ts";
 import { type CliIo, type CommandContext, CommandError, defineCliCommand, EXIT, UsageError } from "../command.ts";
 import { learnTools, type ReachedGateway, reachGateway } from "../reach_gateway.ts";
 import { answerInCall } from "../terminal/answer_in_call.ts";

@@ -15,7 +15,7 @@ const WRITTEN = ["postern.db", "postern.db-wal", "control.json", "daemon.log"];
 const TICKS_PER_SECOND = 100;
 const FIX = "timedatectl set-ntp true";
 
-/** Checks that the time of day can be right: later than this program and its records, and not set anew since the gateway started. */
+/** Checks that the time of day can be right: later than this program and its records, and not changed since the gateway started. */
 export const clockCheck: Check = {
   name: NAME,
   async run({ loaded: { dataDir }, running }) {

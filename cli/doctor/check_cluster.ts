@@ -1,9 +1,9 @@
 import { systemClock } from "../../lib/base/clock.ts";
 import { listSome } from "../../lib/base/text.ts";
 import { createSystemRandom } from "../../lib/base/random.ts";
-import { type ClusterStatus, type GatewayStatus, strandedWords } from "../../lib/cluster/cluster_status.ts";
+import type { ClusterStatus, GatewayStatus, PostgresFacts } from "../../lib/base/records/cluster_view.ts";
+import { strandedWords } from "../../lib/cluster/cluster_status.ts";
 import type { GatewayView } from "../../lib/cluster/leases.ts";
-import type { PostgresFacts } from "../../lib/cluster/postgres_facts.ts";
 import type { Config } from "../../lib/config/config.ts";
 import { openConfiguredDatabase } from "../../lib/storage/open_configured_postgres.ts";
 import { findSchema } from "../../lib/storage/postgres/migrate_schema.ts";

@@ -131,7 +131,7 @@ export interface ConfigWarning {
   readonly line: number | null;
 }
 
-/** Lists the settings of a configuration that do nothing in this version, as `postern.toml:12: [plugins] does nothing: ...`. */
+/** Lists the settings of a configuration that do nothing in this version, such as `postern.toml:12: [plugins] does nothing: ...`. */
 export async function configWarnings(loaded: LoadedConfig, home: string): Promise<readonly ConfigWarning[]> {
   return await located(await idleOf(loaded, home), loaded);
 }
@@ -141,7 +141,7 @@ async function idleOf({ config, dataDir, workspace }: LoadedConfig, home: string
   return idleSettings(config, { others });
 }
 
-/** Lists the secrets that are not there, as `postern.toml:12: [secrets.forge] cannot be used: the variable "FORGE" is not set`. */
+/** Lists the secrets that are not there, such as `postern.toml:12: [secrets.forge] cannot be used: the variable "FORGE" is not set`. */
 export async function secretWarnings(
   loaded: LoadedConfig,
   env: Readonly<Record<string, string | undefined>>,

@@ -100,7 +100,7 @@ async function ask(
   }
 }
 
-/** Returns why a request got no answer: the code of the system's error inside, as `ECONNREFUSED`. */
+/** Returns why a request got no answer: the code of the system's error inside, such as `ECONNREFUSED`. */
 function reasonOf(error: unknown): string {
   const inner = error instanceof Error && error.cause !== undefined ? error.cause : error;
   const code = typeof inner === "object" && inner !== null && "code" in inner ? inner.code : undefined;

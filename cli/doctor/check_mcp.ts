@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { systemClock } from "../../lib/base/clock.ts";
 import { exactLine } from "../../lib/base/text.ts";
-import type { McpServerInfo } from "../../lib/extensions/extension_views.ts";
+import type { McpServerInfo } from "../../lib/base/records/extension_views.ts";
 import type { GatewayClient } from "../../lib/system/net/gateway_client.ts";
 import { askRoute } from "../reach_gateway.ts";
 import { clientOf } from "./ask_gateway.ts";

@@ -1,4 +1,4 @@
-import type { PluginInfo } from "../../lib/extensions/extension_views.ts";
+import type { PluginInfo } from "../../lib/base/records/extension_views.ts";
 import { createCommandLookup } from "../../lib/system/process/command_lookup.ts";
 import { askRoute } from "../reach_gateway.ts";
 import { clientOf } from "./ask_gateway.ts";

@@ -135,7 +135,7 @@ async function removalOf(store: Store, { collection, key }: UnreadableRecord): P
   ];
 }
 
-/** Writes a conversation anew without the turns that hold a damaged message: a result without its call cannot be sent to a model. */
+/** Writes a conversation again without the turns that hold a damaged message: a result without its call cannot be sent to a model. */
 async function withoutTurn(store: Store, id: string): Promise<readonly Write[]> {
   const stream = conversationStream(id);
   const kept: unknown[] = [];

@@ -14,7 +14,7 @@ export interface SharedDatabase {
 
 /**
  * Refuses to work on the records of a cluster while a gateway may use them. A lease that is damaged counts for two leases from its last
- * change: a gateway that lives writes it anew.
+ * change: a gateway that lives writes it again.
  * @param work what cannot be done, for example "hold work"
  * @throws {CommandError} a gateway has a lease: it would go on with its work
  */

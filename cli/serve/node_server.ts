@@ -53,7 +53,7 @@ interface Reply extends Omit<NodeReply, "write"> {
   end(...values: unknown[]): unknown;
   /** First text of the body, kept back until the next write or the end */
   text?: string | undefined;
-  /** Called when the reply ends */
+  /** Runs when the reply ends */
   ended?: (reply: NodeReply) => void;
 }
 

@@ -41,9 +41,9 @@ export interface RunGatewayOptions {
   readonly banner: boolean;
   /** Log to write to. Default: stderr */
   readonly log?: { readonly write: LogSink; healthy(): boolean };
-  /** Called once the port answers and the control file is written */
+  /** Runs once the port answers and the control file is written */
   readonly onStarted?: (address: string) => Promise<void>;
-  /** Called when the drain begins, or a start under way is given up */
+  /** Runs when the drain begins, or a start under way is given up */
   readonly onStopping?: () => void;
 }
 
@@ -274,7 +274,7 @@ function watchStop({ io, say }: CommandContext, { loaded, onStopping }: RunGatew
   });
   return {
     asked: () => asked,
-    /** Aborted by the first signal, which ends a start that waits */
+    /** Aborts at the first signal, which ends a start that waits */
     starting: starting.signal,
     ignore,
     /** Resolves once the server has drained after the first signal */

@@ -5,7 +5,7 @@ import { createRouter, type GatewayRouter } from "../../handlers/router.ts";
 import { HEALTH_ROUTES } from "../../handlers/routes/health.ts";
 import type { ResponseClass, Route } from "../../handlers/route.ts";
 import { withTimeout } from "../../lib/base/clock.ts";
-import { CodedError } from "../../lib/base/errors.ts";
+import { CodedError, systemCodeOf } from "../../lib/base/errors.ts";
 import type { GatewayServices } from "../../lib/services.ts";
 import { watchNodeConnections } from "./node_connections.ts";
 import { hardenNodeServer, nodeServerOptions } from "./node_server.ts";
@@ -20,7 +20,7 @@ export interface ServeOptions {
   readonly port: number;
   /** Time for the headers of a request to arrive, in ms (Node). Default 30,000 */
   readonly headersTimeoutMs?: number;
-  /** Called at the beginning of each request. Must be cheap and must not throw */
+  /** Runs at the beginning of each request. Must be cheap and must not throw */
   readonly onRequest?: () => void;
 }
 
@@ -122,7 +122,7 @@ async function listen(server: Server, host: string, port: number): Promise<void>
     await server.serve();
   } catch (error) {
     const shown = `${host.includes(":") ? `[${host}]` : host}:${port}`;
-    const code = error instanceof Error && "code" in error && typeof error.code === "string" ? error.code : "EUNKNOWN";
+    const code = systemCodeOf(error) ?? "EUNKNOWN";
     throw new ListenError(code, `Cannot listen on ${shown}: ${REASONS[code] ?? "the system refuses it"}`, {
       cause: error,
     });

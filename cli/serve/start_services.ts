@@ -24,7 +24,7 @@ export interface StartOptions {
   readonly quiet: boolean;
   /** Log to write to, and whether it can be written. Default: stderr */
   readonly log?: { readonly write: LogSink; healthy(): boolean };
-  /** Aborted when the start is given up. Default: it never is */
+  /** Aborts when the start is given up. Default: it never does */
   readonly signal?: AbortSignal | undefined;
 }
 

@@ -13,7 +13,7 @@ const MAX_WAITING = 100;
 
 /** Options of `answerInCall`. */
 export interface CallQuestions<T> {
-  /** Set for a tool that may ask a person while it runs */
+  /** True for a tool that may ask a person while it runs */
   readonly mayAsk: boolean;
   /** Makes the call in a request with this id. */
   readonly call: (requestId: string) => Promise<T>;

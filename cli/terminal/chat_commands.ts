@@ -1,3 +1,5 @@
+import type { Conversation, OpenedConversation } from "../../lib/base/records/conversation.ts";
+import type { ToolInfo } from "../../lib/base/records/tool_info.ts";
 import { type CommandContext, CommandError } from "../command.ts";
 import type { ReachedGateway } from "../reach_gateway.ts";
 import type { ChatTopic } from "./chat_session.ts";
@@ -5,21 +7,6 @@ import { messageColumns, printableLine, toDefinitions, toTable, wrapText } from 
 
 /** Result of a chat line that begins with a slash: the command is done, the chat ends, or the line is a message to send. */
 export type ChatCommandResult = "done" | "exit" | "message";
-
-interface Conversation {
-  readonly id: string;
-  readonly title?: string | null;
-  readonly updated_at: string;
-  readonly message_count: number;
-  /** Run at work in it; null: none. Absent in a list */
-  readonly run_id?: string | null;
-}
-
-interface ToolLine {
-  readonly name: string;
-  readonly enabled: boolean;
-  readonly description: string;
-}
 
 const MAX_LISTED = 10;
 const MAX_TITLE = 50;
@@ -54,7 +41,7 @@ export class ChatCommands {
   readonly #topic: ChatTopic;
   /** Conversations as /resume listed them last */
   #listed: readonly Conversation[] = [];
-  #tools: readonly ToolLine[] | undefined;
+  #tools: readonly Pick<ToolInfo, "name" | "enabled" | "description">[] | undefined;
 
   constructor({ context, gateway, topic }: ChatCommandsOptions) {
     this.#context = context;
@@ -164,7 +151,7 @@ export class ChatCommands {
     if (off > 0) this.#say(`${off} more are off: postern tool list says how to turn each on`);
   }
 
-  async #knownTools(): Promise<readonly ToolLine[]> {
+  async #knownTools(): Promise<readonly Pick<ToolInfo, "name" | "enabled" | "description">[]> {
     return this.#tools ??= (await this.#gateway.call("GET /v1/tools")).data;
   }
 
@@ -178,7 +165,7 @@ export class ChatCommands {
 }
 
 /** Finds a stored conversation, so that no new one begins under a mistyped id. @throws {CommandError} there is no such conversation */
-export async function findConversation(gateway: ReachedGateway, id: string): Promise<Conversation> {
+export async function findConversation(gateway: ReachedGateway, id: string): Promise<OpenedConversation> {
   return await gateway.call("GET /v1/conversations/:id", { params: { id }, query: { limit: 1 } });
 }
 

@@ -19,7 +19,7 @@ export interface ChatHistory {
 
 const MAX_LINES = 1_000;
 const MAX_LINE = 4_096;
-/** Size above which the file is written anew with the newest lines */
+/** Size above which the file is written again with the newest lines */
 const MAX_BYTES = 1_048_576;
 const MODE = 0o600;
 

@@ -10,7 +10,7 @@ export interface YesErrors {
 
 /**
  * Asks a question that only an explicit yes answers.
- * @param question without the choices, as `Trust it?`
+ * @param question without the choices, such as `Trust it?`
  * @throws {CommandError} the person did not say yes, or cannot be asked
  */
 export async function requireYes(

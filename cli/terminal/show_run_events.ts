@@ -100,7 +100,7 @@ export async function* runEvents(
   }
 }
 
-/** Where the gateway has a run. @param action what follows, as `/cancel` */
+/** Where the gateway has a run. @param action what follows, such as `/cancel` */
 export function runPath(id: string, action = ""): string {
   return `/v1/runs/${encodeURIComponent(id)}${action}`;
 }

@@ -80,7 +80,7 @@ export class LiveWay implements ClientWay {
 /** Question that waits for the client's answer. */
 interface OpenQuestion {
   readonly request: InputRequest;
-  /** Set once the audit has the question */
+  /** True once the audit has the question */
   isRecorded: boolean;
   /** Reads an answer. @returns a function that gives it to the work, or why it does not fit */
   take(

@@ -1,3 +1,4 @@
+import type { ClientAbility } from "../../lib/base/records/tool_info.ts";
 import type {
   CallToolRequest,
   CallToolResult,
@@ -16,7 +17,6 @@ import type { Approvals } from "../../lib/guard/approvals.ts";
 import { askElicitation } from "../../lib/runs/supervisor/ask_elicitation.ts";
 import type { Approver } from "../../lib/tools/runtime/tool_call.ts";
 import { askByReply, sayWaiting } from "../../lib/runs/supervisor/ask_by_reply.ts";
-import type { ClientAbility } from "../../lib/tools/runtime/askable_client.ts";
 import { type CallState, requestDigest } from "./call_state.ts";
 import type { ClientWay } from "./asking_work.ts";
 import { invalidParams, type McpSdk } from "./mcp_errors.ts";

@@ -1,6 +1,6 @@
+import type { ClientAbility } from "../../lib/base/records/tool_info.ts";
 import type { ClientCapabilities } from "@modelcontextprotocol/server";
 import { canonicalDigest } from "../../lib/base/json.ts";
-import type { ClientAbility } from "../../lib/tools/runtime/askable_client.ts";
 
 /**
  * State of a request that waits for its client. The client keeps it and sends it back with the same request. The state is sealed for the

@@ -1,3 +1,4 @@
+import type { ClientAbility, ToolInfo } from "../../lib/base/records/tool_info.ts";
 import type {
   CallToolRequest,
   CallToolResult,
@@ -11,11 +12,10 @@ import { neutralizeData, wrapUntrusted } from "../../lib/agent/untrusted_text.ts
 import { UNTAINTED } from "../../lib/base/taint.ts";
 import type { CallWays, ClientCallIds } from "../../lib/runs/client_calls.ts";
 import type { Services } from "../../lib/services.ts";
-import type { ClientAbility } from "../../lib/tools/runtime/askable_client.ts";
 import type { Approver } from "../../lib/tools/runtime/tool_call.ts";
 import { foundNames, TOOL_SEARCH } from "../../lib/tools/agents/tool_search.ts";
 import type { ToolContent } from "../../lib/tools/runtime/tool_content.ts";
-import type { ToolCallOutcome, ToolInfo } from "../../lib/tools/runtime/tool_executor.ts";
+import type { ToolCallOutcome } from "../../lib/tools/runtime/tool_executor.ts";
 import { checkScope } from "../door.ts";
 import { CallApproval } from "./call_approval.ts";
 import { type CallState, missingCapabilities, requestDigest } from "./call_state.ts";
@@ -198,7 +198,7 @@ function createProgress(name: string, way: ClientWay): (message: string) => void
 }
 
 /**
- * Returns an outcome as MCP writes it. Text from outside stands in an envelope, as it does for the agent's own model; data is neutralized.
+ * Returns an outcome as MCP writes it. Text from outside is in an envelope, as for the agent's own model; data is neutralized.
  * Source: docs/design/mcp.md "Server"
  */
 function toCallResult(name: string, outcome: ToolCallOutcome, { random }: Pick<Services, "random">): CallToolResult {

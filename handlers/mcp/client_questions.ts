@@ -1,3 +1,4 @@
+import type { ClientAbility } from "../../lib/base/records/tool_info.ts";
 import type { InputRequest } from "@modelcontextprotocol/server";
 import * as v from "valibot";
 import { CancelError } from "../../lib/base/cancel.ts";
@@ -12,7 +13,6 @@ import { sayAsker } from "../../lib/guard/approvals.ts";
 import { checkContent, type Elicitation } from "../../lib/guard/elicitation.ts";
 import type {
   AskableClient,
-  ClientAbility,
   ClientQuestionOptions,
   ClientRoot,
   ElicitationAnswer,
@@ -34,7 +34,7 @@ export type ReadAnswer<T> = { readonly ok: true; readonly value: T } | { readonl
 
 /** Way of questions to the client of one request. */
 export interface QuestionWay {
-  /** Set where the client gets a question as a request of its own, as in revisions with sessions */
+  /** True where the client gets a question as a request of its own, as in revisions with sessions */
   readonly isLive: boolean;
   /**
    * Puts a question to the client and waits for an answer that fits.

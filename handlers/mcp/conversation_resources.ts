@@ -4,7 +4,7 @@ import type {
   ReadResourceResult,
   Resource,
 } from "@modelcontextprotocol/server";
-import type { Conversation, OpenedConversation } from "../../lib/runs/conversations/stored_conversations.ts";
+import type { Conversation, OpenedConversation } from "../../lib/base/records/conversation.ts";
 import type { Services } from "../../lib/services.ts";
 import { invalidParams, type McpSdk } from "./mcp_errors.ts";
 import { CONVERSATION_PREFIX } from "./mcp_methods.ts";

@@ -9,7 +9,7 @@ export interface ListWatchOptions {
   /** How often the list is compared while a client wants to know of changes, in milliseconds */
   readonly everyMs: number;
   readonly clock: Clock;
-  /** Called when the list has changed */
+  /** Runs when the list has changed */
   readonly onChange: () => void;
 }
 

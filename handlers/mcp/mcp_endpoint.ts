@@ -298,7 +298,7 @@ const CALL = v.object({
 /** Time that the state of a waiting call counts, in seconds. */
 const STATE_SECONDS = 86_400;
 
-/** Returns the seal of states that clients keep. Its key ends with the gateway: a call that is made anew finds its approval again. */
+/** Returns the seal of states that clients keep. Its key ends with the gateway: a call that is made again finds its approval again. */
 function createStates(sdk: McpSdk, { random }: Services): CallParts["states"] {
   return sdk.createRequestStateCodec({
     key: random.bytes(32),

@@ -6,11 +6,11 @@ import { refuse } from "../../lib/base/errors.ts";
 export interface McpStream {
   /** Id of the client's token; null while pairing is off */
   readonly tokenId: string | null;
-  /** Set for a stream of notifications, which a shutdown ends at once. A stream of a call ends with its reply */
+  /** True for a stream of notifications, which a shutdown ends at once. A stream of a call ends with its reply */
   readonly isStanding: boolean;
-  /** Called once when the stream ends before its source: the client is gone, reads nothing, or may not read any more */
+  /** Runs once when the stream ends before its source: the client is gone, reads nothing, or may not read any more */
   readonly onGone: () => void;
-  /** Called once when the stream is over, however it ended. Default: nothing */
+  /** Runs once when the stream is over, however it ended. Default: nothing */
   readonly onOver?: () => void;
 }
 

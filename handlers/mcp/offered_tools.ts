@@ -1,7 +1,8 @@
+import type { ToolInfo } from "../../lib/base/records/tool_info.ts";
 import type { Tool, ToolAnnotations } from "@modelcontextprotocol/server";
 import { hasScope, type Scope } from "../../lib/base/records/caller.ts";
 import { toldWords } from "../../lib/tools/runtime/told_words.ts";
-import type { ToolExecutor, ToolInfo } from "../../lib/tools/runtime/tool_executor.ts";
+import type { ToolExecutor } from "../../lib/tools/runtime/tool_executor.ts";
 import { TOOL_SEARCH } from "../../lib/tools/agents/tool_search.ts";
 import { BUILTIN_TOOLS } from "../../lib/tools/builtin.ts";
 import { matchesPatterns } from "../../lib/tools/runtime/registry.ts";

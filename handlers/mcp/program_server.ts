@@ -1,3 +1,4 @@
+import type { ClientAbility } from "../../lib/base/records/tool_info.ts";
 import type {
   CompleteRequest,
   CompleteResult,
@@ -16,7 +17,6 @@ import type { Services } from "../../lib/services.ts";
 import type { OfferedResource, ProgramCompletion, ProgramPrompt } from "../../lib/tools/program_offers.ts";
 import { type ProgramPart, toToolContent } from "../../lib/tools/program_result.ts";
 import { type AskingContext, toProgramQuestions } from "../../lib/tools/ask_caller.ts";
-import type { ClientAbility } from "../../lib/tools/runtime/askable_client.ts";
 import { checkWhole } from "../../lib/tools/runtime/check_whole.ts";
 import { runBounded } from "../../lib/tools/runtime/run_call.ts";
 import type { TimeLimit } from "../../lib/tools/runtime/time_limit.ts";

@@ -28,7 +28,7 @@ class Expansion implements BodyExpansion {
   readonly #resolve: (bytes: Uint8Array) => void;
   readonly #codings: readonly string[];
   readonly #maxBytes: number;
-  /** Made with the first byte: no bytes are an empty body, as clients send one with any headers */
+  /** Input of the expansion, from the first byte on: no bytes are an empty body, as clients send one with any headers */
   #input: PassThrough | undefined;
   #taken = 0;
 

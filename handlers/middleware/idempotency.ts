@@ -23,7 +23,7 @@ interface Flight {
   readonly fingerprint: string;
   readonly context: GatewayRequestContext;
   readonly recording: Promise<ReplyRecording>;
-  /** Set when the reply has failed and may be tried again: resolves when the claim is gone, or waits for the database */
+  /** Present when the reply has failed and may be tried again: resolves when the claim is gone, or waits for the database */
   over?: Promise<void>;
   /** True: the request is over, and its claim waits for the database */
   isLate?: boolean;
@@ -121,7 +121,7 @@ export class Idempotency {
         return replayed(recordText(stored));
       }
       const hold = createHold(this.#store, claim, stored);
-      context.claim = hold.claim;
+      context.hold(hold.claim);
       const handler = stored === undefined ? await this.#firstHandler(route, claim) : repeatHandler(route, stored);
       if (handler === undefined) continue;
       const reply = await callHandler(request, context, handler);
@@ -281,7 +281,7 @@ interface Hold {
   readonly claim: RunClaim;
   /** The run that the claim is for; undefined as long as there is none */
   runId(): string | undefined;
-  /** Tells whether a repeat runs anew, although the reply tells the client not to retry by itself */
+  /** Tells whether a repeat runs again, although the reply tells the client not to retry by itself */
   isOpen(): boolean;
   /** False: the request is a repeat, whose claim was there before */
   readonly isFirst: boolean;
@@ -333,7 +333,7 @@ async function join(
     if (following) first.unfollow();
     following = false;
   };
-  first.followers++;
+  first.follow();
   request.signal.addEventListener("abort", unfollow, { once: true });
   try {
     return (await recording).replay(context);

@@ -201,7 +201,7 @@ interface ClusterMember {
 }
 
 const KEPT_MS = 24 * 60 * 60 * 1000;
-/** Time for which expired records of a cluster stay, since a gateway may just be claiming the key of one anew. Milliseconds */
+/** Time for which expired records of a cluster stay, since a gateway may just be claiming the key of one again. Milliseconds */
 const LEFT_MS = 60 * 60 * 1000;
 /** Fence of a gateway that has no lease for the moment: nobody takes it for one that is at work */
 const NO_LEASE = 0;
@@ -260,7 +260,7 @@ export function createReplyStore({ store, clock, member }: {
     const expired = found.filter(({ value }) => value.expires_at <= over);
     if (expired.length === 0) return 0;
     const deletes = expired.flatMap(({ key, version }): readonly Write[] => [
-      // Another gateway may have claimed the key anew
+      // Another gateway may have claimed the key again
       ...(member === undefined ? [] : [IDEMPOTENT_REPLIES.check(key, version)]),
       IDEMPOTENT_REPLIES.remove(key),
     ]);

@@ -9,7 +9,7 @@ export interface NodeSocketsOptions {
   readonly resolve: (request: Request, connection: { readonly remoteAddress?: string | undefined }) => Partial<Hooks>;
   /** Longest frame, in bytes */
   readonly maxMessageBytes: number;
-  /** Called when the WebSocket adapter cannot be loaded: the client cannot be told why its handshake failed. Default: nothing */
+  /** Runs when the WebSocket adapter cannot be loaded: the client cannot be told why its handshake failed. Default: nothing */
   readonly onLoadError?: (error: unknown) => void;
 }
 

@@ -1,5 +1,6 @@
 import * as v from "valibot";
 import { refuse } from "../../lib/base/errors.ts";
+import { clusterReplySchema, openRunSchema } from "../../lib/base/records/cluster_view.ts";
 import type { ClusterShown } from "../../lib/coordination.ts";
 import type { Services } from "../../lib/services.ts";
 import { defineRoute } from "../define_route.ts";
@@ -9,94 +10,6 @@ import { jsonReply, streamReply } from "../wire/reply.ts";
 
 const MAX_ID_LENGTH = 200;
 
-const gatewaySchema = v.object({
-  id: v.string(),
-  /** true: the gateway that answers */
-  this: v.boolean(),
-  /** late: its lease has run out; gone: runs that it owned wait for another */
-  state: v.picklist(["alive", "late", "draining", "drained", "gone"]),
-  host: v.nullable(v.string()),
-  pid: v.nullable(v.number()),
-  version: v.nullable(v.string()),
-  /** Address of its direct link to the others */
-  advertise_url: v.nullable(v.string()),
-  started_at: v.nullable(v.string()),
-  /** End of the lease by the database's clock */
-  lease_until: v.nullable(v.string()),
-  /** Milliseconds until then; negative when it has run out */
-  lease_left_ms: v.nullable(v.number()),
-  drain: v.nullable(v.object({ requested_at: v.string(), via: v.string(), token_id: v.nullable(v.string()) })),
-  /** Open runs that it owns; of one that is gone, those that wait for another */
-  runs: v.number(),
-  /** The oldest of them, at most 20; GET /v1/cluster/runs has all */
-  run_ids: v.array(v.string()),
-});
-
-const databaseSchema = v.object({
-  server_version: v.string(),
-  /** Changes with each promotion of a standby */
-  timeline: v.nullable(v.number()),
-  role: v.picklist(["primary", "standby"]),
-  /** Servers that follow this one now */
-  standbys: v.number(),
-  synchronous_standby_names: v.string(),
-  /** Answered changes that a failover may lose, for people; null: none */
-  replication_window: v.nullable(v.string()),
-  /** Without those for superusers */
-  max_connections: v.number(),
-  connections: v.number(),
-});
-
-const clusterSchema = v.object({
-  /** Time of the database */
-  now: v.string(),
-  gateways: v.array(gatewaySchema),
-  queue: v.object({
-    /** Open runs in all */
-    open: v.number(),
-    /** Runs that no gateway owns */
-    waiting: v.number(),
-    /** Waiting runs whose tools need the workspace of certain gateways */
-    waiting_for_workspace: v.number(),
-    /** Milliseconds since the oldest waiting run was accepted */
-    lag_ms: v.nullable(v.number()),
-    /** Conversations with the most waiting runs, at most 20 */
-    by_conversation: v.array(v.object({ conversation_id: v.string(), waiting: v.number() })),
-    /** Workspaces that have no gateway, with the runs that wait for one, which `waiting` does not count; at most 20 */
-    workspaces_without_gateway: v.array(v.object({
-      workspace: v.string(),
-      runs: v.number(),
-      /** Place of the gateway that had it last; null: nobody knows */
-      last_gateway: v.nullable(v.object({ host: v.string(), folder: v.string(), data_dir: v.string() })),
-    })),
-  }),
-  database: v.nullable(databaseSchema),
-  /** Heartbeats and notes of the gateway that answers */
-  own: v.object({
-    id: v.string(),
-    /** Milliseconds until the gateway's own deadline; 0 while its lease is lost */
-    lease_left_ms: v.number(),
-    /** Milliseconds that the database took for the last renewal */
-    round_trip_ms: v.nullable(v.number()),
-    failed_heartbeats: v.number(),
-    /** Times that others fenced it off */
-    lost_leases: v.number(),
-    notes: v.object({ sent: v.number(), heard: v.number(), unsent: v.number() }),
-    /** Why it is draining, has lost its lease, or claims no run that needs its workspace; null for anything else */
-    reason: v.nullable(v.string()),
-  }),
-});
-
-const statusSchema = v.object({
-  /** null: the gateway is alone */
-  cluster: v.nullable(clusterSchema),
-  /** Why it is alone */
-  reason: v.optional(v.string()),
-});
-
-/** Reply of `GET /v1/cluster`. */
-export type ClusterReply = v.InferOutput<typeof statusSchema>;
-
 /** GET /v1/cluster: the gateways that share the database, what they own, and what waits. */
 export const clusterRoute = defineRoute({
   method: "GET",
@@ -105,7 +18,7 @@ export const clusterRoute = defineRoute({
   strict: true,
   needs: ["cluster", "config", "stateReason"],
   summary: "Gateways that share the database, with leases, runs, queue and the state of the database",
-  reply: { status: 200, type: "application/json", schema: statusSchema },
+  reply: { status: 200, type: "application/json", schema: clusterReplySchema },
   errors: ["storage_unavailable"],
   async handle(parts) {
     const { shown } = parts.cluster;
@@ -130,16 +43,7 @@ export const clusterRunsRoute = defineRoute({
   reply: {
     status: 200,
     type: "application/json",
-    schema: listSchema(v.object({
-      id: v.string(),
-      object: v.literal("open_run"),
-      /** null: it waits for a gateway */
-      gateway: v.nullable(v.string()),
-      conversation_id: v.nullable(v.string()),
-      /** Workspace that its tools need; null: it may work anywhere */
-      workspace: v.nullable(v.string()),
-      parent_id: v.nullable(v.string()),
-    })),
+    schema: listSchema(openRunSchema),
   },
   errors: ["not_found", "storage_unavailable"],
   async handle(parts, { query }) {

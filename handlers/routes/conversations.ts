@@ -1,38 +1,14 @@
 import * as v from "valibot";
 import { refuse } from "../../lib/base/errors.ts";
-import { contentSchema, toolCallSchema } from "../../lib/base/records/message.ts";
+import {
+  conversationMessageSchema,
+  conversationSchema,
+  openedConversationSchema,
+} from "../../lib/base/records/conversation.ts";
 import type { SaidMessage } from "../../lib/runs/conversations/stored_conversations.ts";
 import { defineRoute } from "../define_route.ts";
 import { LIMIT_QUERY, listReply, listSchema, positionQuery, textQuery } from "../wire/lists.ts";
 import { jsonReply } from "../wire/reply.ts";
-
-const nullableText = v.nullable(v.string());
-
-const conversationSchema = v.object({
-  id: v.string(),
-  object: v.literal("conversation"),
-  /** Name that a person gave, else the beginning of the first message; null when neither is known */
-  title: nullableText,
-  created_at: v.string(),
-  updated_at: v.string(),
-  message_count: v.number(),
-});
-
-const messageSchema = v.object({
-  /** Position of the message in the conversation, from 1 */
-  seq: v.number(),
-  run_id: v.string(),
-  role: v.picklist(["system", "developer", "user", "assistant", "tool"]),
-  content: v.nullable(contentSchema),
-  name: v.optional(v.string()),
-  refusal: v.optional(v.nullable(v.string())),
-  tool_calls: v.optional(v.array(toolCallSchema)),
-  tool_call_id: v.optional(v.string()),
-  /** Only where the call failed */
-  is_error: v.optional(v.literal(true)),
-  /** Why the run has not said all in its last message: the code of its error, as `cancelled`, or `length`. Absent: it has */
-  cut: v.optional(v.string()),
-});
 
 /** GET /v1/conversations: stored conversations, newest first. */
 export const conversationsRoute = defineRoute({
@@ -61,12 +37,7 @@ export const conversationRoute = defineRoute({
   reply: {
     status: 200,
     type: "application/json",
-    schema: v.object({
-      ...conversationSchema.entries,
-      /** Id of the run whose messages come next; null: none is at work in the conversation */
-      run_id: nullableText,
-      messages: listSchema(messageSchema),
-    }),
+    schema: v.object({ ...openedConversationSchema.entries, messages: listSchema(conversationMessageSchema) }),
   },
   async handle({ conversations }, { params: { id }, query: { limit, after: afterSeq } }) {
     const conversation = await conversations.open(id);

@@ -6,7 +6,7 @@ import { emptyReply, jsonReply } from "../wire/reply.ts";
 const text = (max: number) => v.pipe(v.string(), v.maxLength(max));
 
 const beginSchema = v.strictObject({
-  /** Address on 127.0.0.1 that the browser is led back to, as `http://127.0.0.1:4711/callback` */
+  /** Address on 127.0.0.1 that the browser is led back to, such as `http://127.0.0.1:4711/callback` */
   redirect_uri: text(64),
   /** Scopes beside those of the present sign-in, with blanks between them */
   scope: v.optional(text(2048), ""),

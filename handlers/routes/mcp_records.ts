@@ -1,4 +1,4 @@
-import { mcpRecordSchema } from "../../lib/extensions/extension_views.ts";
+import { mcpRecordSchema } from "../../lib/base/records/extension_views.ts";
 import { defineRoute } from "../define_route.ts";
 import { listSchema, placedListReply } from "../wire/lists.ts";
 import { emptyReply } from "../wire/reply.ts";

@@ -1,6 +1,6 @@
 import * as v from "valibot";
 import { storedActor } from "../../lib/base/records/caller.ts";
-import { mcpServerInfoSchema } from "../../lib/extensions/extension_views.ts";
+import { mcpServerInfoSchema } from "../../lib/base/records/extension_views.ts";
 import { defineRoute } from "../define_route.ts";
 import { listSchema, placedListReply } from "../wire/lists.ts";
 import { emptyReply, jsonReply } from "../wire/reply.ts";
@@ -97,7 +97,7 @@ export const acceptMcpToolsRoute = defineRoute({
     jsonReply(200, await (await mcpServers()).accept(params.name, { digests: body.digests, by: caller })),
 });
 
-/** POST /v1/mcp-servers/:name/restart: starts a server anew. */
+/** POST /v1/mcp-servers/:name/restart: restarts a server. */
 export const restartMcpServerRoute = defineRoute({
   strict: true,
   needs: ["mcpServers"],

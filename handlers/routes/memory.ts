@@ -1,21 +1,10 @@
 import * as v from "valibot";
 import { refuse } from "../../lib/base/errors.ts";
+import { memoryViewSchema } from "../../lib/base/records/memory.ts";
 import { DEFAULT_NAMESPACE, MEMORY_LIMITS } from "../../lib/memory/memory.ts";
 import { defineRoute } from "../define_route.ts";
 import { LIMIT_QUERY, listSchema, placedListReply, textQuery } from "../wire/lists.ts";
 import { jsonReply } from "../wire/reply.ts";
-
-const memorySchema = v.object({
-  object: v.literal("memory"),
-  namespace: v.string(),
-  key: v.string(),
-  value: v.string(),
-  tags: v.array(v.string()),
-  created_at: v.string(),
-  updated_at: v.string(),
-  /** Origins of outside content that it was made from */
-  taint: v.optional(v.array(v.string())),
-});
 
 const NAMESPACE_QUERY = textQuery("Only this namespace", { type: "string", pattern: "^[A-Za-z0-9_.-]{1,64}$" });
 
@@ -32,7 +21,7 @@ export const memoryRoute = defineRoute({
     query: textQuery("Plain words that are searched in key, value and tags; there is no second page then"),
     namespace: NAMESPACE_QUERY,
   },
-  reply: { status: 200, type: "application/json", schema: listSchema(memorySchema) },
+  reply: { status: 200, type: "application/json", schema: listSchema(memoryViewSchema) },
   async handle({ memory }, { query }) {
     const { records, hasMore, last } = await memory.list(query);
     const data = records.map((record) => ({ object: "memory", ...record }));

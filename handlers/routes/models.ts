@@ -134,7 +134,7 @@ export const modelRoute = defineRoute({
 });
 
 const trustSchema = v.strictObject({
-  /** Address of a model server on this machine, as `127.0.0.1:11434` */
+  /** Address of a model server on this machine, such as `127.0.0.1:11434` */
   address: v.pipe(v.string(), v.minLength(1), v.maxLength(256)),
 });
 

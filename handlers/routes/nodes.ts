@@ -4,7 +4,7 @@ import { CancelError } from "../../lib/base/cancel.ts";
 import type { Clock } from "../../lib/base/clock.ts";
 import { type ErrorCode, refuse, ToolError } from "../../lib/base/errors.ts";
 import type { Services } from "../../lib/services.ts";
-import type { NodeInfo } from "../../lib/extensions/nodes/known_node.ts";
+import { nodeDetailSchema, type NodeInfo, nodeSchema } from "../../lib/base/records/extension_views.ts";
 import type { NodeLink } from "../../lib/extensions/nodes/node_link.ts";
 import type { NodeAdmission, Nodes } from "../../lib/extensions/nodes/nodes.ts";
 import { defineRoute, defineSocket } from "../define_route.ts";
@@ -15,31 +15,6 @@ import { listReply, listSchema, textQuery } from "../wire/lists.ts";
 import { callFields, callReplySchema, makeCall } from "../wire/make_call.ts";
 import { answerStream, KEEP_ALIVE_MS } from "../wire/event_stream.ts";
 import { jsonReply, type Reply, streamReply } from "../wire/reply.ts";
-
-const nodeFields = {
-  id: v.string(),
-  object: v.literal("node"),
-  connected: v.boolean(),
-  /** In a cluster: gateway that holds its link */
-  gateway: v.exactOptional(v.nullable(v.string())),
-  connected_at: v.nullable(v.string()),
-  disconnected_at: v.nullable(v.string()),
-  address: v.nullable(v.string()),
-  version: v.nullable(v.string()),
-  platform: v.nullable(v.string()),
-  calls_in_flight: v.number(),
-  tool_count: v.number(),
-} as const;
-
-const nodeToolSchema = v.object({
-  name: v.string(),
-  registered_as: v.string(),
-  description: v.string(),
-  node_access: v.picklist(["read", "state", "write", "network"]),
-  input_schema: v.optional(v.record(v.string(), v.unknown())),
-});
-const nodeSchema = v.object(nodeFields);
-const describedSchema = v.object({ ...nodeFields, tools: v.array(nodeToolSchema) });
 
 const invokeSchema = v.object({
   /** Name of the tool at the node */
@@ -66,7 +41,7 @@ export const nodeRoute = defineRoute({
   access: "tools",
   needs: ["nodes"],
   summary: "One node and the tools it last reported",
-  reply: { status: 200, type: "application/json", schema: describedSchema },
+  reply: { status: 200, type: "application/json", schema: nodeDetailSchema },
   handle: ({ nodes }, { params }) => jsonReply(200, described(nodes, params.id)),
 });
 
@@ -78,7 +53,7 @@ export const describeNodeRoute = defineRoute({
   needs: ["nodes"],
   errors: ["overloaded", "shutting_down", "provider_timeout"],
   summary: "Ask a node for its tools again",
-  reply: { status: 200, type: "application/json", schema: describedSchema },
+  reply: { status: 200, type: "application/json", schema: nodeDetailSchema },
   idempotency: "harmless",
   async handle({ nodes }, { params, signal }) {
     const { id } = findNode(nodes, params.id);

@@ -1,6 +1,6 @@
 import * as v from "valibot";
 import { refuse } from "../../lib/base/errors.ts";
-import { skillDetailSchema, skillSchema, skillTestSchema } from "../../lib/extensions/extension_views.ts";
+import { skillDetailSchema, skillSchema, skillTestSchema } from "../../lib/base/records/extension_views.ts";
 import { defineRoute } from "../define_route.ts";
 import { refusing } from "../wire/http_errors.ts";
 import { listSchema, textQuery } from "../wire/lists.ts";

@@ -1,20 +1,9 @@
 import * as v from "valibot";
+import { rekeySchema } from "../../lib/storage/rekey_records.ts";
 import { defineRoute } from "../define_route.ts";
 import { jsonReply } from "../wire/reply.ts";
 
-const rekeySchema = v.object({
-  /** Records that this call encrypted anew, at most 200 */
-  rewritten: v.number(),
-  /** Records that wait for the next call */
-  left: v.number(),
-  /** Records that no key of this gateway opens, at most 100 */
-  unreadable: v.array(v.object({ collection: v.string(), key: v.string(), reason: v.string() })),
-  complete: v.boolean(),
-  /** Key that no record needs once all have the new one: the value of the setting, or the key files before. Null: there is no other key */
-  old_key: v.nullable(v.picklist(["old_key_env", "key_files"])),
-});
-
-/** POST /v1/storage/rekey: encrypts records anew with the key of the configuration, for `postern storage rekey`. */
+/** POST /v1/storage/rekey: re-encrypts records with the key of the configuration, for `postern storage rekey`. */
 export const rekeyRoute = defineRoute({
   method: "POST",
   path: "/v1/storage/rekey",

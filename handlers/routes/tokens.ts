@@ -3,6 +3,7 @@ import { TOKEN_LIMITS } from "../../lib/access/stored_token.ts";
 import type { Identity } from "../../lib/access/identity.ts";
 import { refuse } from "../../lib/base/errors.ts";
 import { type Caller, hasScope, SCOPES } from "../../lib/base/records/caller.ts";
+import { tokenSchema } from "../../lib/base/records/token.ts";
 import { defineRoute } from "../define_route.ts";
 import { listReply, listSchema } from "../wire/lists.ts";
 import { jsonReply } from "../wire/reply.ts";
@@ -82,28 +83,13 @@ export const pairingCodeRoute = defineRoute({
 
 const scopesSchema = v.array(v.picklist(SCOPES));
 
-const tokenSchema = v.object({
-  id: v.string(),
-  label: v.string(),
-  scopes: scopesSchema,
-  created_at: v.string(),
-  expires_at: v.nullable(v.string()),
-  /** Seconds without a use after which the token ends; null: it does not end from disuse */
-  idle_ttl_seconds: v.nullable(v.number()),
-  /** Tells whether completions with this token go to the model without the agent's own tools */
-  plain: v.boolean(),
-  /** Patterns of the tools that it may call; null: all */
-  tools: v.nullable(v.array(v.string())),
-  last_used_at: v.nullable(v.string()),
-});
-
 const createSchema = v.strictObject({
   /** Default: chat */
   scopes: v.optional(v.pipe(scopesSchema, v.minLength(1), v.maxLength(SCOPES.length))),
   ...termsFields,
   /** true: completions with this token go to the model without the agent's own tools. Default false */
   plain: v.optional(v.boolean()),
-  /** Patterns of the tools that it may call, as `read_*`, for the scope tools alone. Default: all */
+  /** Patterns of the tools that it may call, such as `read_*`, for the scope tools alone. Default: all */
   tools: v.optional(v.array(v.pipe(v.string(), v.maxLength(129)))),
 });
 

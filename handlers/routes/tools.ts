@@ -1,28 +1,12 @@
 import * as v from "valibot";
 import { refuse } from "../../lib/base/errors.ts";
-import { CLIENT_ABILITIES } from "../../lib/tools/runtime/askable_client.ts";
+import { toolInfoSchema } from "../../lib/base/records/tool_info.ts";
 import { matchesPatterns } from "../../lib/tools/runtime/registry.ts";
 import type { Services } from "../../lib/services.ts";
 import { defineRoute, type RouteInput } from "../define_route.ts";
 import { listSchema, placedListReply } from "../wire/lists.ts";
 import { callFields, callReplySchema, makeCall, toInputText } from "../wire/make_call.ts";
 import { jsonReply, type Reply } from "../wire/reply.ts";
-
-const toolSchema = v.object({
-  name: v.string(),
-  description: v.string(),
-  access: v.picklist(["read", "state", "write", "network"]),
-  enabled: v.boolean(),
-  reason: v.nullable(v.string()),
-  /** Key that turns it on where this gateway can write its configuration; null: there is none, or it is on */
-  turn_on: v.nullable(v.object({ key: v.string(), value: v.union([v.boolean(), v.string()]) })),
-  source: v.picklist(["builtin", "wasm", "process", "ffi", "mcp", "node", "program"]),
-  /** Owner of the tool, as `plugin words 1.0.0`; null for Postern's own */
-  origin: v.nullable(v.string()),
-  input_schema: v.optional(v.record(v.string(), v.unknown())),
-  /** Kinds of questions that a client of MCP must answer to call it; absent: none */
-  client_needs: v.optional(v.array(v.picklist(CLIENT_ABILITIES))),
-});
 
 const callSchema = v.object(callFields);
 
@@ -33,7 +17,7 @@ export const toolsRoute = defineRoute({
   access: "tools",
   needs: ["tools"],
   summary: "Tools, enabled or not",
-  reply: { status: 200, type: "application/json", schema: listSchema(toolSchema) },
+  reply: { status: 200, type: "application/json", schema: listSchema(toolInfoSchema) },
   handle(parts, { identity }) {
     const allowed = identity?.tools ?? ["*"];
     const tools = parts.tools.list().filter(({ name }) => matchesPatterns(name, allowed));
@@ -48,7 +32,7 @@ export const toolRoute = defineRoute({
   access: "tools",
   needs: ["tools"],
   summary: "One tool",
-  reply: { status: 200, type: "application/json", schema: toolSchema },
+  reply: { status: 200, type: "application/json", schema: toolInfoSchema },
   handle: ({ tools }, { params }) => jsonReply(200, findTool(tools, params.name)),
 });
 
@@ -60,7 +44,7 @@ export const enableToolRoute = defineRoute({
   strict: true,
   needs: ["tools", "turnOnTool"],
   summary: "Turn a tool on by its key of the configuration file; runs that begin from then on have it",
-  reply: { status: 200, type: "application/json", schema: toolSchema },
+  reply: { status: 200, type: "application/json", schema: toolInfoSchema },
   errors: ["not_found", "conflict"],
   idempotency: "harmless",
   async handle({ tools, turnOnTool }, { params, caller }) {

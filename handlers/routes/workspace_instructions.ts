@@ -1,31 +1,7 @@
 import * as v from "valibot";
+import { instructionsSchema } from "../../lib/base/records/extension_views.ts";
 import { defineRoute } from "../define_route.ts";
 import { jsonReply } from "../wire/reply.ts";
-
-const instructionsSchema = v.object({
-  object: v.literal("workspace_instructions"),
-  /** `none`: there is no file. `unusable`: it is no text, too large, or not one that tools may read */
-  state: v.picklist(["none", "unusable", "untrusted", "changed", "trusted"]),
-  /** True for `[agent] workspace_instructions = true` */
-  enabled: v.boolean(),
-  /** True when runs that begin now are told of them */
-  on: v.boolean(),
-  /** Why they are off, with what turns them on; null while they are on */
-  reason: v.nullable(v.string()),
-  /** Path of the file in the workspace, such as `AGENTS.md`; null: there is none */
-  file: v.nullable(v.string()),
-  path: v.nullable(v.string()),
-  /** SHA-256 of the bytes, which trust binds; null: they cannot be read */
-  digest: v.nullable(v.string()),
-  bytes: v.nullable(v.number()),
-  /** Bytes that the system prompt has */
-  used_bytes: v.nullable(v.number()),
-  text: v.nullable(v.string()),
-  /** Digest that is trusted now; null: none is */
-  trusted_digest: v.nullable(v.string()),
-  /** Lines that changed since it was trusted; null: none was, or nothing changed */
-  difference: v.nullable(v.string()),
-});
 
 const digest = v.pipe(v.string(), v.regex(/^[0-9a-f]{64}$/));
 

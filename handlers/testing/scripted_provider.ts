@@ -20,7 +20,7 @@ export interface ScriptedToolCall {
 export interface ScriptedTurn {
   /** Waits this long by the clock before the first event */
   readonly delayMs?: number;
-  /** Thrown before the first event */
+  /** Error to throw before the first event */
   readonly errorBefore?: Error;
   /** Says by an empty array that the reply has begun */
   readonly begins?: boolean;
@@ -36,7 +36,7 @@ export interface ScriptedTurn {
   readonly refusal?: string;
   readonly toolCalls?: readonly ScriptedToolCall[];
   readonly notices?: readonly { readonly code: string; readonly message: string }[];
-  /** Thrown in place of `finish` */
+  /** Error to throw in place of `finish` */
   readonly errorAfter?: Error;
   /** Default `tool_calls` with tool calls, else `stop` */
   readonly finishReason?: "stop" | "length" | "tool_calls" | "content_filter";
@@ -57,7 +57,7 @@ export interface ScriptedProviderOptions {
   readonly clock?: Clock;
   /** Names of the models. Default `scripted-model` alone */
   readonly models?: readonly string[];
-  /** Set when the model is shown pictures of tool results. Default false */
+  /** True when the model is shown pictures of tool results. Default false */
   readonly sees?: boolean | undefined;
 }
 

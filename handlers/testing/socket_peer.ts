@@ -8,9 +8,9 @@ export interface SocketPeer extends ChatPeer {
   closedWith: { readonly code: number; readonly reason: string } | undefined;
   terminated: boolean;
   pings: number;
-  /** Called with each text that is sent */
+  /** Receives each text that is sent */
   onSent?: (text: string) => void;
-  /** Called when the gateway has closed or ended the connection */
+  /** Runs when the gateway has closed or ended the connection */
   onEnd?: () => void;
 }
 

@@ -30,7 +30,7 @@ export interface Outbox {
   isOverfull(): boolean;
   /** Waits until the reader has caught up. Gives true then, and false when the socket is closed or the reader too slow */
   ready(): boolean | Promise<boolean>;
-  /** Called when the runtime reports that bytes were sent */
+  /** Runs when the runtime reports that bytes were sent */
   drained(): void;
   close(): void;
 }

@@ -91,7 +91,7 @@ export class SocketSession {
   #isWorking = false;
   /** The run that is being read; undefined before its start */
   #reading: Reading | undefined = undefined;
-  /** Set when the run is to be cancelled, or left, before it has started */
+  /** Present when the run is to be cancelled, or left, before it has started */
   #stopBeforeStart: "cancel" | "leave" | undefined = undefined;
   #isOpen = true;
   /** Frames that wait until it is certain which tokens count. */

@@ -100,9 +100,9 @@ export interface WatchOptions {
   readonly ping: (() => void) | undefined;
   /** Tells whether a run is at work. Such a socket is not idle */
   readonly busy: () => boolean;
-  /** Called when the peer has left a ping unanswered for `pongTimeoutMs` */
+  /** Runs when the peer has left a ping unanswered for `pongTimeoutMs` */
   readonly onDead: () => void;
-  /** Called when the client has sent nothing for `idleTimeoutMs` while no run was at work */
+  /** Runs when the client has sent nothing for `idleTimeoutMs` while no run was at work */
   readonly onIdle: () => void;
 }
 

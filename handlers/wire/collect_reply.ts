@@ -102,7 +102,7 @@ class Collector {
   #fallbackAnswers = false;
   /** Messages left out before the first turn, said once */
   #trimmedBefore = 0;
-  /** Messages left out of the turn that lacked the most: each turn counts them anew */
+  /** Messages left out of the turn that lacked the most: each turn counts them again */
   #trimmedInTurn = 0;
   #hasTurn = false;
   /** Lengths at the end of each turn by its number; made with the first. The reply is cut back to them when the turn after it is asked again */

@@ -50,7 +50,7 @@ export interface CompletionChunksOptions extends CompletionHead {
   readonly firstModel?: string | undefined;
   /** `stream_options.include_usage`: a last chunk with the usage, and `"usage":null` in the others */
   readonly includeUsage: boolean;
-  /** Tells whether an earlier stream of this run may have shown text of a turn that the model answers anew. Default: none did */
+  /** Tells whether an earlier stream of this run may have shown text of a turn that the model answers again. Default: none did */
   readonly interrupts?: ((turn: number) => boolean) | undefined;
   /** The error shape of a run's `error` event */
   readonly toError: (event: Extract<AgentEvent, { type: "error" }>) => HttpError;
@@ -68,7 +68,7 @@ export class CompletionChunks implements EventEncoder {
   ended = false;
   /** Text before the choices of each chunk */
   #head: string;
-  /** Text before a delta's text, as one flat string: a string made with + would be flattened anew for every chunk */
+  /** Text before a delta's text, as one flat string: a string made with + would be flattened again for every chunk */
   #content: string;
   readonly #close: string;
   /** Indexes of the client's calls whose id and name were sent; made with the first */

@@ -30,7 +30,7 @@ export interface EventStreamOptions {
   readonly comment?: (() => string) | undefined;
   /** Returns the error to write for a thrown error; `undefined` stands for an iteration without a terminal event */
   readonly toError: (error: unknown) => HttpError;
-  /** Called once when the reader has left before the end */
+  /** Runs once when the reader has left before the end */
   readonly onLeave: () => void;
 }
 
@@ -91,7 +91,7 @@ export interface AnsweredWork {
   readonly clock: Clock;
   /** Milliseconds between two signs of life. */
   readonly beatMs: number;
-  /** Called when the reader has left before the answer. */
+  /** Runs when the reader has left before the answer. */
   readonly onLeave: () => void;
 }
 

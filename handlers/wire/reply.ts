@@ -182,7 +182,7 @@ function build(
   if (context.ignored.length > 0) headers["x-postern-ignored"] = namesOf(context.ignored);
   if (context.services.isDraining()) headers["connection"] = "close";
   if (extra !== undefined) { for (const name in extra) headers[name.toLowerCase()] = extra[name] as string; } // the name is a key of `extra`
-  return (context.built = new context.Response(body, { status, headers }));
+  return context.reply(body, { status, headers });
 }
 
 const MAX_IGNORED_NAMES = 20;

@@ -20,7 +20,7 @@ export interface WireInput {
   readonly messages: readonly Message[];
   readonly stream: boolean;
   readonly wishes: ModelWishes;
-  /** Fields that are not honoured, as `logit_bias` or `messages[].cache_control`, each once */
+  /** Fields that are not honoured, such as `logit_bias` or `messages[].cache_control`, each once */
   readonly ignored: readonly string[];
   /** Fields that reach the model in another form than a chat completion has. Default: none */
   readonly changed?: readonly string[] | undefined;
@@ -57,8 +57,10 @@ interface Unknown {
   readonly ignored: string[];
   /** Names of fields that go on to the model, each once */
   readonly passed: string[];
-  /** Present: every unknown field goes on to the model, within these bounds */
-  readonly bounds: PassedBounds | undefined;
+  /** True: every unknown field goes on to the model, within `bounds` */
+  readonly plain: boolean;
+  /** Undefined before the first field that goes on */
+  bounds: PassedBounds | undefined;
 }
 
 /**
@@ -85,7 +87,7 @@ export function toCompletionInput(
         'header "x-postern-tools: none" or the model "plain/<id>"',
     );
   }
-  const unknown: Unknown = { ignored: [], passed: [], bounds: plain ? new PassedBounds() : undefined };
+  const unknown: Unknown = { ignored: [], passed: [], plain, bounds: undefined };
   const parameters: Record<string, unknown> = {};
   const unlimited: string[] = [];
   let passedBody: [string, unknown][] | undefined;
@@ -100,8 +102,9 @@ export function toCompletionInput(
       throw unsupported(key, `Cannot honour "${key}": use "${key === "functions" ? "tools" : "tool_choice"}" instead`);
     } else if (key !== "logprobs" || value === true) {
       addOnce(plain ? unknown.passed : unknown.ignored, key);
-      unknown.bounds?.add(key, value, passedBody?.length ?? 0);
-      if (plain) (passedBody ??= []).push([key, value]);
+      if (!plain) continue;
+      (unknown.bounds ??= new PassedBounds()).add(key, value, passedBody?.length ?? 0);
+      (passedBody ??= []).push([key, value]);
     }
   }
   if (body.stream_options) {
@@ -315,8 +318,10 @@ function sortUnknownFields(
     const value = (fields as Record<string, unknown>)[key];
     if (known.has(key) || value === null || value === undefined) continue;
     const isVendors = always.has(key);
-    const isKept = unknown.bounds !== undefined || isVendors;
-    if (!isVendors) unknown.bounds?.add(`${place}.${key}`, value, kept?.length ?? 0);
+    const isKept = unknown.plain || isVendors;
+    if (unknown.plain && !isVendors) {
+      (unknown.bounds ??= new PassedBounds()).add(`${place}.${key}`, value, kept?.length ?? 0);
+    }
     if (isKept) (kept ??= []).push([key, value]);
     addOnce(isKept ? unknown.passed : unknown.ignored, `${place}.${key}`);
   }
@@ -333,7 +338,7 @@ export function addOnce(names: string[], name: string): void {
 /** Most names of fields that are not honoured; the header shows fewer. */
 export const MAX_IGNORED = 100;
 
-/** Returns the unknown fields of an object with a `function` in it, as `extra`. */
+/** Returns the unknown fields of an object with a `function` in it, such as `extra`. */
 function withFunction(own: Fields | undefined, inner: Fields | undefined): { readonly extra?: Fields } {
   if (inner === undefined) return own === undefined ? {} : { extra: own };
   return { extra: { ...own, function: inner } };

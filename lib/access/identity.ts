@@ -1,5 +1,6 @@
 import { type HttpError, refuse } from "../base/errors.ts";
 import type { Actor, Scope } from "../base/records/caller.ts";
+import type { TokenRecord } from "../base/records/token.ts";
 import type { Write } from "../storage/store.ts";
 
 /** The sender of a request, once its token was checked. `tokenId` is null when pairing is off, `env` for POSTERN_TOKEN, `control` for the CLI. */
@@ -14,22 +15,6 @@ export interface Identity {
 
 /** Id of the command line's token. Each start makes another token, and none of them is ever revoked. */
 export const CONTROL = "control";
-
-/** A token as lists show it: never the token itself. Times are ISO 8601. */
-export interface TokenRecord {
-  readonly id: string;
-  readonly label: string;
-  readonly scopes: readonly Scope[];
-  readonly created_at: string;
-  readonly expires_at: string | null;
-  /** The token ends when it was not used for so long; null: only at `expires_at`. */
-  readonly idle_ttl_seconds: number | null;
-  /** Completions with it go to the model without the agent's own tools. */
-  readonly plain: boolean;
-  /** Patterns of the tools that it may call; null: all. */
-  readonly tools: readonly string[] | null;
-  readonly last_used_at: string | null;
-}
 
 /** How a token is named, when it ends, and what completions with it are. Default of both times: never. */
 export interface TokenTerms {
@@ -68,7 +53,7 @@ export interface NewToken extends TokenTerms {
   readonly scopes: readonly Scope[];
   /** Default null */
   readonly by?: Actor | null;
-  /** Set by pairing: it is the reason of the token. `address` is the peer's */
+  /** Pairing that is the reason of the token; absent without one. `address` is the peer's */
   readonly paired?: { readonly address: string | null };
 }
 

@@ -4,7 +4,8 @@ import { storedObject } from "../base/records/stored_object.ts";
 import { type HttpError, refuse } from "../base/errors.ts";
 import { type Scope, SCOPES } from "../base/records/caller.ts";
 import { Collection } from "../storage/read_records.ts";
-import type { Identity, NewToken, TokenRecord } from "./identity.ts";
+import type { TokenRecord } from "../base/records/token.ts";
+import type { Identity, NewToken } from "./identity.ts";
 
 /** Bounds of tokens. */
 export const TOKEN_LIMITS = {

@@ -266,14 +266,14 @@ export class TokenSharing {
     this.#begunAt = begunAt;
     this.#silentSince ??= begunAt;
     const answered = this.#read(look, begunAt).then(() => true, (error: unknown) => {
-      if (look > this.#succeeded) this.#lose(error);
+      if (look > this.#succeeded) this.#noteFailure(error);
       return true;
     });
     if (await withTimeout(answered, { ms: NEXT_MS, clock }) === true) return;
     const silentMs = this.#silentSince === undefined ? 0 : clock.monotonic() - this.#silentSince;
     // After a process or a machine stood still, the time alone proves nothing
     const isSilent = silentMs >= SILENCE_MS && this.#looks - this.#succeeded >= SILENT_LOOKS;
-    if (isSilent) this.#lose(new Error("The database did not answer in time"));
+    if (isSilent) this.#noteFailure(new Error("The database did not answer in time"));
   }
 
   /** Reads what has changed. An answer that comes after that of a later look changes nothing. */
@@ -304,7 +304,7 @@ export class TokenSharing {
     this.#databaseIsDown = false;
   }
 
-  #lose(error: unknown): void {
+  #noteFailure(error: unknown): void {
     if (!this.#databaseIsDown) {
       this.#options.log.error("It is not certain any more which tokens count: most requests are refused", { error });
     }

@@ -5,6 +5,7 @@ import type { Random } from "../base/random.ts";
 import { type Actor, isTokenScope, type Scope, SCOPES } from "../base/records/caller.ts";
 import { type Logger, SILENT } from "../base/telemetry/log.ts";
 import { type ReadRecord, scanAll } from "../storage/read_records.ts";
+import type { TokenRecord } from "../base/records/token.ts";
 import type { Store, Write } from "../storage/store.ts";
 import {
   CONTROL,
@@ -14,7 +15,6 @@ import {
   type PresentedToken,
   type RecordAccess,
   type TokenPatience,
-  type TokenRecord,
   type TokenStanding,
 } from "./identity.ts";
 import { checkNewToken, KeptToken, secretHash, TOKEN_LIMITS, type TokenBody, TOKENS } from "./stored_token.ts";

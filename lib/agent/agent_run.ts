@@ -37,7 +37,7 @@ export interface AgentLimits {
   readonly tokensPerRun: number;
 }
 
-/** Asked when the policy says `ask`; may show the reader `approval_needed` and `approval_answered` through `emit`. */
+/** Approver of a run, for what the policy says `ask` about; may show the reader `approval_needed` and `approval_answered` through `emit`. */
 export interface AgentApprover {
   (request: ApprovalRequest, signal: AbortSignal, emit: (body: AgentEventBody) => void): Promise<ApprovalAnswer>;
   /** Takes back the approval that was filed for the call before the run was interrupted, if there is one: the call is decided without it */
@@ -133,7 +133,7 @@ export interface RecordedRun {
 export interface RunResume {
   /** Sequence number of the first event after the resume */
   readonly afterSeq: number;
-  /** Asked for once its turn has come */
+  /** Function that gives it, called once its turn has come */
   readonly load: () => Promise<RecordedRun>;
   /** Tools the run was offered that are gone now: name to reason */
   readonly gone: ReadonlyMap<string, string>;
@@ -152,13 +152,13 @@ export interface AgentJournal {
   beforeEffect(callId: string, options: { readonly repeatable: boolean }): Promise<void>;
   /** The call's tool_end was recorded */
   afterCall(callId: string): void;
-  /** Called once, after the terminal event was recorded. What waits for the reply to be durable waits here; nothing else does */
+  /** Runs once, after the terminal event was recorded. What waits for the reply to be durable waits here; nothing else does */
   end(outcome: AgentOutcome): void | Promise<void>;
 }
 
 /** Everything one run of the agent needs. */
 export interface AgentRun {
-  /** Handed on whole to each tool call */
+  /** Scope that each tool call gets whole */
   readonly scope: RunScope;
   readonly facts: RunFacts;
   readonly model: AgentModel;
@@ -167,7 +167,7 @@ export interface AgentRun {
   /** undefined for a run that begins */
   readonly resume: RunResume | undefined;
   readonly limits: AgentLimits;
-  /** Asked before each call of the model; undefined where no budget is set */
+  /** Account that is asked before each call of the model; undefined where no budget is set */
   readonly budget?: TokenBudget | undefined;
   readonly parked: ParkedClientCalls;
   readonly journal: AgentJournal;
@@ -237,7 +237,7 @@ export interface AgentOpening {
    * a conversation is kept here
    */
   readonly fixedMessages: number;
-  /** Set by `begin` where it took more than reading: told to the reader, and counted in the run's usage */
+  /** Present where `begin` took more than reading: told to the reader, and counted in the run's usage */
   readonly recalled: { readonly notices: readonly AgentEventBody[]; readonly usage: Usage } | undefined;
 }
 

@@ -191,7 +191,7 @@ function droppable(messages: readonly Message[], fixed: number): readonly (reado
 export interface WindowLesson {
   /** Tokens by the measure requests are fitted with */
   readonly window: number;
-  /** Called when the shorter request was taken, where the refusal named no reason. undefined: the refusal said that it was too long */
+  /** Runs when the shorter request was taken, where the refusal named no reason. undefined: the refusal said that it was too long */
   readonly taken?: (() => void) | undefined;
 }
 

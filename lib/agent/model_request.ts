@@ -25,7 +25,7 @@ export interface LoopState {
   readonly added: readonly Message[];
   /** Tool calls that may still run */
   readonly callsLeft: number;
-  /** Put before the next turn's first text */
+  /** Text that goes before the next turn's first text */
   readonly separator: string;
   /** Returns a turn as the journal has it; undefined for a turn that is not recorded */
   recordedTurn(number: number): RecordedTurn | undefined;

@@ -18,7 +18,7 @@ export interface ModelTurnOptions {
   readonly naming: CallNaming;
   /** Plain mode: a client's call has the id that the vendor gave it. Default false */
   readonly keepsIds?: boolean;
-  /** Put before the turn's first text in the events, so that texts of two turns do not run together; not part of the message */
+  /** Text that goes before the turn's first text in the events, so that texts of two turns do not run together; not part of the message */
   readonly separator: string;
   /** Characters after which the reply is ended, since its provider does not keep the limit of the request. Default: no limit was sent */
   readonly longest?: number | undefined;

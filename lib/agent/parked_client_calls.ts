@@ -24,7 +24,7 @@ export function isOwnId(id: string): boolean {
 
 /**
  * Returns the keys of the calls that a message makes, under which work is kept: their ids, which are random. Ids of a vendor may come again
- * in another conversation, as `functions.look:0`, so such a turn has one key, made of them and of the message before it.
+ * in another conversation, such as `functions.look:0`, so such a turn has one key, made of them and of the message before it.
  */
 export function turnKeys(messages: readonly Message[], at: number): readonly string[] {
   const message = messages[at];
@@ -101,7 +101,7 @@ export class ParkedClientCalls {
   }
 
   /** Remembers that the rest of these calls' turn is gone: the model is told so when their results come */
-  lose(keys: readonly string[]): void {
+  noteGone(keys: readonly string[]): void {
     for (const key of keys) this.#lost.add(key);
     for (const oldest of this.#lost) {
       if (this.#lost.size <= MAX_LOST) break;
@@ -150,7 +150,7 @@ export class ParkedClientCalls {
     if (isOfVendor(kept)) this.#ofVendors--;
     // The same turn of a vendor may have been kept again
     for (const key of kept.keys) if (this.#byKey.get(key) === kept) this.#byKey.delete(key);
-    if (hasOwnWork(kept.messages)) this.lose(kept.keys);
+    if (hasOwnWork(kept.messages)) this.noteGone(kept.keys);
   }
 }
 
@@ -158,7 +158,7 @@ function isOfVendor({ keys: [key] }: Kept): boolean {
   return key?.startsWith(TURN_PREFIX) === true;
 }
 
-/** Returns what stands in place of a message that belongs to a kept turn. The kept messages come once, at the turn's first message. */
+/** Returns what takes the place of a message that belongs to a kept turn. The kept messages come once, at the turn's first message. */
 function withKept(message: Message, kept: Kept, placed: Set<Kept>): readonly Message[] {
   const own = message.role === "tool" ? [message] : [];
   if (placed.has(kept)) return own;

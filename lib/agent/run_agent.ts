@@ -90,7 +90,7 @@ class AgentLoop implements LoopState {
   messages: readonly Message[] = [];
   usage: Usage = NO_USAGE;
   callsLeft: number;
-  /** Put before the next turn's first text */
+  /** Text that goes before the next turn's first text */
   separator = "";
   /** The running turn as soon as anything of it came, else the turn before it */
   #open: OpenTurn | undefined = undefined;

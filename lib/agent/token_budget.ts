@@ -30,7 +30,7 @@ export interface TokenBudget {
 /** The size of a run's budget, and the budget it counts in. */
 export interface RunBudgetOptions {
   readonly tokensPerRun: number;
-  /** Used before: a resumed run goes on counting */
+  /** Tokens that were used before: a resumed run goes on counting */
   readonly used: number;
   /** Budget that this one counts in as well: the parent run's, or the day's */
   readonly within: TokenBudget | undefined;
@@ -81,7 +81,7 @@ function exceeded(tokensPerRun: number, left: number, input: number): CancelErro
 export interface TokenAccount {
   /** Sets the call's tokens aside. @returns the request with the output limit that was granted. @throws {CancelError} as TokenBudget */
   open(request: ProviderRequest): Promise<ProviderRequest>;
-  /** The request goes out again and the first time may have cost as much: that counts as used, and the same is set aside anew */
+  /** The request goes out again and the first time may have cost as much: that counts as used, and the same is set aside again */
   again(): Promise<void>;
   /** The open call has ended and used this much */
   settle(usedTokens: number): void;

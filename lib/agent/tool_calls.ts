@@ -107,7 +107,7 @@ class RunningCall {
   #isShown = false;
   /** Right of the call to effects, once it comes to them */
   readonly #slot: EffectRightSlot = {};
-  /** Set when the start could not be written: the call then never ran */
+  /** Present when the start could not be written: the call then never ran */
   #journalFailure: { readonly error: unknown } | undefined = undefined;
 
   constructor(call: TurnCall, options: CallToolsOptions) {

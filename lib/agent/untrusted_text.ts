@@ -8,7 +8,7 @@ import type { AgentRun, RecordedResult, TurnCall } from "./agent_run.ts";
 
 /** Origins of the content of an envelope, and the source of its mark. */
 export interface Envelope {
-  /** Origins of the content, as `web_fetch example.com` */
+  /** Origins of the content, such as `web_fetch example.com` */
   readonly origin: Taint;
   readonly random: Random;
 }

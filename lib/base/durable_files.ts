@@ -2,6 +2,7 @@ import { closeSync, fsyncSync, openSync } from "node:fs";
 import { mkdir, open, readdir, realpath, rename, rm, stat } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import process from "node:process";
+import { systemCodeOf } from "./errors.ts";
 import { type Clock, systemClock } from "./clock.ts";
 import { createSystemRandom, type Random } from "./random.ts";
 
@@ -93,7 +94,7 @@ export function syncFoldersSync(folder: string, top: string): void {
 }
 
 function isImpossible(error: unknown): boolean {
-  return CANNOT.includes(String((error as NodeJS.ErrnoException).code));
+  return CANNOT.includes(String(systemCodeOf(error)));
 }
 
 /** The process that made it, and a random part */
@@ -139,6 +140,6 @@ function isAlive(pid: number): boolean {
     return true;
   } catch (error) {
     // Anything but "no such process" says nothing about it
-    return !(error instanceof Error && "code" in error && error.code === "ESRCH");
+    return systemCodeOf(error) !== "ESRCH";
   }
 }

@@ -16,9 +16,9 @@ export interface HttpErrorOptions {
   /** HTTP status, 400-599 */
   readonly status: number;
   readonly type: ErrorType;
-  /** Path of the request field at fault, as `messages[0].role`; null when no field is */
+  /** Path of the request field at fault, such as `messages[0].role`; null when no field is */
   readonly param?: string | null;
-  /** Extra reply headers, as `Retry-After` or `WWW-Authenticate` */
+  /** Extra reply headers, such as `Retry-After` or `WWW-Authenticate` */
   readonly headers?: Readonly<Record<string, string>>;
   readonly cause?: unknown;
 }
@@ -101,6 +101,11 @@ export const ERROR_CODES: Readonly<Record<ErrorCode, ErrorRow>> = ROWS;
 /** Tells whether the catalogue has a code; programs and the servers of models have codes of their own. */
 export function isErrorCode(code: string): code is ErrorCode {
   return Object.hasOwn(ERROR_CODES, code);
+}
+
+/** Returns the code of an error of the system, such as `ENOENT`; undefined for an error without one. */
+export function systemCodeOf(error: unknown): string | undefined {
+  return error instanceof Error && "code" in error && typeof error.code === "string" ? error.code : undefined;
 }
 
 /** Returns the message of whatever was thrown. */
@@ -205,7 +210,7 @@ export interface ConfigProblem {
 
 /** Place of a value that the configuration may not have. */
 export interface ConfigErrorOptions {
-  /** Dotted key path, as `gateway.port` */
+  /** Dotted key path, such as `gateway.port` */
   readonly key?: string | undefined;
   /** File the value came from; undefined for a flag or environment variable */
   readonly file?: string | undefined;

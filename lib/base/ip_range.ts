@@ -61,7 +61,7 @@ function groupsOf(text: string, isEnd: boolean): readonly bigint[] | undefined {
 }
 
 /**
- * Reads a range, as `198.18.0.0/15` or `64:ff9b::/96`.
+ * Reads a range, such as `198.18.0.0/15` or `64:ff9b::/96`.
  * @returns undefined when it is no range, or when its address has bits beyond the length, as in 10.0.0.1/8
  */
 export function parseRange(text: string): IpRange | undefined {

@@ -72,3 +72,8 @@ export interface ObjectJsonSchema extends JsonSchema {
   /** Absent: every other field is allowed */
   readonly additionalProperties?: JsonSchema | boolean;
 }
+
+/** Type whose parts cannot be changed, however deep. */
+export type DeepReadonly<T> = T extends readonly (infer Item)[] ? readonly DeepReadonly<Item>[]
+  : T extends object ? { readonly [Key in keyof T]: DeepReadonly<T[Key]> }
+  : T;

@@ -2,7 +2,7 @@
  * Reads a command line as bash does, as far as it can be judged before it runs (docs/design/paths_and_commands.md "Contained lines").
  *
  * A list of what is understood, never of what is dangerous: pipelines, lists, redirections, quotes, globs, plain variables, `$(...)`,
- * here-documents, groups, `if`, `while` and `for`. Whatever else stands in a line makes it ask. Keywords are passed over and not paired:
+ * here-documents, groups, `if`, `while` and `for`. Whatever else is in a line makes it ask. Keywords are passed over and not paired:
  * every word at a place where bash could begin a command begins a part, so that the parts are never fewer than what bash runs.
  */
 
@@ -15,7 +15,7 @@ export interface ShellPart {
   readonly words: readonly (string | undefined)[];
   /** Files that it is redirected from and to */
   readonly files: readonly RedirectedFile[];
-  /** The part as it stands in the line */
+  /** The part as it is in the line */
   readonly text: string;
 }
 
@@ -76,7 +76,7 @@ class Unreadable extends Error {}
 interface Word {
   /** undefined: known only when it runs */
   readonly value: string | undefined;
-  /** The word as it stands in the line */
+  /** The word as it is in the line */
   readonly text: string;
   /** False when something in it is quoted or expanded */
   readonly bare: boolean;
@@ -110,7 +110,7 @@ class LineReader {
     return { parts: this.#parts, asks: this.#asks };
   }
 
-  /** Reads commands until the end, or until the `)` of a substitution. @param depth substitutions that it stands in */
+  /** Reads commands until the end, or until the `)` of a substitution. @param depth substitutions that it is in */
   #list(depth: number): void {
     if (depth > MAX_DEPTH) throw new Unreadable(`substitutions stand more than ${MAX_DEPTH} deep`);
     let open = 0;
@@ -208,7 +208,7 @@ class LineReader {
     const operator = /^(?:<<<|<<-|&>>|<<|>>|<>|>\||&>|>&|<&|<|>)/.exec(this.#text.slice(this.#at, this.#at + 3))?.[0] ??
       "";
     this.#at += operator.length;
-    if (this.#char() === "(") throw new Unreadable("a process stands in the place of a file");
+    if (this.#char() === "(") throw new Unreadable("a process takes the place of a file");
     this.#blanks();
     if (this.#char() === "" || META.has(this.#char())) throw new Unreadable("a redirection names no file");
     if (operator === "<<" || operator === "<<-") return this.#startHere(operator, depth);
@@ -410,7 +410,7 @@ function isTame([program, ...args]: readonly Word[]): boolean {
   }
 }
 
-/** Tells whether a test is one comparison whose operator is known: `-v` and `-R` run what stands in brackets. */
+/** Tells whether a test is one comparison whose operator is known: `-v` and `-R` run what is in brackets. */
 function isPlainTest(all: readonly Word[]): boolean {
   const args = all[0]?.value === "!" && all.length > 2 ? all.slice(1) : all;
   if (args.length > 3 || args.some(({ value, single }) => !single || /^(?:-[vRao]|[(!)])$/.test(value ?? ""))) {

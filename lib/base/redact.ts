@@ -26,7 +26,7 @@ export type KnownSecrets = Pick<Redactor, "redact" | "masked" | "part">;
 
 /** Secret that is masked somewhere, without its value. */
 export interface MaskedSecret {
-  /** For a person, as `the environment variable "GITHUB_TOKEN"` */
+  /** For a person, such as `the environment variable "GITHUB_TOKEN"` */
   readonly name: string;
   /** False: somebody else made it up, and so decides what is masked */
   readonly isOwn: boolean;

@@ -143,7 +143,7 @@ export const specialRanges = lazily((): readonly ParsedSpecialRange[] =>
  */
 export function publicRangeProblem(text: string): string | undefined {
   const range = parseRange(text);
-  if (range === undefined) return "it is no range of addresses; give one as 198.18.0.0/15 or 64:ff9b::/96";
+  if (range === undefined) return "it is no range of addresses; give one such as 198.18.0.0/15 or 64:ff9b::/96";
   const closed = specialRanges().find((entry) => entry.publicRanges === "never" && rangesOverlap(range, entry.parsed));
   return closed === undefined ? undefined : `it meets ${closed.range} (${closed.name}), which is never public`;
 }

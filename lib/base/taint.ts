@@ -3,7 +3,7 @@ import { lazily } from "./lazily.ts";
 import { withoutEnd } from "./text.ts";
 
 /**
- * Origins of outside content, the oldest first, as `web_fetch example.com`: what a run has read of it, or what a record was made from.
+ * Origins of outside content, the oldest first, such as `web_fetch example.com`: what a run has read of it, or what a record was made from.
  * Empty: none. Source: docs/design/policy.md "Content from outside"
  */
 export type Taint = readonly string[];
@@ -85,7 +85,7 @@ const MAX_KEPT_CHARACTERS = 200;
 
 /** Way of reading a text. */
 export interface ReadLinksOptions {
-  /** Set for the words of a person, who may write `example.com/page`. Default false */
+  /** True for the words of a person, who may write `example.com/page`. Default false */
   readonly isPerson?: boolean;
 }
 
@@ -101,7 +101,7 @@ export class ReadLinks {
     this.#unread.push({ text, isPerson });
   }
 
-  /** Tells whether an address stands in a text, letter by letter. Scheme and fragment do not count: neither tells the server anything. */
+  /** Tells whether an address is in a text, letter by letter. Scheme and fragment do not count: neither tells the server anything. */
   has(url: string): boolean {
     this.#read();
     const key = keyOf(url);

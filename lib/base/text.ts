@@ -8,7 +8,7 @@ import { lazily } from "./lazily.ts";
 const UNSEEN = lazily(() => /[\p{C}\p{Zl}\p{Zp}\p{Zs}\p{Default_Ignorable_Code_Point}]/gu);
 
 /**
- * Spells out what a person would not see in a text to decide about, as `\u202e`. A JSON text stays the same JSON.
+ * Spells out what a person would not see in a text to decide about, such as `\u202e`. A JSON text stays the same JSON.
  *
  * Newlines and spaces stay. The dashboard has the same in `exact_text.js`.
  */

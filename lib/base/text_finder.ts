@@ -26,7 +26,7 @@ interface Walk<T> {
   /** Characters that are like those of a text to find */
   readonly reached: number;
   readonly found: { readonly length: number; readonly value: T } | undefined;
-  /** Set where the text has ended before the one to find */
+  /** True where the text has ended before the one to find */
   readonly isCut: boolean;
 }
 

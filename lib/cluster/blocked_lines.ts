@@ -4,7 +4,7 @@ const MAX_BLOCKED = 100;
 /**
  * Remembers which lines of waiting runs are blocked: conversations whose run is at work, and sub-agents whose parent works at another gateway.
  *
- * A whole look asks until it has found a bounded number of blocked lines. The next one goes on behind them, and begins anew once all were
+ * A whole look asks until it has found a bounded number of blocked lines. The next one goes on behind them, and starts over once all were
  * asked. So blocked lines, however many there are, hold up nothing that waits behind them. A look after news is short and asks all that it finds.
  */
 export class BlockedLines {

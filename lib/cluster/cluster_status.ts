@@ -1,51 +1,19 @@
 import { HttpError } from "../base/errors.ts";
+import type {
+  ClusterStatus,
+  GatewayStatus,
+  OwnedRunView,
+  PostgresFacts,
+  StrandedWorkspace,
+} from "../base/records/cluster_view.ts";
 import { storageUnavailable } from "../storage/postgres/server_watch.ts";
 import type { Store } from "../storage/store.ts";
 import { type ClaimBody, type GatewayPlace, RUN_CLAIMS, toPlace, waiterOf, WORKSPACES } from "./cluster_records.ts";
-import type { PostgresFacts } from "./postgres_facts.ts";
 import type { GatewayDrains, RequestedDrain } from "./gateway_drains.ts";
 import { type GatewayView, isOwned, type Leases } from "./leases.ts";
 import type { LeaseRow } from "./ownership.ts";
 import type { ForgottenFolder, WorkspaceFolders } from "./workspace_folders.ts";
 import { isOwnWorkspace } from "./workspace_id.ts";
-
-/**
- * How far a gateway takes part. `alive`: it renews its lease. `late`: its lease has run out, and nobody has fenced it off yet. `draining`
- * and `drained`: it takes no work. `gone`: it has no lease, and runs that it owned wait for another.
- */
-export type GatewayCondition = "alive" | "late" | "draining" | "drained" | "gone";
-
-/** A gateway of the cluster, for people and programs. */
-export interface GatewayStatus {
-  readonly id: string;
-  /** True: the gateway that answers. */
-  readonly this: boolean;
-  readonly state: GatewayCondition;
-  readonly host: string | null;
-  readonly pid: number | null;
-  readonly version: string | null;
-  /** Address of its direct link to the others; null: it has none. */
-  readonly advertise_url: string | null;
-  /** ISO 8601, by the gateway's own clock. */
-  readonly started_at: string | null;
-  /** End of the lease by the database's clock, ISO 8601. */
-  readonly lease_until: string | null;
-  /** Milliseconds until then; negative when it has run out. */
-  readonly lease_left_ms: number | null;
-  readonly drain: { readonly requested_at: string; readonly via: string; readonly token_id: string | null } | null;
-  /** Open runs that it owns; of one that is gone, those that wait for another. */
-  readonly runs: number;
-  /** The oldest of them, at most 20. */
-  readonly run_ids: readonly string[];
-}
-
-/** Workspace without a gateway, for which runs wait. */
-export interface StrandedWorkspace {
-  readonly workspace: string;
-  readonly runs: number;
-  /** Place of the gateway that was let into it last; null: nobody knows. */
-  readonly last_gateway: GatewayPlace | null;
-}
 
 /** Words about a workspace without a gateway. */
 export interface StrandedWords {
@@ -80,40 +48,6 @@ export function strandedWords(
   }
   const which = `${workspace} of the gateway in ${last.folder} (data directory ${last.data_dir}) on ${last.host}`;
   return { which, wait, start: "start it there again" };
-}
-
-/** State of a cluster at one moment. */
-export interface ClusterStatus {
-  /** Time of the database, ISO 8601. */
-  readonly now: string;
-  readonly gateways: readonly GatewayStatus[];
-  readonly queue: {
-    /** Open runs in all. */
-    readonly open: number;
-    /** Runs that no gateway owns. Those of `workspaces_without_gateway` are not among them. */
-    readonly waiting: number;
-    /** Waiting runs whose tools need the workspace of certain gateways, among the oldest 1,000. */
-    readonly waiting_for_workspace: number;
-    /** Milliseconds since the oldest waiting run was accepted; null: none waits. */
-    readonly lag_ms: number | null;
-    /** Conversations with the most waiting runs among the oldest 1,000, at most 20. */
-    readonly by_conversation: readonly { readonly conversation_id: string; readonly waiting: number }[];
-    /** Workspaces that have no gateway, with the number of runs that wait for one, at most 20. */
-    readonly workspaces_without_gateway: readonly StrandedWorkspace[];
-  };
-  /** Null for a database that is none of PostgreSQL, as in tests. */
-  readonly database: PostgresFacts | null;
-}
-
-/** An open run with the gateway that owns it. */
-export interface OwnedRunView {
-  readonly id: string;
-  /** Null: it waits for a gateway. */
-  readonly gateway: string | null;
-  readonly conversation_id: string | null;
-  /** Workspace that its tools need; null: it may work anywhere. */
-  readonly workspace: string | null;
-  readonly parent_id: string | null;
 }
 
 /** Parts of `ClusterOverview`. */

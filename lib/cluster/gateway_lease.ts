@@ -61,7 +61,7 @@ export class GatewayLease {
   #isStopped = false;
   /** Monotonic time until which the last renewal that succeeded lets this gateway act. An error of the heartbeat leaves it. */
   #deadline = 0;
-  /** Set after an error, so that the log has one line for an outage. */
+  /** True after an error, so that the log has one line for an outage. */
   #databaseIsDown = false;
   /** Heartbeat that is at work. */
   #beating: Promise<void> | undefined = undefined;
@@ -131,7 +131,7 @@ export class GatewayLease {
   }
 
   /**
-   * Joins anew with the next fence: nothing counts any more that this gateway claimed before, so that others may claim it at once. Never
+   * Joins again with the next fence: nothing counts any more that this gateway claimed before, so that others may claim it at once. Never
    * throws.
    */
   async joinAnew(drain: LeaseBody["drain"]): Promise<void> {
@@ -286,7 +286,7 @@ export class GatewayLease {
     this.#losses++;
     log.error(
       leases.hasOtherHistory(id)
-        ? "The database goes on with another history, as after a failover: the runs of this gateway are claimed anew"
+        ? "The database goes on with another history, as after a failover: the runs of this gateway are claimed again"
         : "Another gateway has taken over the runs of this one, whose lease had run out",
       { gateway: id, fence },
     );

@@ -10,7 +10,7 @@ import { createClusterClock } from "./cluster_clock.ts";
 import { observeCluster, SeenQueue } from "./cluster_metrics.ts";
 import { type ClusterBus, ClusterNews, type NewsWire, type NoteCounts } from "./cluster_news.ts";
 import { ClusterOverview } from "./cluster_status.ts";
-import type { PostgresFacts } from "./postgres_facts.ts";
+import type { PostgresFacts } from "../base/records/cluster_view.ts";
 import { GatewayDrains } from "./gateway_drains.ts";
 import { GatewayLinks, type GatewayLinkSettings } from "./gateway_links.ts";
 import { GatewayLease } from "./gateway_lease.ts";
@@ -55,7 +55,7 @@ export interface JoinClusterOptions {
   /** Kit with the clock of this machine. */
   readonly kit: Omit<Kit, "environment">;
   readonly opened: OpenedList;
-  /** Aborted when the start is given up. Default: it never is */
+  /** Aborts when the start is given up. Default: it never does */
   readonly signal?: AbortSignal | undefined;
 }
 

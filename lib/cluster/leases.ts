@@ -218,7 +218,7 @@ export class Leases {
   }
 
   /**
-   * Returns the leases that cannot be read, as of the last reading of the rows. A gateway that lives writes its lease anew, so one that has
+   * Returns the leases that cannot be read, as of the last reading of the rows. A gateway that lives writes its lease again, so one that has
    * stood for two leases, as this gateway has seen without a gap, has run out.
    */
   async #damagedRows(now: number): Promise<readonly Pick<ReadRecord<LeaseRow>, "key" | "version" | "value">[]> {

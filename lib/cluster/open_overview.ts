@@ -14,7 +14,7 @@ import { WorkspaceFolders } from "./workspace_folders.ts";
 
 /** Options of `openOverview`. */
 export interface OpenOverviewOptions extends Omit<PostgresClusterOptions, "log" | "database"> {
-  /** Closed by whoever opened it */
+  /** Database, which whoever opened it closes */
   readonly database: PostgresDatabase;
   /** Collection of the runs, and the function that returns from a record when the run was accepted, ISO 8601. */
   readonly runs: { readonly collection: string; readonly acceptedAt: (body: unknown) => string };

@@ -91,7 +91,7 @@ export function held(fence: number, sentAt: Instant): Hold {
   return { fence, sentAt, unbrokenSince: sentAt };
 }
 
-/** Returns the hold after a renewal that succeeded. A gap in which the owner's deadline passed begins the unbroken renewals anew. */
+/** Returns the hold after a renewal that succeeded. A gap in which the owner's deadline passed restarts the unbroken renewals. */
 export function extended(hold: Hold, sentAt: Instant, terms: LeaseTerms): Hold {
   const isUnbroken = hold.unbrokenSince !== undefined && mayAct(hold, sentAt, terms);
   return { fence: hold.fence, sentAt, unbrokenSince: isUnbroken ? hold.unbrokenSince : sentAt };

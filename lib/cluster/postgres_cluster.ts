@@ -17,7 +17,7 @@ import type { LeaseDatabase } from "./leases.ts";
 
 /** Options of `openPostgresCluster`. */
 export interface PostgresClusterOptions {
-  /** Closed by whoever opened it */
+  /** Database, which whoever opened it closes */
   readonly database: Pick<PostgresDatabase, "dedicated" | "query" | "name">;
   /** `[storage] schema`, whose tables are there. */
   readonly schema: string;

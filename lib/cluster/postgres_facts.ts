@@ -1,24 +1,6 @@
+import type { PostgresFacts } from "../base/records/cluster_view.ts";
 import { sqlStateOf } from "../storage/postgres/database_errors.ts";
 import type { PostgresSession } from "../storage/postgres/postgres_session.ts";
-
-/** Facts about a PostgreSQL server that decide what a cluster over it can promise. */
-export interface PostgresFacts {
-  readonly server_version: string;
-  /** Number that changes with each promotion of a standby. Null where the server does not tell. */
-  readonly timeline: number | null;
-  /** `standby`: it cannot be written, as after an address that names the wrong server. */
-  readonly role: "primary" | "standby";
-  /** Servers that follow this one now. */
-  readonly standbys: number;
-  /** `synchronous_standby_names` of the server; empty: a commit waits for no standby. */
-  readonly synchronous_standby_names: string;
-  /** Answered changes that a failover may lose, for people. Null: none. */
-  readonly replication_window: string | null;
-  /** `max_connections`, without those for superusers. */
-  readonly max_connections: number;
-  /** Connections of all clients now. */
-  readonly connections: number;
-}
 
 /** Reads the facts, which changes nothing. A second statement is needed where the server does not tell its timeline to the user. */
 export async function readPostgresFacts(session: PostgresSession): Promise<PostgresFacts> {

@@ -17,7 +17,7 @@ export interface WorkHold {
   mayActNow(): boolean;
   /** Returns a signal that aborts with `shutdown` at the deadline of this gateway, unless its lease is renewed before. Clear it at the end. */
   deadline(): { readonly signal: AbortSignal; clear(): void };
-  /** Set for work of a workspace that this gateway does not have, and that has no gateway: the work ends here, or waits. */
+  /** Present for work of a workspace that this gateway does not have, and that has no gateway: the work ends here, or waits. */
   readonly stranded?: StrandedWork | undefined;
   /** Says that the work has ended: it is not taken up again, also where its mark was left behind. */
   end(): void;

@@ -51,7 +51,7 @@ export class WorkspaceFolders {
   }
 
   /**
-   * Forgets which folder a workspace is: the next gateway that is let in says it anew.
+   * Forgets which folder a workspace is: the next gateway that is let in says it again.
    * @throws {HttpError} 404 `not_found`: no gateway was ever let into such a workspace; 409 `conflict`: a gateway has it now, or its id names the
    * folder
    */

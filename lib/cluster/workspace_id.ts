@@ -1,7 +1,7 @@
 import { link, mkdir, open, readFile, realpath, rm } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { systemClock } from "../base/clock.ts";
-import { ConfigError } from "../base/errors.ts";
+import { ConfigError, systemCodeOf } from "../base/errors.ts";
 import { canonicalDigest } from "../base/json.ts";
 import { createTemporaryNames, syncFolder } from "../base/durable_files.ts";
 import type { Random } from "../base/random.ts";
@@ -76,7 +76,7 @@ async function makeOwnId(path: string, random: Random): Promise<string> {
     await link(temporary, path);
     await syncFolder(folder);
   } catch (cause) {
-    if ((cause as NodeJS.ErrnoException).code !== "EEXIST") throw unusable(path, "it cannot be made", cause);
+    if (systemCodeOf(cause) !== "EEXIST") throw unusable(path, "it cannot be made", cause);
   } finally {
     await rm(temporary, { force: true });
   }

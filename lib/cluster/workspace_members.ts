@@ -1,5 +1,6 @@
 import { readFile, readlink } from "node:fs/promises";
 import process from "node:process";
+import { systemCodeOf } from "../base/errors.ts";
 import type { Store, Write } from "../storage/store.ts";
 import { type MemberBody, WORKSPACE_MEMBERS } from "./cluster_records.ts";
 import type { GatewayLease } from "./gateway_lease.ts";
@@ -141,6 +142,6 @@ function isGone(pid: number): boolean {
     process.kill(pid, 0);
     return false;
   } catch (error) {
-    return error instanceof Error && "code" in error && error.code === "ESRCH";
+    return systemCodeOf(error) === "ESRCH";
   }
 }

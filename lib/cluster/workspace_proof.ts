@@ -1,6 +1,7 @@
 import { constants } from "node:fs";
 import { link, lstat, mkdir, open, readdir, rm, stat } from "node:fs/promises";
 import { dirname, join } from "node:path";
+import { systemCodeOf } from "../base/errors.ts";
 import { systemClock } from "../base/clock.ts";
 import { createTemporaryNames, isTemporary, syncFolder } from "../base/durable_files.ts";
 import { canonicalDigest } from "../base/json.ts";
@@ -11,7 +12,7 @@ export const PROOF_FOLDER = ".postern-cluster";
 
 /** Files by which gateways show each other that they have the same workspace: one for each gateway, which nobody else can guess. */
 export interface ProofFiles {
-  /** Writes the file of a gateway anew. @returns the digest of its content */
+  /** Writes the file of a gateway again. @returns the digest of its content */
   write(gateway: string, content: string): Promise<string>;
   /** Returns the digest of the file of a gateway as this machine sees it. Undefined: there is none, or no plain file */
   read(gateway: string): Promise<string | undefined>;
@@ -70,7 +71,7 @@ export function createProofFiles(workspaceRoot: string, options: ProofFilesOptio
     const found = await folderId();
     if (found !== undefined) return found;
     await makeFolder(folder);
-    // A file that a crash has cut off stands in the way. Another gateway may have written a whole id since the look above
+    // A file that a crash has cut off is in the way. Another gateway may have written a whole id since the look above
     const text = await readText(idPath);
     if (text !== undefined && !FOLDER_ID.test(text)) await rm(idPath, { force: true });
     await writeOnce(idPath, `${id}\n`, options.link ?? link);
@@ -145,7 +146,7 @@ async function writeOnce(path: string, content: string, makeLink: typeof link): 
       await writeNew(path, content);
     });
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw error;
+    if (systemCodeOf(error) !== "EEXIST") throw error;
   } finally {
     await rm(temporary, { force: true }).catch(() => {});
   }

@@ -40,7 +40,7 @@ export interface FoundWorkspace {
  * Record of this gateway's workspace, which says in which folder the gateways of the workspace work.
  *
  * No file of a gateway tells anything once all gateways are dead. The folder of a workspace with a configured id therefore keeps an id of its own,
- * whose digest stands in the record: a gateway that comes in must have that folder. A workspace of one gateway needs no such id, since the
+ * whose digest is in the record: a gateway that comes in must have that folder. A workspace of one gateway needs no such id, since the
  * id of the workspace names the folder.
  */
 export class WorkspaceRecord {

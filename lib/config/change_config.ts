@@ -5,7 +5,7 @@ import { crossChecks } from "./validate_config.ts";
 import { type KeyPath, type RawTable, toKeyText } from "./toml.ts";
 import { isTable } from "./schema_keys.ts";
 
-/** Outcome of joining a running configuration and a newly loaded one. Keys are texts, as `gateway.port`. */
+/** Outcome of joining a running configuration and a newly loaded one. Keys are texts, such as `gateway.port`. */
 export interface ConfigChange {
   /** The running values of keys that need a restart, the new ones of all others */
   readonly config: Config;

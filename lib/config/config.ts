@@ -1,4 +1,5 @@
 import * as v from "valibot";
+import type { DeepReadonly } from "../base/json.ts";
 import {
   agentSchema,
   budgetSchema,
@@ -113,11 +114,6 @@ export const configSchema = v.strictObject({
   memory: about("How memories are found", v.optional(memorySchema, {})),
   conversations: about("How long conversations are kept", v.optional(conversationsSchema, {})),
 });
-
-/** Type whose parts cannot be changed, however deep. */
-export type DeepReadonly<T> = T extends readonly (infer Item)[] ? readonly DeepReadonly<Item>[]
-  : T extends object ? { readonly [Key in keyof T]: DeepReadonly<T[Key]> }
-  : T;
 
 /** An immutable snapshot of the configuration, all defaults filled in. */
 export type Config = DeepReadonly<v.InferOutput<typeof configSchema>> & {

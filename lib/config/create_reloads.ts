@@ -4,7 +4,7 @@ import type { ConfigStatus } from "../base/records/gateway_status.ts";
 import type { Logger } from "../base/telemetry/log.ts";
 import type { Config } from "./config.ts";
 
-/** Loads the configuration of a running gateway anew. */
+/** Reloads the configuration of a running gateway. */
 export interface Reloads {
   /**
    * Takes over what `load` gives, as far as that is possible while running. What goes wrong is logged and changes nothing: never

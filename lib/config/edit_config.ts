@@ -21,9 +21,9 @@ interface Splice {
 /**
  * Sets one value in a TOML text and leaves every other character as it is: comments, order, line ends.
  *
- * A key that is not there yet goes below the comment that shows it, as `# port = 42617`, else to the end of its table, or of a new table at the
+ * A key that is not there yet goes below the comment that shows it, such as `# port = 42617`, else to the end of its table, or of a new table at the
  * end of the text.
- * @param key path of the key; items of a list of tables by index, as `model_routes.0.hint`
+ * @param key path of the key; items of a list of tables by index, such as `model_routes.0.hint`
  * @throws {ConfigError} `config_syntax` when the text is no TOML, `config_edit` when the key is a table or cannot be added
  */
 export async function setConfigValue(text: string, key: KeyPath, value: unknown): Promise<string> {

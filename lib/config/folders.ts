@@ -2,6 +2,7 @@ import { chmod, mkdir, mkdtemp, readdir, rm, stat } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { isAbsolute, join, resolve } from "node:path";
 import { ConfigError } from "../base/errors.ts";
+import type { SkillLayer } from "../base/records/extension_views.ts";
 
 /** Environment and home folder of the user, which decide where Postern keeps its files. */
 export interface UserPlace {
@@ -81,11 +82,6 @@ export function pluginFolders(userDir: string, { dataDir, workspaceRoot, home }:
     workspace: join(workspaceRoot, "plugins"),
   } as const;
 }
-
-/** Place of skills: `own` holds what the operator put there, `user` is shared with other programs, `workspace` came with a project. */
-export const SKILL_LAYERS = ["own", "user", "workspace"] as const;
-/** Place of a skill. */
-export type SkillLayer = (typeof SKILL_LAYERS)[number];
 
 /** Folder that skills are looked for in. */
 export interface SkillFolder {

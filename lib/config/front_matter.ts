@@ -1,6 +1,6 @@
 import type { KeyPath } from "./toml.ts";
 
-/** Thrown for a document that cannot be parsed. The message is the reason, as "it is not valid YAML, ...". */
+/** Error for a document that cannot be parsed. The message is the reason, such as "it is not valid YAML, ...". */
 export class TextFormatError extends Error {
   override readonly name = "TextFormatError";
   /** 1-based */
@@ -25,7 +25,7 @@ export interface FrontMatter {
 
 /**
  * Parses a document that begins with a front matter. Loads the parser of YAML at its first use.
- * @param held what the front matter holds, for the error, as "the definition"
+ * @param held what the front matter holds, for the error, such as "the definition"
  * @param mend changes the lines of the front matter before they are parsed; it must keep their number
  * @throws {TextFormatError} also for aliases, unknown tags and keys that are not text
  */

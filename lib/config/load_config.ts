@@ -17,7 +17,7 @@ export interface ConfigFlags {
   readonly config?: string | undefined;
   readonly dataDir?: string | undefined;
   readonly workspace?: string | undefined;
-  /** Further keys by their text, as `gateway.port` */
+  /** Further keys by their text, such as `gateway.port` */
   readonly keys?: Readonly<Record<string, unknown>>;
 }
 
@@ -208,7 +208,7 @@ function* sourcesOf(table: RawTable, source: GivenBy, path: KeyPath = []): Itera
     for (const rule of here.join(".") === "autonomy.rules" && Array.isArray(value) ? value : []) {
       yield [toKeyText([...here, String(rule.name)]), source];
     }
-    // A switch stands in two places with one value
+    // A switch is in two places with one value
     if (path.length === 0 && Object.hasOwn(switches, key)) yield [toKeyText(["security", key]), source];
     if (path.length === 1 && path[0] === "security" && Object.hasOwn(switches, key)) yield [key, source];
   }

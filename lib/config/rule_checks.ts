@@ -4,7 +4,7 @@ import type { KeyPath, RawTable } from "./toml.ts";
 
 type WrittenRule = Config["autonomy"]["rules"][number];
 
-/** Begin of the name of a rule that stands in the workspace's own file. */
+/** Begin of the name of a rule that is in the workspace's own file. */
 export const WORKSPACE_RULE = "workspace/";
 
 /**
@@ -78,19 +78,19 @@ export function* ruleChecks(
 const CHECKS = {
   command: (text: string) =>
     text.trim() === "" || /[\p{Cc}]/u.test(text)
-      ? 'it must be words with spaces between them, as "git log *"'
+      ? 'it must be words with spaces between them, such as "git log *"'
       : undefined,
   path: (text: string) => {
     const names = text.split("/");
     if (names.includes("..")) return 'it must not have ".."; name a path outside the workspace from "/" or "~/" on';
     if (/[\\\p{Cc}]/u.test(text)) return 'it must have "/" between names, and no control characters';
     const odd = names.find((name) => name.includes("**") && name !== "**");
-    return odd === undefined ? undefined : `"**" must be a name of its own, as "docs/**", not "${odd}"`;
+    return odd === undefined ? undefined : `"**" must be a name of its own, such as "docs/**", not "${odd}"`;
   },
   host: (text: string) =>
     /^(?:\*|(?:\*\.)?[^\s/:@?#*]+|\[[0-9a-fA-F:.]+\])$/.test(text)
       ? undefined
-      : 'it must be a host without scheme, port and path, as "example.org" or "*.example.org"',
+      : 'it must be a host without scheme, port and path, such as "example.org" or "*.example.org"',
 };
 
 /** Commands are what a plain shell bounds by its list of programs alone. */
@@ -101,7 +101,7 @@ function tooWide({ tool, op, command, path, host }: WrittenRule): [keyof Written
     tool.endsWith("*") ? name.startsWith(tool.slice(0, -1)) : name === tool
   );
   if (!starts || path !== "" || host !== "" || (op !== "" && op !== "start")) return undefined;
-  const way = 'it would allow every command; begin "command" with the program, as "git log *"';
+  const way = 'it would allow every command; begin "command" with the program, such as "git log *"';
   if (command === "") return ["tool", way];
   const [program = ""] = command.trim().split(" ");
   return program.includes("*") ? ["command", way] : undefined;

@@ -75,7 +75,7 @@ export function nearestKey(path: KeyPath): string | undefined {
     nearest(word, all.filter((key) => !key.includes(".")));
 }
 
-/** Says which values a key takes, as `a whole number from 0 to 65535`. */
+/** Says which values a key takes, such as `a whole number from 0 to 65535`. */
 export function expectationAt(path: KeyPath): string {
   const node = schemaAt(path);
   return node === undefined ? "a known key" : expectation(node);

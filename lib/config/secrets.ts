@@ -46,7 +46,7 @@ export async function allSecrets(
 
 /**
  * The values that are secret under this configuration, for the redactor: tokens, headers and credentials of the file, what the
- * environment holds under the names of the file, and under names that say themselves what they hold, as `GITHUB_TOKEN`.
+ * environment holds under the names of the file, and under names that say themselves what they hold, such as `GITHUB_TOKEN`.
  */
 export function knownSecrets(config: Config, env: Readonly<Record<string, string | undefined>>): readonly string[] {
   const commands = Object.values(config.secrets).flatMap(({ command }) => secretArguments(command));
@@ -109,7 +109,7 @@ export function missingVariables(
   return namedVariables(config).filter(({ name }) => (env[name] ?? "") === "");
 }
 
-/** A secret of the configuration whose value is not there, with the reason, as `the variable "TOKEN" is not set`. */
+/** A secret of the configuration whose value is not there, with the reason, such as `the variable "TOKEN" is not set`. */
 export interface MissingSecret {
   readonly name: string;
   readonly reason: string;
@@ -165,7 +165,7 @@ function isSecretCommand(path: KeyPath): boolean {
   return path.length === 3 && path[0] === "secrets" && path[2] === "command";
 }
 
-/** Tells whether a text at this path is a secret. The name of a secret that stands in its place is none. */
+/** Tells whether a text at this path is a secret. The name of a secret that takes its place is none. */
 function isSecret(path: KeyPath): boolean {
   const [first, second, third, fourth] = path;
   if (first === "gateway") return path.join(".") === "gateway.node_control.auth_token";

@@ -2,7 +2,7 @@ import { hash } from "node:crypto";
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import * as v from "valibot";
-import { ConfigError } from "../base/errors.ts";
+import { ConfigError, systemCodeOf } from "../base/errors.ts";
 import { writeAtomically } from "../base/durable_files.ts";
 
 const storeSchema = v.object({
@@ -51,7 +51,7 @@ async function readStore(dataDir: string): Promise<v.InferOutput<typeof storeSch
   try {
     return v.parse(storeSchema, JSON.parse(await readFile(path, "utf8")));
   } catch (cause) {
-    if ((cause as { code?: string }).code === "ENOENT") return { version: 1, trusted: [] };
+    if (systemCodeOf(cause) === "ENOENT") return { version: 1, trusted: [] };
     const reason = "it cannot be read; remove it to accept the files again with postern trust";
     throw new ConfigError("trust_store", `Cannot use the list of accepted files "${path}": ${reason}`, {
       file: path,

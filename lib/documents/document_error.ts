@@ -11,7 +11,7 @@ export type DocumentErrorCode =
   | "document_too_slow"
   | "page_out_of_range";
 
-/** Thrown by the readers, which do not know the document's name; `message` is what follows `Cannot read "path": `. */
+/** Error of the readers, which do not know the document's name; `message` is what follows `Cannot read "path": `. */
 export class DocumentError extends Error {
   override readonly name = "DocumentError";
   readonly code: DocumentErrorCode;

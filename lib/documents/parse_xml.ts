@@ -143,10 +143,10 @@ const ENTITIES: ReadonlyMap<string, number> = new Map([["lt", 60], ["gt", 62], [
   "apos",
   39,
 ]]);
-/** With its first and last character, as `&#1114111;` */
+/** With its first and last character, such as `&#1114111;` */
 const MAX_ENTITY = 10;
 
-/** Written unit by unit, since a text may be all entities. */
+/** Decodes entities unit by unit, since a text may be all entities. */
 function decodeEntities(text: string): string {
   let from = text.indexOf("&");
   if (from === -1) return text;

@@ -15,9 +15,9 @@ const DEFLATED = 8;
 export interface ZipPart {
   readonly name: string;
   readonly bytes: number;
-  /** Set for a symbolic link of a Unix system */
+  /** True for a symbolic link of a Unix system */
   readonly isLink: boolean;
-  /** Set for a file of a Unix system that may be started as a program */
+  /** True for a file of a Unix system that may be started as a program */
   readonly isExecutable: boolean;
 }
 

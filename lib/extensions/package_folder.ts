@@ -9,7 +9,7 @@ export interface PackageFile {
   /** Path with `/` between its parts, relative to the folder */
   readonly path: string;
   readonly bytes: Uint8Array;
-  /** Set for a file that may be started as a program */
+  /** True for a file that may be started as a program */
   readonly executable: boolean;
 }
 

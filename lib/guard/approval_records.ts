@@ -44,7 +44,7 @@ const approvalBodySchema = storedObject({
     folder: v.optional(v.string()),
     command: v.optional(v.array(v.string())),
   })),
-  /** Set for a command that reaches the network */
+  /** True for a command that reaches the network */
   reaches_network: v.optional(v.literal(true)),
 });
 const ruleBodySchema = storedObject({ v: v.literal(1), ...approvalRuleSchema.entries });

@@ -88,7 +88,7 @@ export interface NewApproval extends RuleSubject {
   readonly timeoutMs: number;
   /** Question of the call's server to a person. Default: the approval is about the call itself */
   readonly elicitation?: Elicitation | undefined;
-  /** Set when whoever files the approval answers it at once: the program is not asked. Default false */
+  /** True when whoever files the approval answers it at once: the program is not asked. Default false */
   readonly isAnswered?: boolean | undefined;
 }
 

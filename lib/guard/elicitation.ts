@@ -7,7 +7,7 @@ import { listSome } from "../base/text.ts";
 export interface Elicitation {
   /** Name of the MCP server that asks, as the configuration has it. undefined: the agent asks, or the program that mounts the gateway */
   readonly server?: string | undefined;
-  /** Set when the agent asks, by `ask_user` */
+  /** True when the agent asks, by `ask_user` */
   readonly agent?: true | undefined;
   readonly message: string;
   /** Form to fill in. null: the person opens `url` */
@@ -30,7 +30,7 @@ export const ELICITATION_LIMITS = {
 } as const;
 
 /**
- * Reads the parameters of `elicitation/create`. What the forms of the protocol do not have is left out, as `pattern`; a form that nobody
+ * Reads the parameters of `elicitation/create`. What the forms of the protocol do not have is left out, such as `pattern`; a form that nobody
  * could fill in is refused.
  * @param options.server name of the MCP server that asks
  * @param options.agent set when the agent asks. Without a server and an agent the program asks
@@ -87,7 +87,7 @@ export function checkContent({ properties, required }: Form, given: Readonly<Rec
   return { ok: true, content: Object.fromEntries(content) };
 }
 
-/** Says in words what a field takes, as `an integer from 1 to 9`. */
+/** Says in words what a field takes, such as `an integer from 1 to 9`. */
 export function wordsOf(field: FormField): string {
   switch (field.type) {
     case "boolean":

@@ -49,7 +49,7 @@ export interface GuardCluster {
   watchHalts(look: () => Promise<void>, opened: OpenedList): (() => void) | Promise<() => void>;
   /** Workspace whose files gateways mark. Undefined: nobody else marks any */
   readonly taintWorkspace: TaintWorkspace | undefined;
-  /** Aborted when the gateway closes. Undefined: nothing waits for a database then */
+  /** Aborts when the gateway closes. Undefined: nothing waits for a database then */
   readonly closing: AbortSignal | undefined;
 }
 

@@ -69,7 +69,7 @@ export class Halts {
   #next = Promise.withResolvers<void>();
   /** The last look or change: the next one waits for it, so that none puts an older state in the place of a newer one */
   #working: Promise<unknown> = Promise.resolve();
-  /** Set by a look that failed: somebody may have halted anything since */
+  /** True after a look that failed: somebody may have halted anything since */
   #isUncertain = false;
 
   constructor(options: HaltsOptions) {

@@ -1,6 +1,7 @@
 import { resolve } from "node:path";
 import { BUILT_IN_FORBIDDEN_PATHS } from "../base/built_in_forbidden_paths.ts";
 import type { CommandLineParts } from "../base/parse_command_line.ts";
+import type { Approval } from "../base/records/approval.ts";
 import type { Taint } from "../base/taint.ts";
 import { createForbiddenBy, expandForbidden } from "../system/files/forbidden_paths.ts";
 import { placeRedirections } from "../system/process/placed_parts.ts";
@@ -17,7 +18,7 @@ import {
 import { isFreeBeside } from "./understood_commands.ts";
 
 /** The widest change that a call may make. `state` is the agent's own records in the data directory. */
-export type Access = "read" | "state" | "write" | "network";
+export type Access = Approval["access"];
 
 /** The paths, addresses and command that a call is about to touch, for the policy, the approval and the audit. */
 export interface Effects {
@@ -53,7 +54,7 @@ export interface Decision {
   readonly path: readonly RuleStep[];
   /**
    * The smallest change of the configuration that flips the decision: a deny into an ask or an allow, an ask into an allow, an
-   * allow into an ask. Each is one edit, as `add "shell" to [autonomy] auto_approve`, and all of them together are needed.
+   * allow into an ask. Each is one edit, such as `add "shell" to [autonomy] auto_approve`, and all of them together are needed.
    * Empty when no configuration flips it.
    */
   readonly change: readonly string[];
@@ -147,7 +148,7 @@ export interface DecideInput {
   readonly effects: Effects;
   /** Field `op` of the input. Default: it has none */
   readonly op?: string | null | undefined;
-  /** Edit that turns the tool on, as `set [security.write_file] enabled = true`. Undefined when it is on */
+  /** Edit that turns the tool on, such as `set [security.write_file] enabled = true`. Undefined when it is on */
   readonly offUntil: string | undefined;
   /** Words that stand for that edit in a reason, as the command that makes it. Default: the edit */
   readonly offWay?: string | undefined;
@@ -155,9 +156,9 @@ export interface DecideInput {
   readonly workspace: DecideWorkspace;
   /** Outside content that the run has read */
   readonly taint: Taint;
-  /** Set for a change of records that carries the taint to whoever reads them, or that asks a person anyway. Default false */
+  /** True for a change of records that carries the taint to whoever reads them, or that asks a person anyway. Default false */
   readonly carriesTaint?: boolean | undefined;
-  /** Set when the run has read each address of the call, letter by letter. Default false */
+  /** True when the run has read each address of the call, letter by letter. Default false */
   readonly hasReadUrls?: boolean | undefined;
   /** Paths that words of its commands may name, which rules that deny or ask go by. Default: none */
   readonly named?: readonly Required<Pick<CallPart, "command" | "path" | "named">>[] | undefined;
@@ -334,7 +335,7 @@ function namesOf(call: Pick<DecideInput, "tool" | "access" | "effects">): readon
 interface Verdict {
   readonly part: CallPart;
   readonly settled: ReturnType<typeof settle>;
-  /** Set when a rule allows the part, be it that another one asks about it */
+  /** True when a rule allows the part, be it that another one asks about it */
   readonly isAllowed: boolean;
 }
 

@@ -37,7 +37,7 @@ export type RuleMatch =
   | {
     readonly kind: "call";
     readonly inputDigest: string;
-    /** Set for a command that reaches the network */
+    /** Present for a command that reaches the network */
     readonly access?: "network";
   }
   | { readonly kind: "folder"; readonly op: string | null; readonly access: Access; readonly folder: string }

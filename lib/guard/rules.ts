@@ -1,4 +1,5 @@
 import { sep } from "node:path";
+import type { Config } from "../config/config.ts";
 import { foldName } from "../system/files/sensitive_files.ts";
 import { expandForbidden } from "../system/files/forbidden_paths.ts";
 import { isAmongHosts } from "../system/net/url_rules.ts";
@@ -19,12 +20,12 @@ export interface CallPart {
   readonly op: string | null;
   /** Words of the command, UNKNOWN_WORD among them. Undefined: the part runs none */
   readonly command: readonly string[] | undefined;
-  /** Set for a command that is redirected from or to a file, which is `path` where it is known. Default: it is not */
+  /** Present for a command that is redirected from or to a file, which is `path` where it is known. Default: it is not */
   readonly redirects?: "from" | "to" | undefined;
   /** Absolute path. Undefined: the part names none */
   readonly path: string | undefined;
   /**
-   * Set where `path` is what words of the command may name: a file, a folder that it may look through, or a path in a text that it may run.
+   * Present where `path` is what words of the command may name: a file, a folder that it may look through, or a path in a text that it may run.
    * No rule that allows goes by it
    */
   readonly named?: "file" | "folder" | "text" | undefined;
@@ -64,24 +65,14 @@ export function settle<Part>(rules: readonly Rule<Part>[], part: Part): Settled<
   return undefined;
 }
 
-/** A written rule, as `[[autonomy.rules]]` has it. An empty pattern says nothing. */
-export interface WrittenRule {
-  /** Begins with `workspace/` for a rule of the workspace's own file */
-  readonly name: string;
-  readonly tool: string;
-  readonly op: string;
-  readonly command: string;
-  readonly path: string;
-  readonly host: string;
-  readonly then: RuleAnswer;
-}
+/**
+ * A written rule, as `[[autonomy.rules]]` has it. An empty pattern says nothing. The name begins with `workspace/` for a rule of the
+ * workspace's own file.
+ */
+export type WrittenRule = RuleSettings["rules"][number];
 
 /** The settings that are compiled into the list. */
-export interface RuleSettings {
-  readonly rules: readonly WrittenRule[];
-  readonly auto_approve: readonly string[];
-  readonly always_ask: readonly string[];
-}
+export type RuleSettings = Pick<Config["autonomy"], "rules" | "auto_approve" | "always_ask">;
 
 /** Folders that patterns of paths begin at. Absolute */
 export interface RulePlaces {

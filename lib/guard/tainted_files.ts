@@ -37,9 +37,9 @@ const recordSchema = storedObject({
   /** See nameIdentity; null until the file was written. A file that is moved keeps it */
   identity: v.nullable(v.string()),
   marked_at: v.string(),
-  /** Set when the file was seen to be gone: another one at its place is not tainted, and it is known where it was moved to */
+  /** Time at which the file was seen to be gone: another one at its place is not tainted, and it is known where it was moved to */
   gone_at: v.optional(v.string()),
-  /** Set for a folder that stands for a file whose name may be text for a model (`isPlain`). Absent: it stands for none */
+  /** True for a folder that stands for a file whose name may be text for a model (`isPlain`). Absent: it stands for none */
   names: v.optional(v.literal(true)),
   /** SHA-256 of its last contents, the newest last: a file that is gone and is brought back is known by them. Absent: not known */
   contents: v.optional(v.array(v.string())),

@@ -80,7 +80,7 @@ class UnfinishedPacket {
   /** Sum of the body's bytes as they came, modulo 256 */
   #sum = 0;
   #checksum = "";
-  /** Set for a run that repeats nothing or has no valid count */
+  /** True for a run that repeats nothing or has no valid count */
   #broken = false;
 
   constructor(kind: "packet" | "notification", maxBytes: number) {

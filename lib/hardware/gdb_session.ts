@@ -19,7 +19,7 @@ export interface GdbSessionOptions {
   readonly clock: Clock;
   /** Milliseconds that one reply may take */
   readonly replyMs: number;
-  /** For messages: what cannot be done, as `Cannot read board "bench"` */
+  /** For messages: what cannot be done, such as `Cannot read board "bench"` */
   readonly action: string;
 }
 

@@ -9,7 +9,7 @@ import { readTargetDescription, type TargetDescription } from "./target_descript
 
 /** The program that speaks for a target. */
 export interface GdbStub {
-  /** Known by what it answers; `other`: OpenOCD, probe-rs, a monitor in the firmware and the like */
+  /** Kind, by what it answers; `other`: OpenOCD, probe-rs, a monitor in the firmware and the like */
   readonly kind: "qemu" | "gdbserver" | "other";
   /** Features the stub announces, for example `qXfer:features:read`; at most 256 */
   readonly features: readonly string[];

@@ -2,12 +2,12 @@ import { attribute, readMarkup } from "../documents/parse_xml.ts";
 
 /** A target's description of itself: architecture and registers. */
 export interface TargetDescription {
-  /** In GDB's words, as `arm` or `riscv:rv32` */
+  /** In GDB's words, such as `arm` or `riscv:rv32` */
   readonly architecture: string | undefined;
   readonly features: readonly TargetFeature[];
 }
 
-/** A group of registers, as `org.gnu.gdb.arm.m-profile`. */
+/** A group of registers, such as `org.gnu.gdb.arm.m-profile`. */
 export interface TargetFeature {
   readonly name: string;
   readonly registers: readonly TargetRegister[];

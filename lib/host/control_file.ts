@@ -2,6 +2,7 @@ import type { Stats } from "node:fs";
 import { open, rm } from "node:fs/promises";
 import { join } from "node:path";
 import process from "node:process";
+import { systemCodeOf } from "../base/errors.ts";
 import * as v from "valibot";
 import { writeAtomically } from "../base/durable_files.ts";
 import { processIdentity } from "./process_identity.ts";
@@ -29,7 +30,7 @@ function isPrivate({ mode, uid }: Stats): boolean {
 const LOOPBACK = /^http:\/\/(127(\.\d{1,3}){3}|localhost|\[::1\]):\d{1,5}\/$/;
 
 const entries = v.object({
-  /** With a slash at the end, as `http://127.0.0.1:42617/`; loopback where the gateway listens there */
+  /** With a slash at the end, such as `http://127.0.0.1:42617/`; loopback where the gateway listens there */
   address: v.pipe(v.string(), v.regex(/^http:\/\/(\[[\da-f:.]+\]|[\w.-]+):\d{1,5}\/$/)),
   pid: v.pipe(v.number(), v.integer(), v.minValue(1)),
   /** As processIdentity gives it: another process may have the number later */
@@ -90,6 +91,6 @@ async function isAlive({ pid, identity }: ControlRecord): Promise<boolean> {
     return process.kill(pid, 0);
   } catch (error) {
     // The process of another user exists all the same
-    return (error as { code?: string }).code === "EPERM";
+    return systemCodeOf(error) === "EPERM";
   }
 }

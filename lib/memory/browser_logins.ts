@@ -155,7 +155,7 @@ async function readLogin(
 function checked(site: string, { hosts, cookies, storage }: LoginState): LoginState {
   if (hosts[0] !== site) throw invalid(site, `the first of "hosts" must be "${site}"`);
   const wrong = hosts.find((host) => !isLoginHost(host));
-  if (wrong !== undefined) throw invalid(site, 'each of "hosts" must be a host, as app.example.com');
+  if (wrong !== undefined) throw invalid(site, 'each of "hosts" must be a host, such as app.example.com');
   const bound = bindToHosts({ cookies, storage }, { hosts, isSecure: false });
   const count = (origins: readonly LoginState["storage"][number][]) =>
     origins.reduce((sum, { items }) => sum + items.length, 0);

@@ -1,5 +1,6 @@
 import { Buffer } from "node:buffer";
 import * as v from "valibot";
+import { memoryEntries, type MemoryView } from "../base/records/memory.ts";
 import { storedObject, unknownFieldsOf } from "../base/records/stored_object.ts";
 import type { Clock } from "../base/clock.ts";
 import { ToolError } from "../base/errors.ts";
@@ -8,28 +9,10 @@ import { Collection, scanAll } from "../storage/read_records.ts";
 import type { Store, Stored, TextSearch, Write } from "../storage/store.ts";
 import type { MemoryVectors } from "./memory_vectors.ts";
 
-/** A memory: one value under a namespace and a key. Times are ISO 8601. */
-export interface MemoryRecord {
-  readonly namespace: string;
-  readonly key: string;
-  readonly value: string;
-  readonly tags: readonly string[];
-  readonly created_at: string;
-  readonly updated_at: string;
-  /** Origins of outside content that it was made from. Absent: none */
-  readonly taint?: string[] | undefined;
-}
+/** A memory: one value under a namespace and a key. */
+export type MemoryRecord = Readonly<Omit<MemoryView, "object" | "tags">> & { readonly tags: readonly string[] };
 
-const bodySchema = storedObject({
-  v: v.literal(1),
-  namespace: v.string(),
-  key: v.string(),
-  value: v.string(),
-  tags: v.array(v.string()),
-  created_at: v.string(),
-  updated_at: v.string(),
-  taint: v.optional(v.array(v.string())),
-});
+const bodySchema = storedObject({ v: v.literal(1), ...memoryEntries });
 
 /** Collection of the memories. The key is `namespace/key`. Older versions are upcast here and nowhere else. */
 export const MEMORY = new Collection(
@@ -265,7 +248,7 @@ function storeKey(namespace: string, key: string): string {
   return `${namespace}/${key}`;
 }
 
-/** Joins lists by reciprocal rank: the higher a record stands in each list, the higher in the result. */
+/** Joins lists by reciprocal rank: the higher a record is in each list, the higher in the result. */
 function fuse(lists: readonly (readonly Stored[])[]): readonly Stored[] {
   const found = new Map<string, { readonly record: Stored; score: number }>();
   for (const list of lists) {

@@ -42,7 +42,7 @@ const MAX_WAITING = 10_000;
  * Vectors of memories, by which a memory is found in other words than its own.
  *
  * A vector is computed after its memory is on the disk. While the model cannot be asked, memories are found by words alone, and the
- * model is asked again after 30 s, and then after pauses that double up to 10 minutes. Another model makes all vectors anew. Nothing happens before
+ * model is asked again after 30 s, and then after pauses that double up to 10 minutes. Another model recomputes all vectors. Nothing happens before
  * `start`.
  */
 export class MemoryVectors {
@@ -58,7 +58,7 @@ export class MemoryVectors {
   #work: Promise<void> | undefined;
   readonly #backoff = new Backoff(PAUSES);
   #pause: Timer | undefined;
-  /** Set while another gateway looks through the memories. It may fail, so this one looks again later. */
+  /** Present while another gateway looks through the memories. It may fail, so this one looks again later. */
   #elsewhere: Timer | undefined;
 
   constructor(options: MemoryVectorsOptions) {

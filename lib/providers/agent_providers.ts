@@ -22,7 +22,7 @@ export interface AgentProviders {
    * @throws {ProviderError} `provider_error` for a key that is missing; {HttpError} as `Providers.resolve`
    */
   of(name: string, settings: AgentProviderSettings): Promise<ResolvedModel>;
-  /** Opens each agent's provider anew at its next use. Providers that were given out stay usable */
+  /** Opens each agent's provider again at its next use. Providers that were given out stay usable */
   renew(): void;
   close(): Promise<void>;
 }

@@ -35,7 +35,7 @@ export interface CreateProvidersOptions {
   readonly net: ProviderClientFactory;
   /** Keeps the last model lists beyond a restart. Default: they are not kept */
   readonly documents?: Documents;
-  /** Called with every key, so that it is redacted everywhere */
+  /** Receives every key, so that it is redacted everywhere */
   readonly onSecret?: (secret: string, name?: string) => void;
   /** Where `auto` looks for local servers */
   readonly search: LocalSearch;
@@ -44,7 +44,7 @@ export interface CreateProvidersOptions {
   /** The choice of somebody who watches the local servers. Default: the choice is made now, and nobody watches */
   readonly watched?: {
     readonly chosen: ChosenProvider;
-    /** Called when a request names a model whose local server is gone */
+    /** Runs when a request names a model whose local server is gone */
     readonly onLost: () => void;
   };
 }
@@ -147,7 +147,7 @@ async function createBase(
   return { ...await openProvider(name, settings, { ...options, clock, random, net, table, layers }), settings, table };
 }
 
-interface EntryParts extends CreateProvidersOptions {
+interface EntryParts extends Pick<CreateProvidersOptions, "kit" | "documents" | "offline"> {
   readonly bases: ReadonlyMap<string, Base>;
   readonly retry: RetryOptions;
 }

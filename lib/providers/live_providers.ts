@@ -46,21 +46,6 @@ export interface LiveProvidersOptions extends Omit<CreateProvidersOptions, "net"
   readonly owners?: Pick<ServerOwnersOptions, "sockets" | "users" | "ownUid"> | undefined;
 }
 
-/** Providers that may be replaced while the gateway runs. A model that was resolved before stays usable to the end of its run. */
-export interface LiveProviders extends Providers {
-  /** HTTP clients of the newest configuration */
-  readonly net: ProviderClientFactory;
-  /** Tells whether a configuration names other providers than the one in use */
-  differs(config: ProvidersConfig): boolean;
-  /**
-   * Opens the providers of another configuration, with their keys read anew. The function that it returns puts them to use.
-   * @throws {ConfigError} a key or address that is missing or unreadable, a fallback that is not configured
-   */
-  prepare(config: ProvidersConfig): Promise<() => void>;
-  /** Looks for local servers soon, where they are watched: a change about them is known */
-  lookSoon(): void;
-}
-
 /**
  * Creates the configured providers with their routes.
  *
@@ -69,13 +54,14 @@ export interface LiveProviders extends Providers {
  * @throws {ConfigError} as createProviders
  */
 export async function createLiveProviders(options: LiveProvidersOptions): Promise<LiveProviders> {
-  const replaceable = new ReplaceableProviders(options);
-  await replaceable.start();
-  return replaceable;
+  const providers = new LiveProviders(options);
+  await providers.start();
+  return providers;
 }
 
-class ReplaceableProviders implements LiveProviders {
-  /** Kept to the end: a run that waits for a person for a day goes on with the providers that it began with. Idle ones hold no connection */
+/** Providers that may be replaced while the gateway runs. A model that was resolved before stays usable to the end of its run. */
+export class LiveProviders implements Providers {
+  /** Providers that stay to the end: a run that waits for a person for a day goes on with the providers that it began with. Idle ones hold no connection */
   readonly #opened: Opened[] = [];
   #current: Opened | undefined;
   #watch: ServersWatch | undefined;
@@ -108,8 +94,10 @@ class ReplaceableProviders implements LiveProviders {
     return this.#inUse.providers.route;
   }
 
+  /** HTTP clients of the newest configuration */
   readonly net: ProviderClientFactory = (client) => this.#inUse.net(client);
 
+  /** Looks for local servers soon, where they are watched: a change about them is known */
   readonly lookSoon = (): void => this.#watch?.lookSoon();
 
   resolve(model: string | undefined): ResolvedModel {
@@ -120,10 +108,15 @@ class ReplaceableProviders implements LiveProviders {
     return this.#inUse.providers.listModels(signal);
   }
 
+  /** Tells whether a configuration names other providers than the one in use */
   differs(config: ProvidersConfig): boolean {
     return PARTS.some((part) => !isDeepStrictEqual(config[part], this.#inUse.config[part]));
   }
 
+  /**
+   * Opens the providers of another configuration, with their keys read again. The function that it returns puts them to use.
+   * @throws {ConfigError} a key or address that is missing or unreadable, a fallback that is not configured
+   */
   async prepare(config: ProvidersConfig): Promise<() => void> {
     const next = await this.#open(config);
     return () => this.#use(next);

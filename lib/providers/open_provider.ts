@@ -10,7 +10,7 @@ import { VendorForms } from "./vendors/vendor_forms.ts";
 
 /** Services that a provider over HTTP uses. */
 export interface OpenProviderOptions {
-  /** Key path of the settings, as `providers.work`, for errors */
+  /** Key path of the settings, such as `providers.work`, for errors */
   readonly table: string;
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly clock: Clock;
@@ -18,7 +18,7 @@ export interface OpenProviderOptions {
   readonly net: ProviderClientFactory;
   /** Layers around those that every provider has, the innermost first. Default: none */
   readonly layers?: readonly ProviderLayer[] | undefined;
-  /** Called with the key and where it comes from, so that it is redacted everywhere */
+  /** Receives the key and where it comes from, so that it is redacted everywhere */
   readonly onSecret?: (secret: string, name?: string) => void;
 }
 

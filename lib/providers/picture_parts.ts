@@ -19,7 +19,7 @@ export function hasPictures(message: Message): message is ToolMessage {
   return message.role === "tool" && message.pictures !== undefined;
 }
 
-/** Returns a picture in words, as `A picture (PNG, 800 x 600 pixels, saved as "a.png")`. */
+/** Returns a picture in words, such as `A picture (PNG, 800 x 600 pixels, saved as "a.png")`. */
 export function describePicture({ media_type, width, height, saved_as }: Picture): string {
   const place = saved_as === undefined ? "" : `, saved as ${JSON.stringify(saved_as)}`;
   return `A picture (${NAMES[media_type]}, ${width} x ${height} pixels${place})`;

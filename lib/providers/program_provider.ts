@@ -54,7 +54,7 @@ export type ProgramMessage =
     readonly role: "tool";
     readonly content: ProgramContent;
     readonly tool_call_id: string;
-    /** Set when the call failed */
+    /** True when the call failed */
     readonly is_error?: true | undefined;
     readonly pictures?: readonly ProgramPicture[] | undefined;
   };

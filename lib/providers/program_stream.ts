@@ -52,7 +52,7 @@ export interface ProgramTurn {
   readonly clock: Clock;
   /** Milliseconds until the first event, and between two events */
   readonly timeoutMs: number;
-  /** Told of an error of the provider after its turn was whole: it changes nothing for the reader */
+  /** Receives an error of the provider after its turn was whole: it changes nothing for the reader */
   readonly onLateError: (error: unknown) => void;
 }
 

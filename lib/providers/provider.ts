@@ -39,7 +39,7 @@ export interface ModelParameters {
 export interface PassedFields {
   /** Unknown fields of the body. Unknown fields of messages, content parts and tools stand where they came */
   readonly body: Readonly<Record<string, unknown>>;
-  /** All of them, as `logit_bias` or `messages[].cache_control`: a provider of another format says that it has nothing for them */
+  /** All of them, such as `logit_bias` or `messages[].cache_control`: a provider of another format says that it has nothing for them */
   readonly names: readonly string[];
   /** Names of what a provider of another format gets in another form. Default: none */
   readonly changed?: readonly string[];
@@ -127,7 +127,7 @@ export interface ProviderCallOptions {
    * rejection ends the call with it. Default: nobody counts
    */
   readonly beforeAgain?: (() => Promise<void>) | undefined;
-  /** Called when the request is to be made again after a refusal, and when that has led to an answer. Default: nothing is called */
+  /** Runs when the request is to be made again after a refusal, and when that has led to an answer. Default: nothing is called */
   readonly onAgain?: ((isAsking: boolean) => void) | undefined;
 }
 
@@ -169,7 +169,7 @@ export interface Provider {
    * @throws {ProviderError}, `provider_rejected` for a request that it cannot take; {CancelError} when `signal` aborts
    */
   readonly embed?: ((request: EmbedRequest, signal: AbortSignal) => Promise<Embeddings>) | undefined;
-  /** Set when declared tools cost no tokens: such a provider is told of all tools in each turn. Default false */
+  /** True when declared tools cost no tokens: such a provider is told of all tools in each turn. Default false */
   readonly toolsAreFree?: boolean | undefined;
   /** Asks whether the chat template of a model knows tools. Absent, or undefined, where the server does not say. Never throws */
   readonly takesTools?: ((model: string, signal: AbortSignal) => Promise<boolean | undefined>) | undefined;
@@ -205,7 +205,7 @@ export interface Providers {
   resolve(model: string | undefined): ResolvedModel;
   /** The model of a request that names none, by its query; undefined: the default. Absent where queries are not classified */
   readonly route?: ((query: string) => ResolvedModel | undefined) | undefined;
-  /** For the banner and the status: which provider is in use and why, as `offline/assistant` and `no API key and no local server was found` */
+  /** For the banner and the status: which provider is in use and why, such as `offline/assistant` and `no API key and no local server was found` */
   readonly inUse: { readonly name: string; readonly model: string; readonly reason: string };
   /** Models of all configured providers, cached 60 s, the old list when a provider fails. Never throws */
   listModels(signal: AbortSignal): Promise<readonly ModelEntry[]>;

@@ -46,7 +46,7 @@ export interface ModelsProgram {
   readonly models?: {
     /** False: no provider is opened. Default true */
     readonly agent?: boolean | undefined;
-    /** Used in place of the configured providers. Default: none */
+    /** Provider in place of the configured ones. Default: none */
     readonly providers?: Providers | undefined;
     /** Origins where `kind = "auto"` looks for local model servers; false: nowhere. Default: the usual ports on loopback */
     readonly localServers?: readonly string[] | false | undefined;

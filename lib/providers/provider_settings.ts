@@ -50,7 +50,7 @@ type Environment = Readonly<Record<string, string | undefined>>;
 
 /**
  * Reads the key of a provider: `api_key_file`, else `api_key_env`, else the vendor's usual variable.
- * @param table key path of the settings, as `provider` or `providers.work`
+ * @param table key path of the settings, such as `provider` or `providers.work`
  * @throws {ConfigError} a file that cannot be read, a named variable that is not set, a vendor's own API without a key
  */
 export async function readProviderKey(

@@ -46,7 +46,7 @@ export interface ProgramRun {
     | "failed"
     | "cancelled"
     | "needs_review";
-  /** Set for a queued run of a cluster whose workspace has no gateway now */
+  /** Present for a queued run of a cluster whose workspace has no gateway now */
   readonly waiting_for?: "workspace" | undefined;
   readonly created_at: string;
   readonly started_at: string | null;
@@ -60,7 +60,7 @@ export interface ProgramRun {
   readonly result: string | null;
   readonly error: { readonly code: string; readonly message: string } | null;
   readonly usage: ProgramUsage;
-  /** Origins of outside content that it has read, as `web_fetch example.com`. Absent: none */
+  /** Origins of outside content that it has read, such as `web_fetch example.com`. Absent: none */
   readonly taint?: readonly string[] | undefined;
 }
 
@@ -165,7 +165,7 @@ export interface ProgramApproval {
   readonly input_digest: string;
   /** Sentence that says why the policy asks, with what would allow the call without asking */
   readonly reason: string;
-  /** Rule of the policy, as `level:supervised/write` */
+  /** Rule of the policy, such as `level:supervised/write` */
   readonly rule: string;
   readonly workspace: string;
   readonly files: readonly ProgramApprovalFile[];
@@ -389,7 +389,7 @@ export interface ProgramStartedRun extends AsyncIterable<ProgramRunEvent>, Promi
 export interface ProgramCallResult {
   /** Text for a model */
   readonly output: string;
-  /** Set when the input was bad, the tool is off, the call was denied or the tool failed */
+  /** True when the input was bad, the tool is off, the call was denied or the tool failed */
   readonly is_error: boolean;
   /** The value for programs, where the tool gives one */
   readonly data?: unknown;

@@ -38,9 +38,9 @@ export interface RunAuthor {
 export interface RunReader {
   /** Aborting it with a CancelError says that the reader has left. An attached run ends then, and aborts it when it ends early. Default: a new controller. */
   readonly controller?: AbortController | undefined;
-  /** Set when nobody reads the events as they come, so the provider may answer in one piece. Default false. */
+  /** True when nobody reads the events as they come, so the provider may answer in one piece. Default false. */
   readonly whole?: boolean | undefined;
-  /** Set when somebody with the scope `approve` follows the events and may answer an approval. Default false. */
+  /** True when somebody with the scope `approve` follows the events and may answer an approval. Default false. */
   readonly canApprove?: boolean | undefined;
   /** Approver to use in place of the run's own, for example that of the parent. */
   readonly approver?: Approver | undefined;
@@ -166,7 +166,7 @@ export interface RunReach {
 export interface RunReview {
   readonly action: "resume" | "close";
   /**
-   * Used with `resume`. `done` and `unknown` become the results of the interrupted calls. `not_done` makes the calls again, through
+   * Outcome of the interrupted calls, with `resume`. `done` and `unknown` become the results of the interrupted calls. `not_done` makes the calls again, through
    * the policy and with a new approval where the policy asks. Default `unknown`.
    */
   readonly outcome?: ReviewOutcome | undefined;

@@ -11,7 +11,7 @@ import { openReadOnly, ownerOf, refuseLostRecords } from "./sqlite/open_database
 export const DATABASE_NAME = "postern.db";
 /** Keys that a backup holds beside the records, without which some of them cannot be opened. */
 const KEPT_KEYS = ["agents_ipc.key", "browser_cookies.key"] as const;
-/** Files of a data directory that a backup holds: keys, and those that take their places while records are encrypted anew. */
+/** Files of a data directory that a backup holds: keys, and those that take their places while records are re-encrypted. */
 export const KEPT_FILES: readonly string[] = [...KEPT_KEYS, ...KEPT_KEYS.map((name) => `${name}${NEXT_KEY}`)];
 
 /** Facts about a backup: its place and size, and what it holds. */

@@ -1,7 +1,7 @@
 import { chmodSync, closeSync, mkdirSync, openSync, statSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
-import { ConfigError, messageOf } from "../base/errors.ts";
+import { ConfigError, messageOf, systemCodeOf } from "../base/errors.ts";
 import { syncFoldersSync } from "../base/durable_files.ts";
 
 /** The lock on a data directory. A second release does nothing. */
@@ -54,7 +54,7 @@ export function ensurePrivateFile(path: string): void {
   try {
     closeSync(openSync(path, "wx", 0o600));
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw error;
+    if (systemCodeOf(error) !== "EEXIST") throw error;
     const found = statSync(path);
     if (!found.isFile()) throw new Error("it is not a regular file", { cause: error });
     if ((found.mode & 0o077) !== 0) chmodSync(path, 0o600);

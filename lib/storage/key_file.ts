@@ -2,7 +2,7 @@ import { constants } from "node:fs";
 import { link, open, rm } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 import { systemClock } from "../base/clock.ts";
-import { ConfigError } from "../base/errors.ts";
+import { ConfigError, systemCodeOf } from "../base/errors.ts";
 import type { Random } from "../base/random.ts";
 import { createTemporaryNames, syncFolder } from "../base/durable_files.ts";
 
@@ -34,7 +34,7 @@ export async function loadKeyFile(
 async function readKey(path: string): Promise<Uint8Array | undefined> {
   const flags = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK;
   const file = await open(path, flags).catch((cause: unknown) => {
-    const { code } = cause as NodeJS.ErrnoException;
+    const code = systemCodeOf(cause);
     if (code === "ENOENT") return undefined;
     throw unusable(path, code === "ELOOP" ? "it is a symbolic link" : "it cannot be opened", cause);
   });
@@ -71,7 +71,7 @@ async function makeKey(path: string, random: Random): Promise<void> {
     }
     await link(temporary, path);
   } catch (cause) {
-    if ((cause as NodeJS.ErrnoException).code !== "EEXIST") throw unusable(path, "it cannot be made", cause);
+    if (systemCodeOf(cause) !== "EEXIST") throw unusable(path, "it cannot be made", cause);
   } finally {
     await rm(temporary, { force: true });
   }

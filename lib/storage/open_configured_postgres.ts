@@ -30,9 +30,9 @@ export interface ConfiguredPostgresOptions {
   readonly clock: Clock;
   readonly random: Random;
   readonly log: Logger;
-  /** Aborted at the end of the gateway's start, whose calls wait for a server that goes away. Default: no call waits */
+  /** Aborts at the end of the gateway's start, whose calls wait for a server that goes away. Default: no call waits */
   readonly started?: AbortSignal | undefined;
-  /** Aborted when the start is given up, which ends each wait of it. Default: it never is */
+  /** Aborts when the start is given up, which ends each wait of it. Default: it never does */
   readonly signal?: AbortSignal | undefined;
 }
 

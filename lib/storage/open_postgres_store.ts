@@ -36,9 +36,9 @@ export interface PostgresStoreOptions {
   readonly random: Random;
   /** Receives notices of migrations, and of a server that does not answer. Default: nobody does */
   readonly log?: Logger;
-  /** Aborted at the end of the gateway's start. Until then, and for 30 seconds at most, calls wait for a server that is down. Default: none waits */
+  /** Aborts at the end of the gateway's start. Until then, and for 30 seconds at most, calls wait for a server that is down. Default: none waits */
   readonly started?: AbortSignal | undefined;
-  /** Aborted when the start is given up, which ends each wait of it. Default: it never is */
+  /** Aborts when the start is given up, which ends each wait of it. Default: it never does */
   readonly signal?: AbortSignal | undefined;
 }
 

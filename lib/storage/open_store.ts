@@ -23,9 +23,9 @@ export interface OpenStoreOptions {
   readonly log: Logger;
   /** Gets the store, and before it the lock of the data directory. */
   readonly opened: OpenedList;
-  /** Aborted at the end of the gateway's start, whose calls wait for a database that goes away. Default: no call waits */
+  /** Aborts at the end of the gateway's start, whose calls wait for a database that goes away. Default: no call waits */
   readonly started?: AbortSignal | undefined;
-  /** Aborted when the start is given up, which ends each wait of it. Default: it never is */
+  /** Aborts when the start is given up, which ends each wait of it. Default: it never does */
   readonly signal?: AbortSignal | undefined;
 }
 

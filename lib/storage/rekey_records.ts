@@ -1,7 +1,9 @@
+import * as v from "valibot";
 import { ConfigError, HttpError, refuse } from "../base/errors.ts";
+import type { DeepReadonly } from "../base/json.ts";
 import { scanAll } from "./read_records.ts";
 import { type RecordWriter, type Sealed, SealError } from "./record_cipher.ts";
-import type { OldKey, RecordKeyName, RecordKeys } from "./record_keys.ts";
+import type { RecordKeyName, RecordKeys } from "./record_keys.ts";
 import type { Store, Stored } from "./store.ts";
 
 /** Records of one collection whose bodies hold sealed texts. */
@@ -29,26 +31,28 @@ export interface KeyedGateway {
 }
 
 /** How far a change of the key is. */
-export interface RekeyProgress {
-  /** Records that this call encrypted anew */
-  readonly rewritten: number;
+export const rekeySchema = v.object({
+  /** Records that this call re-encrypted, at most 200 */
+  rewritten: v.number(),
   /** Records that still have another key, and wait for the next call */
-  readonly left: number;
-  /** Records that no key opens, by collection and key: damaged, or encrypted with a key that this gateway does not have */
-  readonly unreadable: readonly { readonly collection: string; readonly key: string; readonly reason: string }[];
+  left: v.number(),
+  /** Records that no key opens, at most 100: damaged, or encrypted with a key that this gateway does not have */
+  unreadable: v.array(v.object({ collection: v.string(), key: v.string(), reason: v.string() })),
   /** Tells whether every record that can be opened has the new key */
-  readonly complete: boolean;
-  /** Key that no record needs any more, once all of them have the new one. Null: this gateway has one key alone */
-  readonly old_key: OldKey | null;
-}
+  complete: v.boolean(),
+  /** Key that no record needs once all have the new one: the value of the setting, or the key files before. Null: there is no other key */
+  old_key: v.nullable(v.picklist(["old_key_env", "key_files"])),
+});
+/** How far a change of the key is. */
+export type RekeyProgress = DeepReadonly<v.InferOutput<typeof rekeySchema>>;
 
-/** Records that one call encrypts anew. The others wait for the next call. */
+/** Records that one call re-encrypts. The others wait for the next call. */
 const PER_CALL = 200;
 /** Records that a reply names. */
 const MAX_NAMED = 100;
 
 /**
- * Encrypts records anew with the key that is written with, some with each call, while gateways work on. A call that died is made up by the
+ * Re-encrypts records with the key that is written with, some with each call, while gateways work on. A call that died is made up by the
  * next one: each record is changed by itself, only where nobody else has changed it, and only while the key is still the chosen one.
  * @throws {HttpError} 409 `conflict` while a gateway of the cluster lacks the new key or has a newer one, and without a key to change
  */

@@ -65,7 +65,7 @@ export class UnreadableSearch {
   }
 }
 
-/** Returns the parser of this name, and none that every object has, as "constructor". */
+/** Returns the parser of this name, and none that every object has, such as "constructor". */
 function ownOf(parsers: Readonly<Record<string, ParseRecord<unknown>>>, name: string) {
   return Object.hasOwn(parsers, name) ? parsers[name] : undefined;
 }

@@ -6,7 +6,7 @@ import { join } from "node:path";
 export interface HostBoard {
   readonly model: string | undefined;
   readonly vendor: string | undefined;
-  /** The device tree's, most specific first, as `raspberrypi,4-model-b` */
+  /** The device tree's, most specific first, such as `raspberrypi,4-model-b` */
   readonly compatible: readonly string[];
   readonly firmware: string | undefined;
   readonly platform: string;

@@ -179,7 +179,7 @@ function lazyBrowsers(
   };
 }
 
-/** Asked at the end of each run, so one promise serves all runs without a browser */
+/** Promise for the end of each run, so that one serves all runs without a browser */
 const WAS_CLOSED = Promise.resolve(false);
 
 function openProcesses(
@@ -210,8 +210,8 @@ function openProcesses(
       folder: join(dataDir, "relays"),
       allowlist: () => urlRules().domain_allowlist,
       async create(hosts) {
-        const { createRelay } = await import("./net/relay.ts");
-        return createRelay({
+        const { Relay } = await import("./net/relay.ts");
+        return new Relay({
           policy: urls,
           rules: urlRules,
           requiresList: hosts === undefined,

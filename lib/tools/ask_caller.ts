@@ -1,3 +1,4 @@
+import type { ClientAbility } from "../base/records/tool_info.ts";
 import { ToolError } from "../base/errors.ts";
 import { isRecord } from "../base/json.ts";
 import type {
@@ -7,7 +8,6 @@ import type {
   ProgramQuestions,
   ProgramSampleRequest,
 } from "./program_questions.ts";
-import type { ClientAbility } from "./runtime/askable_client.ts";
 import { type CallContext, LOG_SEVERITIES, type LogSeverity } from "./runtime/tool_call.ts";
 
 /** Context of a call or of a prompt, as far as it asks. */

@@ -9,7 +9,7 @@ import type { ToolExecutor } from "./runtime/tool_executor.ts";
 /** Setting that was given and changes nothing in this version. */
 export interface IdleSetting {
   readonly path: KeyPath;
-  /** Whole sentence, as `[web_fetch] does nothing: this version has no tool "web_fetch"` */
+  /** Whole sentence, such as `[web_fetch] does nothing: this version has no tool "web_fetch"` */
   readonly message: string;
   /** Way to make the setting count, for people. Absent: there is none, so that it is to be taken out */
   readonly use?: string;

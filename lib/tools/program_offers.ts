@@ -1,7 +1,7 @@
+import { CLIENT_ABILITIES } from "../base/records/tool_info.ts";
 import { ConfigError } from "../base/errors.ts";
 import type { ProgramAbility, ProgramQuestions } from "./program_questions.ts";
 import type { ProgramPart } from "./program_result.ts";
-import { CLIENT_ABILITIES } from "./runtime/askable_client.ts";
 
 /** Message of a prompt. */
 export interface ProgramPromptMessage {

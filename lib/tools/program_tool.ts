@@ -1,10 +1,10 @@
+import { CLIENT_ABILITIES } from "../base/records/tool_info.ts";
 import { ToolError } from "../base/errors.ts";
 import { canonicalDigest } from "../base/json.ts";
 import { checkClientNeeds, toProgramQuestions } from "./ask_caller.ts";
 import { MadeTool } from "./made_tool.ts";
 import type { ProgramAbility, ProgramQuestions } from "./program_questions.ts";
 import { MadeResult, type WholeProgramResult } from "./program_result.ts";
-import { CLIENT_ABILITIES } from "./runtime/askable_client.ts";
 import {
   createOutputCheck,
   type ProgramJsonSchema,

@@ -1,9 +1,10 @@
+import type { ToolInfo } from "../base/records/tool_info.ts";
 import { ConfigError, type HttpError, refuse } from "../base/errors.ts";
 import { type Actor, storedActor } from "../base/records/caller.ts";
 import type { Config } from "../config/config.ts";
 import type { Reloads } from "../config/create_reloads.ts";
 import type { AuditAppend } from "../guard/audit/audit_chain.ts";
-import type { ToolExecutor, ToolInfo } from "./runtime/tool_executor.ts";
+import type { ToolExecutor } from "./runtime/tool_executor.ts";
 
 /** Writer of the gateway's own configuration file. */
 export interface ConfigWriter {

@@ -95,7 +95,7 @@ function isFar(length: string | undefined): boolean {
 const SHOWING =
   /^(?:display|visibility|opacity|font-size|position|left|right|top|bottom|text-indent|clip|clip-path|transform|height|max-height|width|overflow|all|animation|animation-name)$/;
 
-/** Returns the classes and ids, as `.name` and `#name`, that the rules of style sheets hide and that no rule shows. */
+/** Returns the classes and ids, such as `.name` and `#name`, that the rules of style sheets hide and that no rule shows. */
 function hiddenNames(sheets: string): ReadonlyMap<string, Hiding> {
   const names = new Map<string, Hiding>();
   const shown = new Set<string>();

@@ -268,7 +268,7 @@ function findLandmark(body: HtmlElement, measures: AllMeasures): HtmlElement | u
 /** Element that surrounds the content. */
 interface Around {
   readonly element: HtmlElement;
-  /** Word that says so, where the element does not say it by its nature, as `nav` */
+  /** Word that says so, where the element does not say it by its nature, such as `nav` */
   readonly mark: string | undefined;
 }
 

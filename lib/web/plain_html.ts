@@ -34,7 +34,7 @@ export function textOfHtml(html: string): string {
   return decodeCharacters(html.slice(0, MAX_CHARACTERS).replace(/<[^<>]*>/g, ""));
 }
 
-/** Decodes character references, as `&amp;` and `&#39;`. Unknown ones stay as they are. */
+/** Decodes character references, such as `&amp;` and `&#39;`. Unknown ones stay as they are. */
 export function decodeCharacters(text: string): string {
   return text.replace(/&(?:#(\d{1,7})|#[xX]([0-9a-fA-F]{1,6})|([a-zA-Z]{2,8}));/g, (whole, decimal, hex, name) => {
     if (name !== undefined) return Object.hasOwn(NAMED, name) ? NAMED[name] ?? whole : whole;

@@ -15,7 +15,7 @@ const MAX_RULES = 20_000;
 
 /**
  * Returns the rules of a robots.txt for an agent: those of all groups that name it, else those of the groups for `*`.
- * @param agent product token in lower case, as `postern`
+ * @param agent product token in lower case, such as `postern`
  * Source: RFC 9309
  */
 export function parseRobots(text: string, agent: string): readonly RobotsRule[] {

@@ -163,7 +163,7 @@ test("no lock holds for the code that an operator asked for; it works once and e
   await assert.rejects(pairing.redeem(late), invalid);
 });
 
-test("while the count of misses cannot be read no code counts, and a new code makes it anew", async () => {
+test("while the count of misses cannot be read no code counts, and a new code makes it again", async () => {
   const { pairing, store } = await setUp();
   const { code } = await pairing.createCode();
   await store.batch([{ op: "put", collection: "pairing_guard", key: "guard", body: { v: 9 } }]);

@@ -55,7 +55,7 @@ describe("suspended turns", () => {
   test("that are gone are named only where the model is about to answer, not deep in the history", () => {
     const turns = new ParkedClientCalls(createFakeClock());
     const id = "call_x";
-    turns.lose([id]);
+    turns.noteGone([id]);
     const old = [
       calls(id),
       result(id),

@@ -86,7 +86,7 @@ test("waiting() counts those without a slot, and a key without work is forgotten
   await Promise.all(again);
 });
 
-test("who waits for the same key shares the work, which ends with the last who leaves, and is done anew for the next", async () => {
+test("who waits for the same key shares the work, which ends with the last who leaves, and is done again for the next", async () => {
   const begun: { readonly end: (result: string) => void; readonly fail: (error: Error) => void; gone: boolean }[] = [];
   const wait = createSharedWait<string>((_key, signal) => {
     const { promise, resolve, reject } = Promise.withResolvers<string>();

@@ -87,7 +87,7 @@ test("whatever is not understood asks, and says why", () => {
       ["echo ${!x}", /is not understood/],
       ["echo ${x:-$(ls)}", /is not understood/],
       ["echo $'a'", /is not understood/],
-      ["cat <(ls)", /process stands/],
+      ["cat <(ls)", /process takes/],
       ["f() { ls; }", /"\(" stands behind a word/],
       ["function f { ls; }", /"function"/],
       ["case a in a) ls;; esac", /"case"/],

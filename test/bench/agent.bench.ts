@@ -1,5 +1,5 @@
 /**
- * Measures the cost of the supervisor and the loop beside the provider itself: CPU per run of 20 chunks, as `node test/bench/agent.bench.ts`.
+ * Measures the cost of the supervisor and the loop beside the provider itself: CPU per run of 20 chunks: `node test/bench/agent.bench.ts`.
  * The scripted provider yields without waiting, so all that is measured is ours. Lower is better; the first round only warms up.
  */
 import { performance } from "node:perf_hooks";

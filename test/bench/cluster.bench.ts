@@ -1,5 +1,5 @@
 /**
- * Measures gateways in processes of their own over one PostgreSQL, as `node test/bench/cluster.bench.ts [part ...]`: durable runs a second
+ * Measures gateways in processes of their own over one PostgreSQL: `node test/bench/cluster.bench.ts [part ...]`: durable runs a second
  * with 1, 2 and 4 gateways beside SQLite, round trips of a run, the way from a claim to the first event, completions that write
  * nothing, recovery after a kill, and claims beside long queues. Gateways, server, model and clients share the processors of the machine.
  */

@@ -9,7 +9,7 @@ import { performance } from "node:perf_hooks";
 import process from "node:process";
 import { systemClock } from "../../lib/base/clock.ts";
 import { defaultConfig } from "../../lib/config/config.ts";
-import { createRelay } from "../../lib/system/net/relay.ts";
+import { Relay } from "../../lib/system/net/relay.ts";
 import { createUrlPolicy } from "../../lib/system/net/url_policy.ts";
 import { createCommandLookup } from "../../lib/system/process/command_lookup.ts";
 import type { CommandNetwork, SandboxMode } from "../../lib/system/process/containment.ts";
@@ -20,7 +20,7 @@ import { createWorkspaceProcesses } from "../support/workspace_processes.ts";
 const FILES = Number(process.argv[2] ?? 10_000);
 const CALLS = Number(process.argv[3] ?? 200);
 const FILES_IN_FOLDER = 50;
-/** A file that changed less than this ago is looked at anew in each call */
+/** A file that changed less than this ago is looked at again in each call */
 const QUIET_MS = 3000;
 
 const top = mkdtempSync(join(tmpdir(), "postern-bench-"));
@@ -33,7 +33,7 @@ const processes = createWorkspaceProcesses(root, {
   relays: {
     folder: join(top, "relays"),
     allowlist: () => rules.domain_allowlist,
-    create: () => Promise.resolve(createRelay({ policy, rules: () => rules, clock: systemClock })),
+    create: () => Promise.resolve(new Relay({ policy, rules: () => rules, clock: systemClock })),
   },
 });
 try {

@@ -1,5 +1,5 @@
 /**
- * Measures the bytes of tool schemas in each turn, per tool and in all, as `node test/bench/prompt_bytes.bench.ts`. Bytes are those of the
+ * Measures the bytes of tool schemas in each turn, per tool and in all: `node test/bench/prompt_bytes.bench.ts`. Bytes are those of the
  * chat-completions format, which is the longest.
  */
 import { chooseTools, DeclaredTools } from "../../lib/agent/deferred_tools.ts";

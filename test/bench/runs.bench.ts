@@ -1,5 +1,5 @@
 /**
- * Measures the cost of the journal, as `node test/bench/runs.bench.ts`: durable runs on disk beside durable runs in memory and attached runs
+ * Measures the cost of the journal: `node test/bench/runs.bench.ts`: durable runs on disk beside durable runs in memory and attached runs
  * without a journal, and what the event loop feels of the disk. Where a C compiler is at hand, the delays are measured once more with
  * a disk that takes 10 ms for every sync.
  */

@@ -8,7 +8,7 @@ import { systemClock } from "../../lib/base/clock.ts";
 import { freePort } from "../support/free_port.ts";
 
 const PATIENCE_MS = 60_000;
-/** Asked more often, it would take the processor from the start */
+/** Milliseconds between looks: more of them would take the processor from the start */
 const ASK_EVERY_MS = 3;
 
 /** A server in a process of its own, which has answered. */
@@ -78,7 +78,7 @@ function answers(port: number): Promise<boolean> {
   });
 }
 
-/** Set where the system tells the memory of a process, as Linux does. */
+/** True where the system tells the memory of a process, as Linux does. */
 export const HAS_MEMORY = existsSync(`/proc/${process.pid}/smaps_rollup`);
 
 /** Returns the memory of a process in MiB; NaN where the system does not tell. */

@@ -1,5 +1,5 @@
 /**
- * Measures the cost of the wire beside the run: microseconds of one core, as `node test/bench/wire.bench.ts`. Lower is better; the first
+ * Measures the cost of the wire beside the run: microseconds of one core: `node test/bench/wire.bench.ts`. Lower is better; the first
  * round only warms up, and the median of the others is printed.
  */
 import { performance } from "node:perf_hooks";

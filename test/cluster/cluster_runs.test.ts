@@ -164,7 +164,7 @@ describe("two gateways over one database", () => {
     await b.close();
   });
 
-  test("another history of the database makes every gateway drop its runs and claim anew, with a fence of its own", async () => {
+  test("another history of the database makes every gateway drop its runs and claim again, with a fence of its own", async () => {
     const database = createSharedDatabase();
     const { tool, begun, end } = slowTool("read");
     const script: Script = [CALL, "done"];

@@ -5,7 +5,7 @@ import { test } from "node:test";
 import { createScriptedProvider, createScriptedProviders, type Script } from "../../fixtures/scripted_provider.ts";
 import { createRouter } from "../../handlers/router.ts";
 import { ROUTES } from "../../handlers/routes.ts";
-import type { ClusterReply } from "../../handlers/routes/cluster.ts";
+import type { ClusterReply } from "../../lib/base/records/cluster_view.ts";
 import type { StatusReply } from "../../lib/base/records/gateway_status.ts";
 import { WORKSPACE_MEMBERS } from "../../lib/cluster/cluster_records.ts";
 import { createServices } from "../../lib/gateway.ts";

@@ -17,7 +17,7 @@ test("an error of one heartbeat takes the right to act away, long before the dea
   link.isCut = false;
   await database.clock.advance(PAUSE_MS);
   assert.equal(lease.mayAct(), true);
-  // The unbroken renewals of the gateway begin anew
+  // The unbroken renewals of the gateway start over
   assert.equal(lease.mayTakeOver(), false);
   await database.clock.advance(LEASE_MS);
   assert.equal(lease.mayTakeOver(), true);

@@ -80,7 +80,7 @@ describe("a lease that is lost while a claimed run is read", () => {
     await b.close();
   });
 
-  test("the run goes on once it is claimed anew, and each record carries a fence", async () => {
+  test("the run goes on once it is claimed again, and each record carries a fence", async () => {
     const database = createSharedDatabase();
     const { b, id, goOn } = await claimedAndRead(database);
     const fence = b.cluster.lease.own()?.fence ?? 0;

@@ -418,7 +418,7 @@ const STATUSES: readonly Gateway["status"][] = ["up", "paused", "suspended", "de
 /** Times further back than this are all the same to every rule. */
 const LONG_AGO = 3;
 
-/** Returns a state with times counted from now, and fences numbered anew. The rules look at differences of times and at equal fences alone. */
+/** Returns a state with times counted from now, and fences renumbered. The rules look at differences of times and at equal fences alone. */
 function normalised(state: State): State {
   const { time } = state;
   const back = (then: number) => Math.max(-LONG_AGO, then - time);

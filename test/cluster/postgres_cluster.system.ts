@@ -190,7 +190,7 @@ describe("a cluster over PostgreSQL", { skip: NO_POSTGRES }, () => {
     });
   });
 
-  test("the server is down for more than two leases: the run stays with its owner; promoted, every gateway joins anew", async () => {
+  test("the server is down for more than two leases: the run stays with its owner; promoted, every gateway joins again", async () => {
     const server = await startPostgres();
     const link = async () => await openLink(server.url(), "postern");
     await withTemporaryFolder(async (folder) => {

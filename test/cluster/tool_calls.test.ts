@@ -141,7 +141,7 @@ interface Scenario {
   readonly request?: AskOptions;
   readonly config?: ConfigChanges;
   readonly budget?: number;
-  /** Called again and again while the run is at work */
+  /** Runs again and again while the run is at work */
   readonly meanwhile?: (gateway: Gateway) => Promise<void>;
   /** Records of the audit */
   readonly recorded: readonly string[];

@@ -308,7 +308,7 @@ describe("the folder of a workspace whose gateways are all gone", () => {
     await a.close();
   });
 
-  test("stands in no record of an earlier version: the next gateway that is let in says it, and keeps what it does not know", async () => {
+  test("is in no record of an earlier version: the next gateway that is let in says it, and keeps what it does not know", async () => {
     const database = createSharedDatabase();
     const body = { v: 1, from_the_future: { a: 1 } };
     await database.store.batch([{ op: "put", collection: WORKSPACES.name, key: "shared", body }]);
@@ -495,7 +495,7 @@ describe("the id of a folder", () => {
       assert.deepEqual(readdirSync(join(root, PROOF_FOLDER)).sort(), [".gitignore", "folder_id"]);
     }));
 
-  test("that a crash has cut off at any byte is made anew", () =>
+  test("that a crash has cut off at any byte is made again", () =>
     withTemporaryFolder(async (root) => {
       await createProofFiles(root).nameFolder(ID);
       const whole = readFileSync(pathIn(root), "utf8");

@@ -77,7 +77,7 @@ test("a rule that can match nothing, or allows every command, is refused with it
       ? result.findings.map(({ path, reason }) => `${path.slice(3).join(".")}: ${reason}`).join("\n")
       : "";
   };
-  const every = /: it would allow every command; begin "command" with the program, as "git log \*" \(rule "it"\)$/;
+  const every = /: it would allow every command; begin "command" with the program, such as "git log \*" \(rule "it"\)$/;
   for (
     const [change, said] of [
       [{ command: "*" }, every],
@@ -90,7 +90,7 @@ test("a rule that can match nothing, or allows every command, is refused with it
       [{ command: "ls\nrm" }, /^command: it must be words/],
       [{ path: "../x", command: "" }, /^path: it must not have "\.\."/],
       [{ path: "a\\b", command: "" }, /^path: it must have "\/" between names/],
-      [{ path: "docs/a**", command: "" }, /^path: "\*\*" must be a name of its own, as "docs\/\*\*", not "a\*\*"/],
+      [{ path: "docs/a**", command: "" }, /^path: "\*\*" must be a name of its own, such as "docs\/\*\*", not "a\*\*"/],
       [{ host: "https://example.org", command: "" }, /^host: it must be a host without scheme, port and path/],
       [{ host: "example.org:80", command: "" }, /^host: it must be a host/],
       [{ host: "a.*.org", command: "" }, /^host: it must be a host/],

@@ -208,7 +208,7 @@ for (const [name, withDoor] of Object.entries(DOORS)) {
   });
 }
 
-test("a command whose right became uncertain is prepared anew, since the workspace may have changed", () =>
+test("a command whose right became uncertain is prepared again, since the workspace may have changed", () =>
   withCommands(async (processes, request, hasEffect) => {
     const asked: string[] = [];
     const right: EffectRight = {

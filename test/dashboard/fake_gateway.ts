@@ -83,7 +83,7 @@ const TOOLS = [
 }));
 
 export interface FakeGatewayOptions {
-  /** Path it is mounted under, as `/agent`. Default: none */
+  /** Path it is mounted under, such as `/agent`. Default: none */
   readonly base?: string;
   /** Default true */
   readonly pairingRequired?: boolean;

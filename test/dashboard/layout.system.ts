@@ -53,7 +53,7 @@ describe("every view of the dashboard", { skip: NO_PAGE_TEST }, () => {
     page.evaluate(`[document.documentElement, ...document.querySelectorAll("main, main > section")]
       .some((node) => node.scrollWidth > node.clientWidth + 1)`);
 
-  test("keeps within its width, whatever stands in it, on a narrow screen too", () =>
+  test("keeps within its width, whatever is in it, on a narrow screen too", () =>
     withRunningGateway({
       config: { security: { write_file: { enabled: true } }, gateway: { rate_limit_max: 0 } },
       script: (_request, turn) =>

@@ -53,7 +53,7 @@ describe("the dashboard's MCP servers in Chromium", { skip: NO_PAGE_TEST }, () =
     rmSync(FOLDER, { recursive: true });
   });
 
-  test("servers are shown with state, tools, last error and log, turned off and on, and started anew", () =>
+  test("servers are shown with state, tools, last error and log, turned off and on, and restarted", () =>
     withRemote(async (config) =>
       await withRunningGateway(
         { config, environment: { PATH: process.env["PATH"] ?? "" } },

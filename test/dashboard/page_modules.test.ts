@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { readdirSync, readFileSync } from "node:fs";
 import { describe, test } from "node:test";
 import fc from "fast-check";
 import { createMetrics } from "../../lib/base/telemetry/metrics.ts";
@@ -11,6 +12,19 @@ const { parseMetrics, sumOf, quantileBetween } = await load("metrics.js");
 const { browserName } = await load("browser_name.js");
 const { toBlocks } = await load("markdown_blocks.js");
 const { formatNumber, formatDuration, formatMs, formatBytes } = await load("format.js");
+
+test("the page reads the types of resources from their schemas, and types none by hand", () => {
+  const folder = new URL("../../lib/dashboard/page/", import.meta.url);
+  const views = readdirSync(folder).filter((file) => file.endsWith("_view.js") || file.endsWith("_card.js"));
+  assert.ok(views.length > 15, "the views are found");
+  const fieldsOf = (text: string) =>
+    [...text.matchAll(/@typedef \{\{(.*?)\}\}/gs)].map(([, body = ""]) => body.match(/\w+\??: /g)?.length ?? 0);
+  const byHand = views.filter((file) =>
+    fieldsOf(readFileSync(new URL(file, folder), "utf8")).some((count) => count > 5)
+  );
+  assert.deepEqual(byHand, [], "import the type from lib/base/records");
+  assert.deepEqual(fieldsOf("/** @typedef {{\n * a: string,\n * b?: number,\n * }} T */"), [2]);
+});
 
 describe("browser_name.js", () => {
   test("names the browser and its system", () => {

@@ -31,7 +31,7 @@ describe("the dashboard's schedules in Chromium", { skip: NO_PAGE_TEST }, () => 
     await page.click("nav a[href='#schedules']");
   }
   const button = (name: string) => page.getByRole("button", { name });
-  /** The list is drawn anew after the note, and then its title has the focus: a click before that may miss its button. */
+  /** The list is drawn again after the note, and then its title has the focus: a click before that may miss its button. */
   const said = async (text: string) => {
     await page.locator("#schedules-note").getByText(text).waitFor();
     await page.locator("#schedules-title:focus").waitFor();

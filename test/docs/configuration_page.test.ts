@@ -9,7 +9,7 @@ import { PROJECT_ROOT } from "../support/source_files.ts";
 const PAGE = readFileSync(join(PROJECT_ROOT, "docs/configuration.md"), "utf8");
 
 test("the tables of docs/configuration.md are those of the schema", () => {
-  assert.equal(configurationPage(PAGE), PAGE, "make them anew: npm run docs");
+  assert.equal(configurationPage(PAGE), PAGE, "rebuild them: npm run docs");
 });
 
 test("every key has a row with its meaning", () => {

@@ -81,7 +81,7 @@ test("the README has at most 120 lines, and its picture at most 60 kB", () => {
 });
 
 test("docs/llms.txt lists the pages that are there, with what they promise", () => {
-  assert.equal(read("docs/llms.txt"), llmsText(), "make it anew: npm run docs");
+  assert.equal(read("docs/llms.txt"), llmsText(), "rebuild it: npm run docs");
 });
 
 test("a word of docs/glossary.md is the term that the project uses", () => {

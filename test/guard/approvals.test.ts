@@ -176,7 +176,7 @@ test("remember: run counts in that run alone, and a denial is remembered as one"
   assert.equal(await approvals.remembered(subject, "run_2"), undefined);
 });
 
-test("what always_ask names is never remembered: the approval says so, and the answer is refused and may be given anew", async () => {
+test("what always_ask names is never remembered: the approval says so, and the answer is refused and may be given again", async () => {
   const { approvals, ask } = setUp();
   const asked = await ask({ rule: "always_ask:shell" });
   assert.equal(asked.always_rule, null);

@@ -112,7 +112,7 @@ test("a mark ends with its file, and follows a file that was only moved", () =>
     assert.deepEqual(await of("other"), TAINT, "nobody saw it gone");
 
     await write("page");
-    assert.deepEqual(await of("page"), TAINT, "it is written anew");
+    assert.deepEqual(await of("page"), TAINT, "it is written again");
     rmSync(at("page"));
     await files.list();
     await clock.advance(31 * 24 * 3_600_000);

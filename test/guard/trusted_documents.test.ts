@@ -107,7 +107,7 @@ test("of two trusts at once with the same condition one is given", () =>
     assert.equal(audit.events.length, 1);
   }));
 
-test("a damaged record is no trust, and a person can trust anew or take it away", () =>
+test("a damaged record is no trust, and a person can trust again or take it away", () =>
   withTemporaryFolder(async (root) => {
     const { documents, at, store, audit } = setUp(root);
     const path = at("AGENTS.md");

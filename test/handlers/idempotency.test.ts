@@ -205,7 +205,7 @@ test("a repeat during an event stream replays it from its start and follows to i
   assert.equal(stream.seen.calls, 1);
 });
 
-test("a stream goes on while one of its readers is left, stops with the last, and may then be asked for anew", async () => {
+test("a stream goes on while one of its readers is left, stops with the last, and may then be asked for again", async () => {
   const stream = streaming();
   const { send, services } = createTestRouter({ routes: [post(stream.handler)] });
   const first = await send("POST", "/work", { headers: key(), body: {} });
@@ -215,10 +215,10 @@ test("a stream goes on while one of its readers is left, stops with the last, an
   await second.body?.cancel();
   assert.equal(stream.seen.cancelled, true);
   await services.clock.advance(0);
-  const anew = await send("POST", "/work", { headers: key(), body: {} });
+  const again = await send("POST", "/work", { headers: key(), body: {} });
   for (const event of [0, 1, 2]) stream.next(event);
-  assert.equal(await anew.text(), "data: 0\n\ndata: 1\n\ndata: 2\n\n");
-  assert.deepEqual([anew.status, anew.headers.get("idempotency-replayed"), stream.seen.calls], [200, null, 2]);
+  assert.equal(await again.text(), "data: 0\n\ndata: 1\n\ndata: 2\n\n");
+  assert.deepEqual([again.status, again.headers.get("idempotency-replayed"), stream.seen.calls], [200, null, 2]);
 });
 
 test("a repeat that comes while the reply is being kept waits for it, and does not find the claim alone", async () => {

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { COLLECTIONS } from "../../handlers/stored_records.ts";
 import { sourceFiles } from "../support/source_files.ts";
 
-test("every collection that the source declares or writes stands in the doctor's list", () => {
+test("every collection that the source declares or writes is in the doctor's list", () => {
   const texts = sourceFiles(["lib", "handlers"]).map(({ text }) => text).join("\n");
   const values = new Map<string, Set<string>>();
   for (const [, name = "", value = ""] of texts.matchAll(/const ([A-Z_]+) = "([a-z_]+)";/g)) {

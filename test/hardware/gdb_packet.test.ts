@@ -95,7 +95,7 @@ test("notifications and what stands between packets are skipped, marks are told"
   assert.deepEqual(readAll(bytes).map((message) => message.kind), ["acknowledged", "packet", "refused", "packet"]);
 });
 
-test("a packet that starts anew replaces the one that was cut off", () => {
+test("a packet that starts over replaces the one that was cut off", () => {
   assert.deepEqual(readAll(latin1("$O$OK#9a")), [{ kind: "packet", payload: "OK" }]);
 });
 

@@ -59,7 +59,7 @@ const BODIES: Readonly<Record<string, Json>> = {
 /** Fields of a request that are no part of what the model reads. */
 const OWN = new Set(["model", "stream", "stream_options"]);
 
-/** Paths at which two values differ, as `messages[].role`: of an object that only one has, its own path. */
+/** Paths at which two values differ, such as `messages[].role`: of an object that only one has, its own path. */
 function differences(sent: unknown, got: unknown, path = ""): readonly string[] {
   if (Array.isArray(sent) && Array.isArray(got)) {
     if (sent.length !== got.length) return [`${path}[]`];

@@ -35,7 +35,7 @@ const CALL_MS = 60;
 
 /**
  * Spends the budget of a day at three gateways of which some fail, until each refuses. Asserts that the model never gave more than the
- * budget, and that what it gave stands in the record, with what gateways had leased that were killed.
+ * budget, and that what it gave is in the record, with what gateways had leased that were killed.
  */
 export async function spendThroughFailures({ strikes, ...options }: SpendOptions): Promise<Spent> {
   const model = await startMeter();

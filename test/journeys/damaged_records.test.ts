@@ -29,7 +29,7 @@ const LISTS = [
   "tokens",
   "audit",
 ];
-/** Read by a start and by the calls of this test, so that the gateway names their damaged records itself. The doctor alone finds the others. */
+/** Collections that a start and the calls of this test read, so that the gateway names their damaged records itself. The doctor alone finds the others. */
 const READ = [
   "approval_rules",
   "approvals",
@@ -95,7 +95,7 @@ test("one damaged record of every collection stops nothing: each is named, and t
       assert.equal((await jsonOf(await gateway.call("/health"))).status, "degraded");
       const logged = JSON.stringify(gateway.log);
       for (const collection of READ) {
-        // A record that the gateway writes anew is whole again
+        // A record that the gateway writes again is whole again
         if (!REWRITTEN.includes(collection)) {
           assert.ok(JSON.stringify(named).includes(`"collection":"${collection}"`), `${collection} is not named`);
         }

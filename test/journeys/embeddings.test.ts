@@ -34,7 +34,7 @@ test("memory_recall finds a memory by its meaning, and a restart keeps the vecto
     const folder = await world.folder();
     const options = { config: configOf(upstream), dataDir: join(folder, "data") };
     await world.during(world.gateway(options), async (gateway) => {
-      await callTool(gateway, "memory_store", { key: "yard", value: "An automobile stands in the yard" });
+      await callTool(gateway, "memory_store", { key: "yard", value: "An automobile is in the yard" });
       await callTool(gateway, "memory_store", { key: "food", value: "The canteen closes at two" });
       await until(async () => await missing(gateway) === 0);
       assert.match(await callTool(gateway, "memory_recall", { query: "my car" }), /^yard: /);
@@ -53,7 +53,7 @@ test("memories are stored and found by words while the server of embeddings says
     const upstream = await startUpstream(world);
     upstream.answer = () => ({ status: 500, body: { error: { message: "out of memory" } } });
     const gateway = await world.gateway({ config: configOf(upstream) });
-    await callTool(gateway, "memory_store", { key: "yard", value: "An automobile stands in the yard" });
+    await callTool(gateway, "memory_store", { key: "yard", value: "An automobile is in the yard" });
     await until(() => upstream.asked.length > 0);
     assert.match(await callTool(gateway, "memory_recall", { query: "automobile" }), /^yard: /);
     assert.equal(await callTool(gateway, "memory_recall", { query: "car" }), "No memory matches");
@@ -66,7 +66,7 @@ test("without a route nothing is sent", () =>
     const upstream = await startUpstream(world);
     const config = { ...configOf(upstream), memory: {} };
     await world.during(world.gateway({ config }), async (gateway) => {
-      await callTool(gateway, "memory_store", { key: "yard", value: "An automobile stands in the yard" });
+      await callTool(gateway, "memory_store", { key: "yard", value: "An automobile is in the yard" });
       assert.match(await callTool(gateway, "memory_recall", { query: "automobile" }), /^yard: /);
     });
     assert.deepEqual(upstream.requests, []);
@@ -77,7 +77,7 @@ test("a route whose provider cannot embed is said once, and words find memories"
     const upstream = await startUpstream(world);
     const embedding_routes = [{ hint: "meaning", provider: "openai", model: "embedder" }];
     const gateway = await world.gateway({ config: { ...configOf(upstream), embedding_routes } });
-    await callTool(gateway, "memory_store", { key: "yard", value: "An automobile stands in the yard" });
+    await callTool(gateway, "memory_store", { key: "yard", value: "An automobile is in the yard" });
     assert.match(await callTool(gateway, "memory_recall", { query: "automobile" }), /^yard: /);
     const said = gateway.log.filter(({ message }) => message.includes('"openai/embedder" of the route "meaning"'));
     assert.equal(said.length, 1);

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import process from "node:process";
 import { test } from "node:test";
 import type { Approval } from "../../lib/base/records/approval.ts";
-import type { McpServerInfo } from "../../lib/extensions/extension_views.ts";
+import type { McpServerInfo } from "../../lib/base/records/extension_views.ts";
 import { type Machine, onMachine } from "../cli/support/run_in.ts";
 import { type FixtureBehaviour, fixtureServer } from "../support/mcp_bench.ts";
 import { until } from "../support/until.ts";

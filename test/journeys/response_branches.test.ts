@@ -24,7 +24,7 @@ async function start(world: World, ...script: readonly UpstreamReply[]) {
   const client = new OpenAI({ baseURL: `${gateway.url}/v1`, apiKey: gateway.token, maxRetries: 0 });
   const say = (input: string | OpenAI.Responses.ResponseInput, previous?: OpenAI.Responses.Response) =>
     client.responses.create({ model, input, tools: [WEATHER], ...(previous && { previous_response_id: previous.id }) });
-  /** Messages of a conversation, as `role: text`. */
+  /** Messages of a conversation, such as `role: text`. */
   const messagesOf = async ({ conversation }: OpenAI.Responses.Response) => {
     const { messages } = await jsonOf(gateway.call(`/v1/conversations/${conversation?.id}`));
     return messages.data.map(({ role, content }: { role: string; content: unknown }) => `${role}: ${content}`);

@@ -3,7 +3,7 @@ import { createServer, type IncomingMessage, request, type ServerResponse } from
 import { connect, type Socket } from "node:net";
 import type { Duplex } from "node:stream";
 
-/** A proxy as one stands in front of gateways: each request and each WebSocket goes to the next of them that takes connections. */
+/** A proxy as one is in front of gateways: each request and each WebSocket goes to the next of them that takes connections. */
 export interface SmallProxy {
   /** Without a slash at the end */
   readonly url: string;

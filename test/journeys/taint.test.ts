@@ -394,7 +394,7 @@ for (const sandbox of ["off", "auto"]) {
     }));
 }
 
-test("a conversation that outside content reached keeps it, and so does a gateway that is started anew", () =>
+test("a conversation that outside content reached keeps it, and so does a gateway that is restarted", () =>
   withWorld(async (world) => {
     const kept = { workspace: await world.workspace(), dataDir: await world.folder() };
     const tasks = { "Hello": ["Hello"], "Write it": [WRITE, "Written"], "Write more": [WRITE, "Written"] };

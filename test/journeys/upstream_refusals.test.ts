@@ -135,7 +135,7 @@ test("a refusal after work of the agent's own tools keeps its status while nothi
   }, { maxRetries: 0 });
 });
 
-test("a durable run that was refused answers a repeat of its request with the same status, or runs anew", async () => {
+test("a durable run that was refused answers a repeat of its request with the same status, or runs again", async () => {
   await withUpstream(async (gateway, upstream) => {
     const ask = () =>
       gateway.call("/v1/chat/completions", { headers: { "idempotency-key": "one" }, body: { messages: ASKED } });

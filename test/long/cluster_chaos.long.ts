@@ -11,7 +11,7 @@ const STRIKES = Number(process.env["STRIKES"] ?? 300);
 const SEED = Number(process.env["SEED"] ?? 300);
 const KILLS: readonly ClusterFailure[] = ["kill"];
 const ALL: readonly ClusterFailure[] = ["kill", "pause", "pause", "cut", "cut", "restart"];
-/** Failures of each test. Variable `FAILURES` gives one test of those alone, as `kill,pause` */
+/** Failures of each test. Variable `FAILURES` gives one test of those alone, such as `kill,pause` */
 const CHOSEN = process.env["FAILURES"]?.split(",").map(toFailure);
 const TIMEOUT_MS = 7_200_000;
 

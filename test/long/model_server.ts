@@ -2,7 +2,7 @@
  * Serves one GGUF model in the chat-completions format: `node model_server.ts <node_modules> <model.gguf> <threads>`.
  *
  * Runs llama.cpp by node-llama-cpp, which is no dependency of the project, with the chat template of the model. The likeliest token is taken
- * always, so that two clients with the same words get the same reply. As in most servers a call is what stands in the tags of the template, as
+ * always, so that two clients with the same words get the same reply. As in most servers a call is what is in the tags of the template, as
  * JSON with a name; everything else stays text. Two conversations keep their place: what a prompt has in common with the last one is not read
  * again. Replies are whole: a stream gets its text in one part.
  */

@@ -16,7 +16,7 @@ async function killOften(
   machine: CliMachine,
   { argv, onEnd }: {
     readonly argv: readonly string[];
-    /** Told of each end of a process. */
+    /** Receives each end of a process. */
     readonly onEnd: (code: number | null, stderr: string) => Promise<void>;
   },
 ): Promise<void> {

@@ -55,7 +55,7 @@ function setUp() {
 }
 
 async function storeAll(memory: ReturnType<typeof setUp>["memory"]): Promise<void> {
-  await memory.store({ key: "vehicles", value: "An automobile stands in the yard" });
+  await memory.store({ key: "vehicles", value: "An automobile is in the yard" });
   await memory.store({ key: "money", value: "Payment is due in May" });
   await memory.store({ key: "food", value: "The canteen closes at two" });
 }

@@ -42,7 +42,7 @@ test("a new plan takes the place of the earlier one", async () => {
   assert.deepEqual((await plans.create("c1", ["c"], [])).tasks.map(({ id, title }) => [id, title]), [["1", "c"]]);
 });
 
-test("a plan keeps the taint of what was added to it, until it is created anew", async () => {
+test("a plan keeps the taint of what was added to it, until it is created again", async () => {
   const { plans } = setUp();
   await plans.create("c1", ["a"], []);
   assert.deepEqual((await plans.add("c1", "b", ["web_fetch example.com"])).taint, ["web_fetch example.com"]);

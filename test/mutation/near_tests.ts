@@ -91,7 +91,7 @@ function sharedFolders(a: string, b: string): number {
   return end < 0 ? a.split("/").length - 1 : end;
 }
 
-/** Tells whether the names of two files have a word in common, as `sub_agents` and `sub_agent_service`. */
+/** Tells whether the names of two files have a word in common, such as `sub_agents` and `sub_agent_service`. */
 function sharesWord(a: string, b: string): boolean {
   const wordsOf = (path: string) => basename(path, ".test.ts").split("_").map((word) => word.slice(0, STEM));
   return wordsOf(a).some((word) => word.length >= STEM && wordsOf(b).includes(word));

@@ -139,7 +139,7 @@ test("the fallback answers with its own model, and a notice says so", async () =
   assert.equal(fallback.requests[0]?.model, "other-model");
 });
 
-test("a fallback has retries of its own, with pauses that begin anew", async () => {
+test("a fallback has retries of its own, with pauses that start over", async () => {
   const failures = [{ errorBefore: FAILED }, { errorBefore: FAILED }];
   const { clock, provider, first, fallback } = setUpRetries(1, failures, [...failures, "From the second"], 2);
   const work = collect(provider);

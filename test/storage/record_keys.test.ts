@@ -307,7 +307,7 @@ test("records of the files of a data directory go over to a key of the environme
   });
 });
 
-test("a call encrypts 200 records anew, and says how many are left", async () => {
+test("a call encrypts 200 records again, and says how many are left", async () => {
   const store = createMemoryStore();
   const { jars } = gatewayOf(store, keysOf(store, { key: K1 }));
   for (let index = 0; index < 250; index++) await jars.set(`conv_${index}`, [COOKIE]);

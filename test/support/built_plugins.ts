@@ -12,7 +12,7 @@ export const NO_BUILD_TEST: string | false = process.versions.deno === undefined
   ? false
   : "what the compiler makes is the same on every runtime, and the tests on Node build it";
 
-/** Tells why a program of the developer's own search path does not run, as `there is no go`. */
+/** Tells why a program of the developer's own search path does not run, such as `there is no go`. */
 export function cannotRun(command: string, ...args: readonly string[]): string | false {
   try {
     execFileSync(command, args, { stdio: "pipe" });

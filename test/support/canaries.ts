@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 
-/** A secret that stands in the environment, the configuration or a file, by where it was planted. */
+/** A secret that is in the environment, the configuration or a file, by where it was planted. */
 export type Canaries = Readonly<Record<string, string>>;
 
 /** Every way in which a value may slip out. */

@@ -26,7 +26,7 @@ export interface SharedDatabase {
   readonly store: Store;
   /** Number of notes that were sent. */
   readonly notes: () => number;
-  /** Called with the name of each operation, its first argument and the way it came by, before its result is handed on. */
+  /** Receives the name of each operation, its first argument and the way it came by, before its result is handed on. */
   onResult: (operation: string, first: unknown, link?: DatabaseLink) => Promise<void>;
   /** Name of the history that the database goes on with. */
   history: string;
@@ -53,7 +53,7 @@ export interface DatabaseLink {
   readonly cluster: ClusterDatabase;
   /** True: this gateway does not reach the database. */
   isCut: boolean;
-  /** Called in place of each batch of this gateway, which `make` makes. Default: it is made */
+  /** Runs in place of each batch of this gateway, which `make` makes. Default: it is made */
   onBatch: (writes: readonly Write[], make: () => Promise<boolean>) => Promise<boolean>;
 }
 

@@ -86,7 +86,7 @@ interface Drained {
   readonly gateway: KillableGateway;
   readonly model: HeldModel;
   readonly work: AttachedWork;
-  /** Told what the ended gateway wrote */
+  /** Receives what the ended gateway wrote */
   readonly said: (output: string) => void;
 }
 

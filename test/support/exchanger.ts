@@ -51,7 +51,7 @@ export interface Exchange {
 
 /** Events and exchanges that an attacker tells of in the end. */
 export interface Report {
-  /** Events, as `open a.txt` */
+  /** Events, such as `open a.txt` */
   readonly seen: readonly string[];
   /** Number of events at which it made exchanges */
   readonly struck: number;
@@ -86,7 +86,7 @@ function wordsOf(exchange: Exchange, bell: string): readonly string[] {
   return [on, `${nth}`, `${delayUs}`, by, watched, target, other, `${times}`, bell];
 }
 
-/** Runs `use` beside an attacker in a process of its own, which nothing contains. @param bell a folder for the attacker alone, made anew */
+/** Runs `use` beside an attacker in a process of its own, which nothing contains. @param bell a folder for the attacker alone, made again */
 export async function withExchanger<T>(
   exchange: Exchange,
   bell: string,
@@ -196,7 +196,7 @@ const QUIET: Moment = { on: "any", nth: 0 };
 /**
  * Makes one attempt in quiet, and then one for each event that it has seen, so that the attacker strikes in every gap between them, and
  * some in which it exchanges back and forth all the time.
- * @param attempt makes everything anew, rings when its call begins, fails where the attack has won, and returns the attacker's report
+ * @param attempt makes everything again, rings when its call begins, fails where the attack has won, and returns the attacker's report
  * @param flurries attempts of the latter kind
  * @throws {AssertionError} also where the quiet attempt has seen nothing, or hardly any attack struck
  */

@@ -1,4 +1,6 @@
-import type { Identity, IssuedToken, TokenRecord, TokenTerms } from "../../lib/access/identity.ts";
+import type { ToolInfo } from "../../lib/base/records/tool_info.ts";
+import type { Identity, IssuedToken, TokenTerms } from "../../lib/access/identity.ts";
+import type { TokenRecord } from "../../lib/base/records/token.ts";
 import { HttpError } from "../../lib/base/errors.ts";
 import { type Scope, SCOPES } from "../../lib/base/records/caller.ts";
 import { createRedactor } from "../../lib/base/redact.ts";
@@ -19,7 +21,7 @@ import { createStoredRuns } from "../../lib/runs/journal/stored_runs.ts";
 import { createTaintedFiles } from "../../lib/guard/tainted_files.ts";
 import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
 import { createAlone } from "../../lib/coordination.ts";
-import type { ToolExecutor, ToolInfo } from "../../lib/tools/runtime/tool_executor.ts";
+import type { ToolExecutor } from "../../lib/tools/runtime/tool_executor.ts";
 import { createFakeAudit, type FakeAudit } from "./fake_audit.ts";
 import { createFakeClock, type FakeClock } from "./fake_clock.ts";
 import { createSeededRandom } from "./seeded_random.ts";
@@ -209,7 +211,7 @@ function issued(token: string, scopes: readonly Scope[], terms: Partial<TokenTer
   const record = {
     id: `id_${token}`,
     label: terms.label ?? "",
-    scopes,
+    scopes: scopes.filter((scope) => scope !== "cluster"),
     created_at: "2026-01-01T00:00:00.000Z",
     expires_at: null,
     idle_ttl_seconds: terms.idleTtlSeconds ?? null,

@@ -1,8 +1,9 @@
+import type { ToolInfo } from "../../lib/base/records/tool_info.ts";
 import { CancelError, cancelError } from "../../lib/base/cancel.ts";
 import { ToolError } from "../../lib/base/errors.ts";
 import { canonicalDigest } from "../../lib/base/json.ts";
 import type { Access, PreparedCall, Tool } from "../../lib/tools/runtime/tool.ts";
-import type { ToolCallOutcome, ToolExecutor, ToolInfo } from "../../lib/tools/runtime/tool_executor.ts";
+import type { ToolCallOutcome, ToolExecutor } from "../../lib/tools/runtime/tool_executor.ts";
 import type { FlatCall } from "./tool_call.ts";
 
 /** A tool of the fake executor as data. */
@@ -22,7 +23,7 @@ export interface FakeTool {
   readonly inputSchema?: Tool["inputSchema"];
   /** Decision of the policy. Default `allow` */
   readonly decision?: "allow" | "ask" | "deny";
-  /** Given for programs beside the output. Default none */
+  /** Data for programs beside the output. Default none */
   readonly data?: unknown;
   /** Gives the output, or throws for an error result. Default echoes the input */
   readonly run?: (input: Readonly<Record<string, unknown>>, request: FlatCall) => string | Promise<string>;

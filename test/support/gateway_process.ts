@@ -40,7 +40,7 @@ const COMPILE_CACHE: Readonly<Record<string, string>> = process.env["NODE_COMPIL
 /** Environment that the command needs, also with another home. */
 export const RUN_ENV: Readonly<Record<string, string>> = {
   PATH: process.env["PATH"] ?? "",
-  // The runtime keeps what it has translated there, and would do so anew for each home
+  // The runtime keeps what it has translated there, and would do so again for each home
   ...(ON_DENO ? { DENO_DIR: process.env["DENO_DIR"] ?? join(homedir(), ".cache/deno") } : COMPILE_CACHE),
 };
 

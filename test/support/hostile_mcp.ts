@@ -17,7 +17,7 @@ export interface Attack {
   readonly act: string;
   readonly era?: "legacy" | "modern";
   readonly tools?: readonly unknown[];
-  /** Set when calls get no answer */
+  /** True when calls get no answer */
   readonly silent?: boolean;
   /** Keys of `[mcp.servers.<name>]` */
   readonly settings?: Readonly<Record<string, unknown>>;

@@ -56,7 +56,7 @@ export interface KillableGatewayOptions {
   readonly workspace?: string;
   /** Folder with another build of the program. Default: this project */
   readonly program?: string;
-  /** Further variables, as `POSTERN__RUNS__MAX_CONCURRENT` */
+  /** Further variables, such as `POSTERN__RUNS__MAX_CONCURRENT` */
   readonly env?: Readonly<Record<string, string>>;
 }
 

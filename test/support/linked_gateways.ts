@@ -30,10 +30,10 @@ export interface LinkedGateway {
 /** The network between gateways of one process: each has the address `https://<name>.test`. */
 export class LinkNetwork {
   readonly #routers = new Map<string, GatewayRouter>();
-  /** Requests of links, as `GET name /path`, in order. */
+  /** Requests of links, such as `GET name /path`, in order. */
   readonly requests: string[] = [];
   readonly open = new Set<string>();
-  /** Called with each request of a link. What it returns is the answer. Default: the gateway of the address answers */
+  /** Receives each request of a link. What it returns is the answer. Default: the gateway of the address answers */
   intercept: (name: string, request: Request) => Promise<Response> | undefined = () => undefined;
 
   readonly fetch = async (request: Request): Promise<Response> => {

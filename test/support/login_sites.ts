@@ -67,7 +67,7 @@ const ANSWERS: Readonly<Record<string, Answer>> = {
   "short.test/": (response) => html(response, "<title>Short</title>", [`session=short; ${AGE}`]),
 };
 
-/** Opens the sites. Further answers are by host and path, as `app.example.test/who`; `*` answers what no other does. */
+/** Opens the sites. Further answers are by host and path, such as `app.example.test/who`; `*` answers what no other does. */
 export async function openLoginSites(more: Readonly<Record<string, Answer>> = {}): Promise<LoginSites> {
   const requests: SiteRequest[] = [];
   const answers = { ...ANSWERS, ...more };

@@ -55,7 +55,7 @@ export interface WorkPlace extends AskedGateway {
   readonly workspace: string;
   /** Kills a gateway, or does worse, and mends what it has broken, now or later. */
   strike(): Promise<void>;
-  /** Told of each run that was accepted. Default: nobody is */
+  /** Receives each run that was accepted. Default: nobody is */
   accepted?(runId: string): void;
   /** Ends the strikes: resolves when everything is mended. Default: everything is */
   calm?(): Promise<void>;

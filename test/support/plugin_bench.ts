@@ -39,7 +39,7 @@ export interface PluginBench {
   containment: CommandContainment["kind"];
   /** Calls a tool, as the executor does after its checks */
   call(tool: string, input?: object, signal?: AbortSignal): Promise<ToolResult>;
-  /** Writes a plugin folder below the workspace, as `plugins/words` */
+  /** Writes a plugin folder below the workspace, such as `plugins/words` */
   write(path: string, fields?: SampleManifest, module?: Uint8Array): string;
   /** Ends the plugins and starts others on the same records and folders */
   restart(): Promise<Plugins>;

@@ -28,7 +28,7 @@ export function plantSecrets({ path }: Workspace): void {
   mkdirSync(path(".git/hooks"), { recursive: true });
 }
 
-/** Makes `notes` anew, and `decoy`, which looks as `notes` does, and leads outside. */
+/** Makes `notes` again, and `decoy`, which looks as `notes` does, and leads outside. */
 export function layOutNotes({ path }: Workspace): void {
   for (const name of ["notes", "decoy"]) rmSync(path(name), { recursive: true, force: true });
   fill(path("notes"), "inside");

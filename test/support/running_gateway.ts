@@ -51,7 +51,7 @@ export interface RunningGatewayOptions {
   readonly config?: Readonly<Record<string, unknown>>;
   /** Answers of the model; undefined: the configured providers, `offline` unless the config says otherwise */
   readonly script?: Script;
-  /** Set when the model of the script is shown pictures. Default false */
+  /** True when the model of the script is shown pictures. Default false */
   readonly sees?: boolean;
   /** Files of the workspace */
   readonly files?: Readonly<Record<string, string>>;
@@ -65,7 +65,7 @@ export interface RunningGatewayOptions {
   readonly localServers?: readonly string[] | false;
   /** Absolute; kept afterwards. Default: a fresh one */
   readonly dataDir?: string;
-  /** Kept afterwards. Default: a fresh one with `files` */
+  /** Folder that stays afterwards. Default: a fresh one with `files` */
   readonly workspace?: Workspace;
   /** Database that it shares with other gateways. Default: it is alone */
   readonly database?: ProgramCluster["database"];

@@ -12,7 +12,7 @@ export interface StartedProcess {
   output(): string;
   /** stderr so far */
   errors(): string;
-  /** Resolves when its output has matched anew, after what has matched before. @throws {Error} it ends first, or 60 s pass */
+  /** Resolves when its output has matched again, after what has matched before. @throws {Error} it ends first, or 60 s pass */
   until(pattern: RegExp): Promise<RegExpExecArray>;
   /** Sends the signal, unless it has ended, and waits for its end. @returns its exit code, null after SIGKILL. @throws {AssertionError} it runs on for 60 s */
   end(signal: "SIGINT" | "SIGTERM" | "SIGKILL"): Promise<number | null>;

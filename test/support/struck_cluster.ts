@@ -41,7 +41,7 @@ export interface StruckClusterOptions {
   /** Standby of the server, for one failover. Default: there is none */
   readonly standby?: PostgresServer;
   readonly seed: number;
-  /** Told of each failure that begins. Default: nobody */
+  /** Receives each failure that begins. Default: nobody */
   readonly tell?: (failure: ClusterFailure, gateway: number) => void;
 }
 

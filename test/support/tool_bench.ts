@@ -34,7 +34,7 @@ import type { DesktopOptions } from "../../lib/system/desktop/desktop_session.ts
 import type { FilesVariant } from "../../lib/system/files/files.ts";
 import { createGit } from "../../lib/system/git/create_git.ts";
 import { createGuardedFetch, type GuardedFetch } from "../../lib/system/net/guarded_fetch.ts";
-import { createRelay } from "../../lib/system/net/relay.ts";
+import { Relay } from "../../lib/system/net/relay.ts";
 import { chooseProxy, type ProxySettings } from "../../lib/system/net/proxy_choice.ts";
 import { createUrlPolicy, type UrlPolicy } from "../../lib/system/net/url_policy.ts";
 import type { Bounds } from "../../lib/system/process/bounds.ts";
@@ -196,13 +196,15 @@ export function createToolBench(options: ToolBenchOptions): ToolBench {
       folder: options.relays ?? join(dirname(options.root), "relays"),
       allowlist: () => config.url_access.domain_allowlist,
       create: (hosts) =>
-        Promise.resolve(createRelay({
-          policy: urls,
-          rules: () => config.url_access,
-          requiresList: hosts === undefined,
-          hosts,
-          clock: systemClock,
-        })),
+        Promise.resolve(
+          new Relay({
+            policy: urls,
+            rules: () => config.url_access,
+            requiresList: hosts === undefined,
+            hosts,
+            clock: systemClock,
+          }),
+        ),
     },
     onTainted: ({ paths, taint, workspace }) => taintedFiles.markWritten(paths, { taint, root: workspace }),
     ...(options.quarantine === undefined ? {} : { quarantine: { folder: options.quarantine } }),

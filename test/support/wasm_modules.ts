@@ -25,7 +25,7 @@ export interface ModulePlan {
   readonly start?: readonly number[];
   /** Exported function that runs first, as `_initialize` of a reactor, as code that leaves nothing. Default: none */
   readonly initialize?: readonly number[];
-  /** Limits of the memory in pages, as `[min, max]` or `[min]`. Default: `[1]` */
+  /** Limits of the memory in pages, such as `[min, max]` or `[min]`. Default: `[1]` */
   readonly memory?: readonly number[];
   /** Text at the address 0 of the memory. Default: none */
   readonly data?: string;

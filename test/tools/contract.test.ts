@@ -329,7 +329,7 @@ function isOpenObject(schema: JsonSchema | undefined): boolean {
   return type === "object" && additionalProperties !== false;
 }
 
-/** Returns the places of a schema that take any properties, as `input` or `steps[].input`. */
+/** Returns the places of a schema that take any properties, such as `input` or `steps[].input`. */
 function openPlaces(schema: JsonSchema, place = ""): string[] {
   const { properties = {}, items } = schema as {
     readonly properties?: Readonly<Record<string, JsonSchema>>;

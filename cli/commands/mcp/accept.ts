@@ -1,5 +1,5 @@
 import { exactLine, exactText } from "../../../lib/base/text.ts";
-import type { McpServerInfo } from "../../../lib/extensions/extension_views.ts";
+import type { McpServerInfo } from "../../../lib/base/records/extension_views.ts";
 import { type CommandContext, CommandError, defineCliCommand } from "../../command.ts";
 import { learnTools, type ReachedGateway, withGateway } from "../../reach_gateway.ts";
 import { requireYes } from "../../terminal/require_yes.ts";

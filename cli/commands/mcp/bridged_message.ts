@@ -98,7 +98,7 @@ export function toHeaders(message: BridgedMessage, session: BridgedSession | und
   };
 }
 
-/** Writes a value as a header: text that a header cannot carry stands in base64. */
+/** Writes a value as a header: text that a header cannot carry is in base64. */
 function toHeader(value: string): string {
   const isPlain = /^[!-~](?:[ -~]*[!-~])?$/.test(value) && !value.startsWith("=?base64?");
   return isPlain ? value : `=?base64?${Buffer.from(value).toString("base64")}?=`;

@@ -1,5 +1,5 @@
 import { exactLine, exactText } from "../../../lib/base/text.ts";
-import type { McpServerInfo } from "../../../lib/extensions/extension_views.ts";
+import type { McpServerInfo } from "../../../lib/base/records/extension_views.ts";
 import { type CommandContext, CommandError, defineCliCommand, EXIT } from "../../command.ts";
 import { learnTools, type ReachedGateway, withGateway } from "../../reach_gateway.ts";
 import { toTable } from "../../terminal/terminal_text.ts";
@@ -71,7 +71,7 @@ export const mcpDisableCommand = defineCliCommand({
   run: (context, { name }) => change(context, { name, verb: "disable", done: "Disabled" }),
 });
 
-/** Command `postern mcp restart <name>`: starts a server anew, and fails when that does. */
+/** Command `postern mcp restart <name>`: restarts a server, and fails when that does. */
 export const mcpRestartCommand = defineCliCommand({
   args: { name: NAME },
   example: "postern mcp restart files",

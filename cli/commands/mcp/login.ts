@@ -1,3 +1,4 @@
+import { systemCodeOf } from "../../../lib/base/errors.ts";
 import type { ReplyOf } from "../../../handlers/routes.ts";
 import { CancelError, unlessAborted } from "../../../lib/base/cancel.ts";
 import { systemClock } from "../../../lib/base/clock.ts";
@@ -88,7 +89,7 @@ async function openRedirect(port: number): Promise<LoopbackRedirect> {
   try {
     return await openLoopbackRedirect(port);
   } catch (cause) {
-    const { code } = cause as NodeJS.ErrnoException;
+    const code = systemCodeOf(cause);
     throw new CommandError(`Cannot listen on port ${port} of 127.0.0.1 for the answer: ${code}`, { cause });
   }
 }

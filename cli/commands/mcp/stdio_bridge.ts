@@ -1,6 +1,6 @@
 import { Buffer } from "node:buffer";
 import type { Clock } from "../../../lib/base/clock.ts";
-import { messageOf } from "../../../lib/base/errors.ts";
+import { messageOf, systemCodeOf } from "../../../lib/base/errors.ts";
 import { EventStreamDecoder } from "../../../lib/system/net/event_stream_decoder.ts";
 import { type GatewayClient, GatewayClientError, type GatewayStream } from "../../../lib/system/net/gateway_client.ts";
 import { BridgeOutput, type BridgeOutputOptions } from "./bridge_output.ts";
@@ -282,7 +282,7 @@ function isStale({ status }: GatewayStream, session: BridgedSession | undefined)
 }
 
 function isRefused(cause: unknown): boolean {
-  return cause instanceof Error && "code" in cause && cause.code === "ECONNREFUSED";
+  return systemCodeOf(cause) === "ECONNREFUSED";
 }
 
 async function textOf({ body }: GatewayStream): Promise<string> {

@@ -276,13 +276,13 @@ interface UserPlace {
   readonly role: "user" | "system";
   readonly left: LeftOut;
   readonly plain: boolean;
-  /** Returns the place of the content, as `messages[2].content` */
+  /** Returns the place of the content, such as `messages[2].content` */
   readonly place: () => string;
   /** Receives the messages */
   readonly said: Message[];
 }
 
-/** Results of calls come first, and what they hold beside text stands in the user's own message, where every vendor takes it. */
+/** Results of calls come first, and what they hold beside text is in the user's own message, where every vendor takes it. */
 function toUser(blocks: readonly MessageBlock[], { role, left, plain, place, said }: UserPlace): void {
   const parts: ContentPart[] = [];
   blocks.forEach((block, index) => {

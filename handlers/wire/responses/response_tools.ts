@@ -114,7 +114,7 @@ interface PlacedTool {
   readonly tool: ResponseTool;
   readonly name: string;
   readonly namespace: string | undefined;
-  /** Place of its name in the list, as `[3].name` */
+  /** Place of its name in the list, such as `[3].name` */
   readonly place: string;
 }
 

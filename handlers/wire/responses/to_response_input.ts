@@ -408,7 +408,7 @@ function toSaid(content: string | readonly ResponsePart[]): { readonly texts: st
   return { texts: text === undefined ? [] : [text], refusal };
 }
 
-/** @param place of the content, as `input[3].output` */
+/** @param place of the content, such as `input[3].output` */
 function toContent(content: string | readonly ResponsePart[], place: () => string): string | ContentPart[] {
   if (typeof content === "string") return content;
   const parts = content.map((part, at) => toPart(part, () => `${place()}[${at}]`));

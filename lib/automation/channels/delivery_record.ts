@@ -32,7 +32,7 @@ const deliveryRecordSchema = storedObject({
   last_error: v.nullable(v.string()),
   /** ISO 8601; when it was delivered or given up */
   ended_at: v.nullable(v.string()),
-  /** ISO 8601; when a person released it: its time begins anew then. Absent where nobody did */
+  /** ISO 8601; when a person released it: its time starts over then. Absent where nobody did */
   released_at: v.optional(v.string()),
 });
 /** A delivery as the store keeps it. */

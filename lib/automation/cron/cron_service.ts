@@ -69,7 +69,7 @@ export interface CronOptions {
   readonly tools: () => Pick<ToolExecutor, "judge" | "shown">;
   /** Sharing of the schedules in a cluster. Default: nobody else has them */
   readonly sharing?: ScheduleSharing | undefined;
-  /** Called at each start, once the schedules are read. Default: nothing is called */
+  /** Runs at each start, once the schedules are read. Default: nothing is called */
   readonly onStart?: () => Promise<void>;
 }
 

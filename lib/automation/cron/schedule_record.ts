@@ -50,7 +50,7 @@ const scheduleSchema = storedObject({
   caller: storedObject({
     token_id: v.nullable(v.string()),
     scopes: v.array(v.picklist(SCOPES)),
-    /** Set when a sub-agent made the schedule: its runs are the work of a sub-agent too */
+    /** Present when a sub-agent made the schedule: its runs are the work of a sub-agent too */
     via: v.optional(v.literal("subagent")),
   }),
   /** Patterns of the tools its maker had; null: all that are configured */

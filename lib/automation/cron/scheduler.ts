@@ -8,9 +8,9 @@ export interface SchedulerOptions {
   readonly log: Logger;
   /** @param isLast see fireSchedule */
   readonly fire: (id: string, isLast: boolean) => Promise<Fired>;
-  /** Called once all due schedules are fired */
+  /** Runs once all due schedules are fired */
   readonly tidy: () => Promise<void>;
-  /** Called when the clock was turned back: calculates anew when these schedules are due, and calls `set` */
+  /** Runs when the clock was turned back: calculates again when these schedules are due, and calls `set` */
   readonly realign: (ids: readonly string[]) => Promise<void>;
 }
 
@@ -47,7 +47,7 @@ export class Scheduler {
   readonly #entries = new Map<string, Entry>();
   #isRunning = false;
   #timer: Timer | undefined;
-  /** Set while due schedules are fired. */
+  /** Present while due schedules are fired. */
   #work: Promise<void> | undefined;
   /** Both clocks at the last look. */
   #seen: ClockReading;

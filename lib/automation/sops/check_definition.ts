@@ -57,7 +57,7 @@ const NOT_IN_STEPS: ReadonlySet<string> = new Set(["sop_execute", "sop_advance",
 
 /** Default id, guide and sections that a definition is checked with. */
 export interface DefinitionContext {
-  /** Used where the definition has no id: the file's name without its ending */
+  /** Id where the definition has none: the file's name without its ending */
   readonly defaultId: string;
   readonly guide: string;
   readonly sections: ReadonlyMap<string, Section>;

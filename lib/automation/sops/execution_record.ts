@@ -50,7 +50,7 @@ const executionSchema = storedObject({
   gate: v.nullable(storedObject({
     approval_id: text,
     granted: v.boolean(),
-    /** Set when the execution was open in a backup that was restored: it goes on once a person lets it */
+    /** True when the execution was open in a backup that was restored: it goes on once a person lets it */
     restored: v.optional(v.literal(true)),
   })),
   steps: v.array(stepStateSchema),

@@ -45,7 +45,7 @@ export interface StepRunOptions {
   readonly taint: Taint;
   /** Digest of the state that a person approved the step's call for. Undefined: the step needed no approval, or is no call */
   readonly callDigest: string | undefined;
-  /** Written in the transaction that accepts the run */
+  /** Writes of the transaction that accepts the run */
   readonly claim: (runId: string) => readonly Write[];
 }
 
@@ -214,7 +214,7 @@ export interface FilledStep {
 }
 
 /**
- * Fills the values of inputs and earlier steps into a step's work. In instructions, text from the network stands in an envelope, so
+ * Fills the values of inputs and earlier steps into a step's work. In instructions, text from the network is in an envelope, so
  * that the agent can tell the text from instructions.
  * @throws {TemplateError} for a value there is not, and over the bounds
  */

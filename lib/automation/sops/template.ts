@@ -26,7 +26,7 @@ export interface KnownNames {
   readonly allSteps: ReadonlySet<string>;
 }
 
-/** Thrown for a value that cannot be filled in. The message needs no other words. */
+/** Error for a value that cannot be filled in. The message needs no other words. */
 export class TemplateError extends Error {
   override readonly name = "TemplateError";
 }

@@ -80,7 +80,7 @@ export const agentEventSchema = v.variant("type", [
     data: v.optional(v.unknown()),
     /** The tool is off: key of the configuration that a person may turn it on with. Absent: it is on, or that is not offered */
     turn_on: v.optional(v.object({ key: v.string(), value: v.union([v.boolean(), v.string()]) })),
-    /** Origins of outside content in the output, as `web_fetch example.com`. Absent: none */
+    /** Origins of outside content in the output, such as `web_fetch example.com`. Absent: none */
     taint: v.optional(v.array(v.string())),
     /** Pictures of the output, without their bytes. Absent: none */
     pictures: v.optional(v.array(pictureSchema)),

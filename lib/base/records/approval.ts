@@ -28,6 +28,9 @@ export const elicitationEntries = {
   url: v.optional(v.nullable(v.string())),
 } as const;
 
+/** Widest thing that a call does, see `Access` in lib/guard/policy.ts. */
+export const accessSchema = v.picklist(["read", "state", "write", "network"]);
+
 /** Form of an approval's id. */
 export const APPROVAL_ID = /^apr_[0-9a-z]{1,64}$/;
 /** Form of a remembered rule's id. */
@@ -82,14 +85,14 @@ export const approvalSchema = v.object({
   kind: v.optional(v.picklist(APPROVAL_KINDS)),
   ...elicitationEntries,
   tool: v.string(),
-  access: v.picklist(["read", "state", "write", "network"]),
+  access: accessSchema,
   /** Input that the tool would get, with known secrets masked. */
   input: v.unknown(),
   /** SHA-256 of the whole input's canonical JSON, secrets included; in a browser that is signed in, of its digest and the logins */
   input_digest: v.string(),
   /** Why the policy asks, with what would allow the call without asking */
   reason: v.string(),
-  /** The policy's rule, as `level:supervised/write` */
+  /** The policy's rule, such as `level:supervised/write` */
   rule: v.string(),
   workspace: v.string(),
   /** Files the call would change, as they were when it was asked; null: there was none */
@@ -125,7 +128,7 @@ export const approvalSchema = v.object({
 /** Approval as the store and `/v1/approvals` have it. */
 export type Approval = v.InferOutput<typeof approvalSchema>;
 
-/** Words of an approval for the person who answers: each door shows these. What nobody sees is spelled out, as `\u202e`. */
+/** Words of an approval for the person who answers: each door shows these. What nobody sees is spelled out, such as `\u202e`. */
 export const approvalDescriptionSchema = v.object({
   /** Tool, access and workspace */
   call: v.string(),
@@ -165,7 +168,7 @@ export const approvalRuleSchema = v.object({
   /** With match `folder` or `command`: the input's `op`; null where it has none */
   op: v.optional(v.nullable(v.string()), null),
   /** With match `folder` or `command`: the access of the calls it stands for. With match `call`: `network` for a command that reaches it */
-  access: v.optional(v.nullable(v.picklist(["read", "state", "write", "network"])), null),
+  access: v.optional(v.nullable(accessSchema), null),
   /** The whole rule as a sentence */
   text: v.string(),
   created_at: time,

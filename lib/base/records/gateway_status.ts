@@ -48,7 +48,7 @@ export const healthSchema = v.object({
   uptime_seconds: v.number(),
   /** In a cluster: why it is draining, or degraded by the loss of its lease, or claims no run that needs its workspace */
   reason: v.optional(v.string()),
-  /** Set while a person has halted all work, or some. It is no reason to send requests elsewhere: a halt counts in the whole cluster */
+  /** Present while a person has halted all work, or some. It is no reason to send requests elsewhere: a halt counts in the whole cluster */
   halted: v.optional(v.picklist(["all", "partly"])),
 });
 

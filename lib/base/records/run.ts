@@ -31,7 +31,7 @@ export const runSchema = v.object({
   object: v.literal("run"),
   kind: runKindSchema,
   status: runStatusSchema,
-  /** Set for a queued run that no gateway may claim: those of its workspace are gone, and it ends when none comes back in time */
+  /** Present for a queued run that no gateway may claim: those of its workspace are gone, and it ends when none comes back in time */
   waiting_for: v.optional(v.literal("workspace")),
   created_at: v.string(),
   started_at: v.nullable(v.string()),
@@ -45,7 +45,7 @@ export const runSchema = v.object({
   result: v.nullable(v.string()),
   error: v.nullable(v.object({ code: v.string(), message: v.string() })),
   usage: usageSchema,
-  /** Origins of outside content that it has read, as `web_fetch example.com`. Absent: none */
+  /** Origins of outside content that it has read, such as `web_fetch example.com`. Absent: none */
   taint: v.optional(v.array(v.string())),
 });
 /** Run as `/v1/runs` shows it. */

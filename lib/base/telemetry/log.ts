@@ -31,7 +31,7 @@ export interface Logger {
 
 /** Level, clock and sink of a logger. */
 export interface LoggerOptions {
-  /** Read with each line, so it may change */
+  /** Level, read with each line, so it may change */
   readonly level: LogLevel;
   readonly now: () => number;
   readonly sink: LogSink;

@@ -40,9 +40,9 @@ export interface Metrics {
     known?: readonly (readonly string[])[],
   ): Family<Counter>;
   gauge(name: string, help: string, labels?: readonly string[]): Family<Gauge>;
-  /** Read at each scrape */
+  /** Adds a gauge that is read at each scrape */
   gaugeOf(name: string, help: string, read: () => number): void;
-  /** Read at each scrape; must never go down */
+  /** Adds a counter that is read at each scrape, and that must never go down */
   counterOf(name: string, help: string, read: () => number): void;
   histogram(
     name: string,

@@ -30,12 +30,12 @@ const ruleSchema = v.strictObject({
   ),
   op: pattern("Operation, as the field `op` of the input has it. Empty: each"),
   command: pattern(
-    "Words of the command, as `git log *`. A word `*` stands for any words or none, `*` within a word for any characters. Empty: any command",
+    "Words of the command, such as `git log *`. A word `*` stands for any words or none, `*` within a word for any characters. Empty: any command",
   ),
   path: pattern(
-    "Path that the call names, as `docs/**`, relative to the workspace. `**` stands for any folders, `*` for any characters of one name. Empty: any path",
+    "Path that the call names, such as `docs/**`, relative to the workspace. `**` stands for any folders, `*` for any characters of one name. Empty: any path",
   ),
-  host: pattern("Host of the address that the call names, as `example.org` or `*.example.org`. Empty: any host"),
+  host: pattern("Host of the address that the call names, such as `example.org` or `*.example.org`. Empty: any host"),
   then: about(
     "What becomes of such a call. Any `deny` wins, else any `ask`, else an `allow`",
     v.pipe(v.picklist(["allow", "ask", "deny"]), v.description("`allow`, `ask` or `deny`")),
@@ -60,7 +60,7 @@ export const autonomySchema = v.strictObject({
     v.optional(v.pipe(v.array(ruleSchema), v.maxLength(MAX_RULES)), []),
   ),
   after_outside_content: about(
-    "What a run may do once it has read content from outside, such as a web page. `ask`: `auto_approve` and remembered answers no longer let it write, reach the network (except by `web_search`, and by `web_fetch` where the address stands in what it has read), change memories or schedules, move procedures on or clear mail. `allow`: as before. Empty: `ask`, except at level `full`",
+    "What a run may do once it has read content from outside, such as a web page. `ask`: `auto_approve` and remembered answers no longer let it write, reach the network (except by `web_search`, and by `web_fetch` where the address is in what it has read), change memories or schedules, move procedures on or clear mail. `allow`: as before. Empty: `ask`, except at level `full`",
     choice(["", "ask", "allow"], ""),
   ),
   approval_timeout_secs: about(

@@ -35,7 +35,7 @@ export const texts = (fallback: readonly string[]) =>
 /** Settings of one program of others: no more than this many. */
 const MAX_SETTINGS = 100;
 
-/** A place for a secret: its name, and what stands before its value, as `{ secret = "forge", prefix = "Bearer " }`. */
+/** A place for a secret: its name, and what stands before its value, such as `{ secret = "forge", prefix = "Bearer " }`. */
 const secretPlace = v.strictObject({
   secret: about("Name of the `[secrets.<name>]` whose value stands here", required()),
   prefix: about("Text before the value, such as `Bearer ` with a space at its end", text("")),

@@ -7,20 +7,8 @@ import { formatDuration, messageOf } from "./format.js";
 /** @typedef {{ decision: "approve" | "deny", remember?: "run" | "always", match?: Match, content?: Readonly<Record<string, unknown>> }} Answer */
 /** @typedef {import("../../base/records/approval.ts").RuleOffer} Offer a rule that an answer may store */
 /**
- * @typedef {{
- *   kind?: "call" | "elicitation",
- *   server?: string,
- *   agent?: boolean,
- *   message?: string,
- *   schema?: import("./elicitation_form.js").Form | null,
- *   url?: string | null,
- *   tool: string,
- *   input: unknown,
- *   reason: string,
- *   rule: string,
- *   expires_at: string,
+ * @typedef {Pick<import("../../base/records/approval.ts").Approval, "kind" | "server" | "agent" | "message" | "schema" | "url" | "tool" | "input" | "reason" | "rule" | "expires_at" | "offers"> & {
  *   description?: import("../../base/records/approval.ts").ApprovalDescription,
- *   offers?: readonly Offer[],
  *   always_rule?: string | null,
  * }} Question an approval, or the event that tells of one
  */

@@ -12,15 +12,7 @@ const STATUS_WORDS = new Map([
   ["cancelled", "Not needed any more"],
 ]);
 
-/**
- * @typedef {import("./approval_card.js").Question & {
- *   id: string,
- *   status: string,
- *   created_at: string,
- *   answered_at: string | null,
- *   remember: string | null,
- * }} Approval
- */
+/** @typedef {import("../../base/records/approval.ts").Approval & import("./approval_card.js").Question} Approval */
 /** @typedef {import("../../base/records/approval.ts").ApprovalRule} Rule */
 
 /**

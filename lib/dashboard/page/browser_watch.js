@@ -7,7 +7,7 @@ const SHOWN = 20;
 /**
  * Creates the view of a run's browser for a person who watches: the last picture of the page, and what was done there. Nothing is shown
  * before the first poll that finds a browser.
- * @param {string} path of the run, as `v1/runs/run_1`
+ * @param {string} path of the run, such as `v1/runs/run_1`
  */
 export function createBrowserWatch(path) {
   const picture = element("img", { class: "browser-picture", alt: "" });

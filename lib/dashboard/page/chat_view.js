@@ -19,7 +19,7 @@ const OFFLINE_STARTERS = [...STARTERS, "/tools", "/help"];
 
 /**
  * The chat: one conversation over one socket, one reply at a time. The address names the conversation, so that it is there again when
- * the page is loaded anew.
+ * the page is reloaded.
  * @param {{ session: import("./session.js").Session }} options
  */
 export function createChatView({ session }) {

@@ -1,27 +1,9 @@
 import { byId, element } from "./dom.js";
 import { formatMs, formatTime, messageOf } from "./format.js";
 
-/**
- * @typedef {{
- *   id: string,
- *   this: boolean,
- *   state: string,
- *   host: string | null,
- *   pid: number | null,
- *   version: string | null,
- *   started_at: string | null,
- *   lease_left_ms: number | null,
- *   runs: number,
- *   run_ids: readonly string[],
- * }} Gateway
- */
-/**
- * @typedef {{
- *   workspace: string,
- *   runs: number,
- *   last_gateway: { host: string, folder: string, data_dir: string } | null,
- * }} StrandedWorkspace
- */
+/** @typedef {import("../../base/records/cluster_view.ts").ClusterReply} ClusterReply */
+/** @typedef {import("../../base/records/cluster_view.ts").ShownCluster} Cluster */
+/** @typedef {import("../../base/records/cluster_view.ts").GatewayStatus} Gateway */
 /** @typedef {{ root: HTMLTableRowElement, show: (gateway: Gateway) => void }} Row */
 
 const STATE_WORDS = new Map([
@@ -52,14 +34,14 @@ export function createClusterView({ session }) {
   const rows = new Map();
   let isCluster = false;
 
-  /** @param {Promise<any>} asking */
+  /** @param {Promise<ClusterReply>} asking */
   async function show(asking) {
     try {
       const { cluster, reason } = await asking;
       isCluster = cluster !== null;
       link.hidden = !isCluster;
       place.hidden = !isCluster;
-      if (!isCluster) {
+      if (cluster === null) {
         facts.replaceChildren();
         lead.textContent = `There is no cluster: ${reason}.`;
         return;
@@ -199,7 +181,7 @@ function showRuns(cell, { runs, ids }) {
   cell.replaceChildren(details);
 }
 
-/** @param {any} cluster reply of /v1/cluster */
+/** @param {Cluster} cluster */
 function sentence({ gateways, queue }) {
   const count = gateways.length === 1 ? "1 gateway" : `${gateways.length} gateways`;
   const open = queue.open === 1 ? "1 open run" : `${queue.open} open runs`;
@@ -208,25 +190,20 @@ function sentence({ gateways, queue }) {
     : `${queue.waiting} ${queue.waiting === 1 ? "waits" : "wait"} for a gateway, the oldest for ${
       formatMs(queue.lag_ms ?? 0)
     }`;
-  const lost = queue.workspaces_without_gateway.reduce(
-    (/** @type {number} */ sum, /** @type {{ runs: number }} */ { runs }) => sum + runs,
-    0,
-  );
+  const lost = queue.workspaces_without_gateway.reduce((sum, { runs }) => sum + runs, 0);
   const strays = lost === 0 ? "" : `; ${lost} ${lost === 1 ? "waits" : "wait"} for a workspace without a gateway`;
   return `${count}, ${open}, ${waits}${strays}.`;
 }
 
 /**
- * @param {any} cluster reply of /v1/cluster
+ * @param {Cluster} cluster
  * @returns {string[][]}
  */
 function factsOf({ queue, database, own }) {
   const bound = queue.waiting_for_workspace;
   return [
     ...bound === 0 ? [] : [["Waiting for a workspace", String(bound)]],
-    ...queue.workspaces_without_gateway.map((
-      /** @type {StrandedWorkspace} */ { workspace, runs, last_gateway: last },
-    ) => [
+    ...queue.workspaces_without_gateway.map(({ workspace, runs, last_gateway: last }) => [
       "Workspace without a gateway",
       `${workspace}: ${runs === 1 ? "1 run waits" : `${runs} runs wait`}${
         last === null ? "" : `, ${whereTo(workspace, last)}`
@@ -245,7 +222,7 @@ function factsOf({ queue, database, own }) {
 /**
  * Says where a gateway is missing. The workspace of one gateway, whose id begins with ws_, is its own: another gateway cannot have it.
  * @param {string} workspace
- * @param {NonNullable<StrandedWorkspace["last_gateway"]>} last
+ * @param {NonNullable<import("../../base/records/cluster_view.ts").StrandedWorkspace["last_gateway"]>} last
  */
 function whereTo(workspace, { host, folder, data_dir: dataDir }) {
   return workspace.startsWith("ws_")

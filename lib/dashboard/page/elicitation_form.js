@@ -1,28 +1,10 @@
 import { element } from "./dom.js";
 import { exactLine, exactText } from "./exact_text.js";
 
-/** @typedef {{ const: string, title: string }} Choice */
-/**
- * @typedef {{
- *   type: "string" | "number" | "integer" | "boolean" | "array",
- *   title?: string,
- *   description?: string,
- *   format?: "email" | "uri" | "date" | "date-time",
- *   minLength?: number,
- *   maxLength?: number,
- *   minimum?: number,
- *   maximum?: number,
- *   minItems?: number,
- *   maxItems?: number,
- *   oneOf?: readonly Choice[],
- *   items?: { anyOf: readonly Choice[] },
- *   default?: string | number | boolean | readonly string[],
- * }} Field
- */
-/** @typedef {{ properties: Readonly<Record<string, Field>>, required: readonly string[] }} Form a part of JSON Schema */
-/** @typedef {string | number | boolean | string[]} Value */
+/** @typedef {import("../../base/records/elicitation.ts").FormField} Field */
+/** @typedef {import("../../base/records/elicitation.ts").FormContent[string]} Value */
 /** @typedef {{ root: HTMLElement, read: () => Value | undefined }} Control `read` gives undefined for a field that is left empty */
-/** @typedef {{ server?: string, agent?: boolean, message?: string, schema?: Form | null, url?: string | null, tool: string }} Asked */
+/** @typedef {Pick<import("../../base/records/approval.ts").Approval, "server" | "agent" | "message" | "schema" | "url" | "tool">} Asked */
 
 const INPUT_TYPES = { email: "email", uri: "url", date: "date", "date-time": "text" };
 
@@ -110,7 +92,7 @@ function createControl(name, field, required) {
 /**
  * @param {string} name
  * @param {Field} field
- * @param {{ required: boolean, choices: readonly Choice[], toValue: (text: string) => Value }} options
+ * @param {{ required: boolean, choices: readonly { const: string, title: string }[], toValue: (text: string) => Value }} options
  */
 function createSelect(name, field, { required, choices, toValue }) {
   const select = element(
@@ -133,12 +115,12 @@ function createSelect(name, field, { required, choices, toValue }) {
 
 /**
  * @param {string} name
- * @param {Field} field
+ * @param {Extract<Field, { type: "array" }>} field
  * @param {boolean} required
  */
 function createChecks(name, field, required) {
-  const wanted = Array.isArray(field.default) ? field.default : [];
-  const boxes = (field.items?.anyOf ?? []).map(({ const: value, title }) => {
+  const wanted = field.default ?? [];
+  const boxes = field.items.anyOf.map(({ const: value, title }) => {
     const input = element("input", { type: "checkbox", checked: wanted.includes(value) });
     return { value, input, root: element("label", { class: "choice" }, input, exactLine(title)) };
   });
@@ -161,7 +143,7 @@ function createChecks(name, field, required) {
 
 /**
  * @param {string} name
- * @param {Field} field
+ * @param {Extract<Field, { type: "string" }>} field
  * @param {boolean} required
  */
 function createText(name, field, required) {
@@ -172,7 +154,7 @@ function createText(name, field, required) {
     maxLength: field.maxLength ?? 10_000,
     ...(field.minLength === undefined ? {} : { minLength: field.minLength }),
     ...(field.format === "date-time" ? { placeholder: "2026-01-31T09:30:00Z" } : {}),
-    value: field.default === undefined ? "" : String(field.default),
+    value: field.default ?? "",
   });
   return {
     root: labelled(name, field, input, required),
@@ -182,7 +164,7 @@ function createText(name, field, required) {
 
 /**
  * @param {string} name
- * @param {Field} field
+ * @param {Extract<Field, { type: "number" | "integer" }>} field
  * @param {boolean} required
  */
 function createNumber(name, field, required) {

@@ -2,7 +2,7 @@
 const UNSEEN = /[\p{C}\p{Zl}\p{Zp}\p{Zs}\p{Default_Ignorable_Code_Point}]/gu;
 
 /**
- * Spells out what a person would not see in a text to decide about, as `\u202e`. Newlines and spaces stay.
+ * Spells out what a person would not see in a text to decide about, such as `\u202e`. Newlines and spaces stay.
  * @param {string} text
  */
 export function exactText(text) {

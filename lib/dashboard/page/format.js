@@ -9,7 +9,7 @@ export function formatNumber(value) {
   return trimmed(value, Math.abs(value) >= 10 ? 1 : 2);
 }
 
-/** @param {number} seconds a duration, as "45 s", "3 min" or "2 d 4 h" */
+/** @param {number} seconds a duration, such as "45 s", "3 min" or "2 d 4 h" */
 export function formatDuration(seconds) {
   const whole = Math.max(0, Math.floor(seconds));
   if (whole < 60) return `${whole} s`;
@@ -18,7 +18,7 @@ export function formatDuration(seconds) {
   return `${Math.floor(whole / 86_400)} d ${Math.floor((whole % 86_400) / 3600)} h`;
 }
 
-/** @param {number} ms how long something took, as "12 ms" or "3.4 s" */
+/** @param {number} ms how long something took, such as "12 ms" or "3.4 s" */
 export function formatMs(ms) {
   if (!Number.isFinite(ms)) return "-";
   return ms < 1000 ? `${ms < 10 ? trimmed(ms, 1) : Math.round(ms)} ms` : `${trimmed(ms / 1000, 1)} s`;

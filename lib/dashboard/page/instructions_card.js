@@ -4,21 +4,7 @@ import { messageOf } from "./format.js";
 
 const PATH = "v1/workspace-instructions";
 
-/**
- * @typedef {{
- *   state: string,
- *   enabled: boolean,
- *   on: boolean,
- *   reason: string | null,
- *   file: string | null,
- *   digest: string | null,
- *   bytes: number | null,
- *   used_bytes: number | null,
- *   text: string | null,
- *   trusted_digest: string | null,
- *   difference: string | null,
- * }} Instructions
- */
+/** @typedef {import("../../base/records/extension_views.ts").InstructionsInfo} Instructions */
 
 /**
  * The instructions of the workspace: the file, what changed of it since it was trusted, to trust it and to take the trust back. Its text is

@@ -31,7 +31,7 @@ export function createLogsView({ session }) {
       }
       lead.textContent = "The last 1,000 lines since the gateway was started, newest first.";
     } catch (error) {
-      // Not asked for again: each refusal stands in the gateway's audit
+      // Not asked for again: each refusal is in the gateway's audit
       isRefused = /** @type {{ status?: number }} */ (error).status === 403;
       lead.textContent = `The log cannot be shown: ${messageOf(error)}`;
     } finally {

@@ -16,29 +16,10 @@ const COLOURS = new Map([["starting", "running"], ["ready", "completed"], ["fail
 const LOOK_MS = 1000;
 const MAX_LOOKS = 60;
 
-/**
- * @typedef {{
- *   name: string,
- *   transport: string,
- *   state: string,
- *   reason: string | null,
- *   era: string | null,
- *   protocol_version: string | null,
- *   server: { name: string, version: string } | null,
- *   sign_in: { state: string, issuer: string | null, scopes: readonly string[], expires_at: string | null, renewed: boolean },
- *   instructions: string | null,
- *   tools: readonly { name: string, tool: string, description: string }[],
- *   left_out: readonly string[],
- *   changes: readonly { tool: string, state: string, digest: string, difference: string }[],
- *   last_error: { code: string, message: string, at: string } | null,
- *   rights: string,
- *   since: string | null,
- *   log_tail: string,
- * }} Server
- */
+/** @typedef {import("../../base/records/extension_views.ts").McpServerInfo} Server */
 
 /**
- * The MCP servers of the configuration: state, tools, last error and log; to turn them off and on and to start them anew. Words of a server
+ * The MCP servers of the configuration: state, tools, last error and log; to turn them off and on and to restart them. Words of a server
  * are somebody else's: what cannot be seen is spelled out.
  * @param {{ session: import("./session.js").Session }} options
  */

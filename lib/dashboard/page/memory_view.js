@@ -1,7 +1,7 @@
 import { byId, element } from "./dom.js";
 import { formatTime, messageOf } from "./format.js";
 
-/** @typedef {{ namespace: string, key: string, value: string, tags: string[], updated_at: string }} MemoryRecord */
+/** @typedef {import("../../base/records/memory.ts").MemoryView} MemoryRecord */
 
 const SHOWN = 50;
 

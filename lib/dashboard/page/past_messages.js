@@ -1,18 +1,7 @@
 import { element } from "./dom.js";
 import { createReply } from "./reply.js";
 
-/**
- * @typedef {{
- *   seq: number,
- *   role: string,
- *   content: string | { type: string, text?: string }[] | null,
- *   refusal?: string | null,
- *   tool_calls?: { id: string, function: { name: string, arguments: string } }[],
- *   tool_call_id?: string,
- *   is_error?: boolean,
- *   cut?: string,
- * }} Message
- */
+/** @typedef {import("../../base/records/conversation.ts").ConversationMessage} Message */
 
 /** Why a reply was not said to its end, in plain words */
 const CUT = new Map([["cancelled", "Stopped before its end"], ["length", "Cut at the token limit"]]);

@@ -1,7 +1,7 @@
 import { byId, element } from "./dom.js";
 import { formatTime, messageOf } from "./format.js";
 
-/** @typedef {{ id: string, title: string | null, updated_at: string, message_count: number }} Conversation */
+/** @typedef {import("../../base/records/conversation.ts").Conversation} Conversation */
 
 const SHOWN = 50;
 

@@ -13,26 +13,7 @@ const SOURCES = new Map([
   ["dev", "postern plugin dev"],
 ]);
 
-/**
- * @typedef {{
- *   id: string,
- *   version: string | null,
- *   description: string | null,
- *   kind: string | null,
- *   state: string,
- *   on: boolean,
- *   reason: string | null,
- *   source: string,
- *   folder: string | null,
- *   registry: string | null,
- *   digest: string | null,
- *   asks: readonly string[],
- *   asks_more: readonly string[],
- *   rights: string | null,
- *   tools: readonly { name: string, description: string }[],
- *   last_error: { at: string, message: string } | null,
- * }} Plugin
- */
+/** @typedef {import("../../base/records/extension_views.ts").PluginInfo} Plugin */
 
 /**
  * The plugins: where each comes from, what it may do, why it is off; to install, enable, disable and remove them. Texts of a plugin are

@@ -144,7 +144,7 @@ export function createRunView({ session, id, announce }) {
     showRun(await session.json(`${path}/resolve`, { method: "POST", body: decision }));
     title.focus();
     problem.textContent = "";
-    // Read anew: what was shown as its end is taken back where the run goes on
+    // Read again: what was shown as its end is taken back where the run goes on
     calls.clear();
     isWhole = false;
     reply = newReply();

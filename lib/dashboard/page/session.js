@@ -127,7 +127,7 @@ export function createSession({ onRefused }) {
     json,
     /**
      * As `json`, for what is read every few seconds: what the token's scopes do not allow is not asked for again with this token,
-     * for each refusal stands in the gateway's audit.
+     * for each refusal is in the gateway's audit.
      * @param {string} path
      * @returns {Promise<any>} undefined for what was refused before
      */

@@ -16,29 +16,7 @@ const SOURCES = new Map([
   ["workspace", "workspace"],
 ]);
 
-/**
- * @typedef {{ file: string, line: number, key: string | null, reason: string }} Problem
- * @typedef {{
- *   name: string,
- *   description: string | null,
- *   state: string,
- *   on: boolean,
- *   reason: string | null,
- *   source: string,
- *   folder: string,
- *   digest: string,
- *   installed: { kind: string, from: string, commit: string | null, at: string } | null,
- *   offered: boolean,
- *   license: string | null,
- *   compatibility: string | null,
- *   allowed_tools: readonly string[],
- *   disallowed_tools: readonly string[],
- *   files: readonly { path: string, size: number }[],
- *   warnings: readonly Problem[],
- *   hides: readonly string[],
- * }} Skill
- * @typedef {Skill & { text: string, trusted_digest: string | null, difference: string | null }} ShownSkill
- */
+/** @typedef {import("../../base/records/extension_views.ts").SkillInfo} Skill */
 
 /**
  * The skills: where each comes from, why it is off; to look at one and trust it, to install and remove. Texts of a skill are somebody
@@ -114,7 +92,7 @@ export function createSkillsView({ session }) {
     /** @param {import("./extension_list.js").Ask} ask */
     const look = async (ask) => {
       try {
-        /** @type {ShownSkill} */
+        /** @type {import("../../base/records/extension_views.ts").SkillDetail} */
         const shown = await session.json(path);
         const body = { digest: shown.digest, before: shown.trusted_digest };
         const trust = () => session.request(`${path}/trust`, { method: "POST", body });
@@ -135,7 +113,7 @@ export function createSkillsView({ session }) {
 
 /**
  * The question before a skill is trusted: all its files, or what changed since it was trusted.
- * @param {ShownSkill} skill
+ * @param {import("../../base/records/extension_views.ts").SkillDetail} skill
  */
 function toQuestion({ text, difference, digest }) {
   const isNew = difference === null;

@@ -96,7 +96,7 @@ function chart(title, format, read) {
  */
 function rate(before, after, name, seconds) {
   const difference = known(sumOf(after, name)) - known(sumOf(before, name));
-  // A counter that went back belongs to a gateway that was started anew
+  // A counter that went back belongs to a gateway that was restarted
   return difference < 0 ? NaN : difference / seconds;
 }
 

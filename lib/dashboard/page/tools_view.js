@@ -2,7 +2,7 @@ import { byId, element } from "./dom.js";
 import { messageOf } from "./format.js";
 import { createToolOffer } from "./tool_offer.js";
 
-/** @typedef {{ name: string, description: string, access: string, enabled: boolean, reason: string | null, turn_on: { key: string, value: boolean | string } | null, source: string, origin: string | null, input_schema?: unknown }} Tool */
+/** @typedef {import("../../base/records/tool_info.ts").ToolInfo} Tool */
 
 /**
  * The tools, those that are on before those that are off, each with the reason.

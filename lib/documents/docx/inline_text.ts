@@ -275,7 +275,7 @@ function raised(sign: "^" | "_", text: string): string {
   return text === "" ? "" : sign + group(text);
 }
 
-/** More than one character stands in brackets. */
+/** More than one character is in brackets. */
 function group(text: string): string {
   return [...text].length > 1 ? `(${text})` : text;
 }

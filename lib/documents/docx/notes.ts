@@ -3,7 +3,7 @@ import { wordAttribute } from "./open_docx.ts";
 
 /** Footnotes, endnotes and comments, in the order the text names them. */
 export interface Notes {
-  /** The label of a note, as `1`, `e1`, `c1`; undefined when there is none of that id */
+  /** The label of a note, such as `1`, `e1`, `c1`; undefined when there is none of that id */
   label(kind: NoteKind, id: string | undefined): string | undefined;
   /** The next named note that was not taken yet */
   take(): Note | undefined;

@@ -36,9 +36,9 @@ export interface Docx {
   readonly body: XmlElement;
   /** By id, as the body names them */
   readonly relationships: ReadonlyMap<string, Relationship>;
-  /** The relationships of the part of a kind, as `footnotes`, by id; empty when there are none */
+  /** The relationships of the part of a kind, such as `footnotes`, by id; empty when there are none */
   relationshipsOf(kind: string): ReadonlyMap<string, Relationship>;
-  /** The root element of the part of a kind, as `styles`; undefined when there is none */
+  /** The root element of the part of a kind, such as `styles`; undefined when there is none */
   part(kind: string): XmlElement | undefined;
   /** Title and author, where the document says them */
   readonly properties: { readonly title: string | undefined; readonly author: string | undefined };

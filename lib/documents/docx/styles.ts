@@ -86,7 +86,7 @@ interface List {
   /** Lists of one abstract definition count on together */
   readonly abstractId: string;
   readonly levels: readonly Level[];
-  /** Levels that this list starts anew at its first paragraph */
+  /** Levels that this list starts over at its first paragraph */
   readonly restarts: ReadonlyMap<number, number>;
 }
 
@@ -108,7 +108,7 @@ export function readNumbering(root: XmlElement | undefined): Numbering {
         for (const [restarted, start] of list.restarts) counts[restarted] = start - 1;
       }
       counts[at] = (counts[at] ?? definition.start - 1) + 1;
-      // A paragraph starts the levels below it anew
+      // A paragraph restarts the levels below it
       counts.length = at + 1;
       return labelOf(list.levels, counts, at);
     },

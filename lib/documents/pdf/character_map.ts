@@ -1,5 +1,5 @@
 import type { WorkBudget } from "../work_budget.ts";
-import { createLexer, isWord, type PdfToken } from "./pdf_parser.ts";
+import { isWord, PdfLexer, type PdfToken } from "./pdf_parser.ts";
 
 const MAX_ENTRIES = 70_000;
 const MAX_TEXT = 64;
@@ -27,7 +27,7 @@ export interface CodeSpace {
 
 /** Never throws but for the budget: what is no CMap is an empty one. Source: ISO 32000-2, sections 9.7.5 and 9.10.3 */
 export function readCharacterMap(bytes: Uint8Array, budget: WorkBudget): CharacterMap {
-  const lexer = createLexer(bytes);
+  const lexer = new PdfLexer(bytes);
   const decoder = new TextDecoder("utf-16be");
   const texts = new Map<number, string>();
   const glyphs = new Map<number, number>();

@@ -1,7 +1,7 @@
 import { DocumentError } from "../document_error.ts";
 import type { WorkBudget } from "../work_budget.ts";
 import { decodeStream } from "./decode_stream.ts";
-import { createLexer, isKeyword, isWord, latin1, parsePdfObject, type PdfLexer } from "./pdf_parser.ts";
+import { isKeyword, isWord, latin1, parsePdfObject, PdfLexer } from "./pdf_parser.ts";
 import { createReader, isKind, type PdfDict, type PdfObject, type PdfReader, type PdfStream } from "./pdf_object.ts";
 
 const MAX_SECTIONS = 1000;
@@ -49,7 +49,7 @@ export function readCrossReferences(bytes: Uint8Array, options: CrossReferenceOp
     if (visited.has(at)) continue;
     visited.add(at);
     if (visited.size > MAX_SECTIONS) throw damaged();
-    const lexer = createLexer(bytes, at);
+    const lexer = new PdfLexer(bytes, at);
     const section = isWord(lexer.next(), "xref")
       ? readTable(lexer, { places, budget })
       : readStream(options.streamAt(at)?.object ?? null, { places, reader, budget });
@@ -66,7 +66,7 @@ export function readCrossReferences(bytes: Uint8Array, options: CrossReferenceOp
 function startOf(bytes: Uint8Array): number {
   const from = Math.max(0, bytes.length - TAIL_BYTES);
   const mark = latin1(bytes.subarray(from)).lastIndexOf("startxref");
-  const start = mark === -1 ? undefined : createLexer(bytes, from + mark + 9).next();
+  const start = mark === -1 ? undefined : new PdfLexer(bytes, from + mark + 9).next();
   if (typeof start !== "number") throw damaged();
   return start;
 }
@@ -180,7 +180,7 @@ export function createObjectStreams({ budget, reader, decode, load }: ObjectStre
     const count = Math.min(reader.number(stream.dict, "N") ?? 0, MAX_OBJECTS);
     const first = reader.number(stream.dict, "First") ?? 0;
     const bytes = decode(stream);
-    const lexer = createLexer(bytes);
+    const lexer = new PdfLexer(bytes);
     const starts = new Map<number, number>();
     for (let i = 0; i < count; i++) {
       const [object, offset] = [lexer.next(), lexer.next()];
@@ -199,7 +199,7 @@ export function createObjectStreams({ budget, reader, decode, load }: ObjectStre
       const stream = opened.get(number);
       const start = stream?.starts.get(wanted);
       if (stream === undefined || start === undefined) return null;
-      const object = parsePdfObject(createLexer(stream.bytes, start), { budget, references: true });
+      const object = parsePdfObject(new PdfLexer(stream.bytes, start), { budget, references: true });
       return isKeyword(object) ? null : object;
     },
   };
@@ -249,7 +249,7 @@ export function searchObjects(bytes: Uint8Array, { budget, readAt }: SearchOptio
   }
   for (const match of text.matchAll(/\btrailer\s{0,99}<</g)) {
     budget.step(8);
-    const trailer = parsePdfObject(createLexer(bytes, match.index + 7), { budget, references: true });
+    const trailer = parsePdfObject(new PdfLexer(bytes, match.index + 7), { budget, references: true });
     if (isKind(trailer, "dict")) trailers.push(trailer);
   }
   for (const offset of streams) addPacked(readAt(offset), { places, budget });
@@ -269,7 +269,7 @@ function addPacked(
   const reader = createReader((object) => object ?? null);
   const count = Math.min(reader.number(found.object.dict, "N") ?? 0, MAX_PACKED);
   try {
-    const lexer = createLexer(decodeStream(found.object, reader, budget));
+    const lexer = new PdfLexer(decodeStream(found.object, reader, budget));
     for (let index = 0; index < count; index++) {
       const number = lexer.next();
       if (typeof number !== "number" || typeof lexer.next() !== "number") return;

@@ -1,4 +1,5 @@
 import { constants, inflateRawSync, inflateSync } from "node:zlib";
+import { systemCodeOf } from "../../base/errors.ts";
 import { DocumentError } from "../document_error.ts";
 import type { WorkBudget } from "../work_budget.ts";
 import { decodeLzw, undoPredictor } from "./compression.ts";
@@ -95,7 +96,7 @@ function inflate(bytes: Uint8Array, limit: number): Uint8Array {
 
 function isTooLarge(error: unknown): boolean {
   return error instanceof RangeError ||
-    (error instanceof Error && "code" in error && error.code === "ERR_BUFFER_TOO_LARGE");
+    systemCodeOf(error) === "ERR_BUFFER_TOO_LARGE";
 }
 
 /** The error for a part that holds more than is taken out. */

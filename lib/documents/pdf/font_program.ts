@@ -28,7 +28,7 @@ export function readFontProgram(bytes: Uint8Array, budget: WorkBudget): FontProg
   return start.startsWith("\x01") ? fromCompactFont(bytes, budget) : readType1(bytes);
 }
 
-/** The encoding stands in the readable beginning of a Type 1 font: `dup 15 /bullet put`. */
+/** The encoding is in the readable beginning of a Type 1 font: `dup 15 /bullet put`. */
 function readType1(bytes: Uint8Array): FontProgram {
   const text = latin1(bytes.subarray(0, MAX_TYPE1_BYTES)).split("eexec", 1)[0] ?? "";
   const names = new Map<number, string>();
@@ -95,7 +95,7 @@ function readOpenType(bytes: Uint8Array, budget: WorkBudget): FontProgram {
 
 type Glyphs = ReadonlyMap<number, number>;
 
-/** Returns the maps from codes to glyphs by platform and encoding, as `3.1`. */
+/** Returns the maps from codes to glyphs by platform and encoding, such as `3.1`. */
 function readCharacterMaps(view: DataView, table: Table | undefined, budget: WorkBudget): Map<string, Glyphs> {
   const maps = new Map<string, Glyphs>();
   if (table === undefined) return maps;

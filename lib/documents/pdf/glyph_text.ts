@@ -80,7 +80,7 @@ export function glyphText(name: string): string | undefined {
   return parts.includes(undefined) ? undefined : parts.join("");
 }
 
-/** Returns the text of a glyph of ZapfDingbats by its name, as `a19`. */
+/** Returns the text of a glyph of ZapfDingbats by its name, such as `a19`. */
 export function dingbatText(name: string): string | undefined {
   return DINGBATS.get(name) ?? glyphText(name);
 }

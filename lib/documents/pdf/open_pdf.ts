@@ -10,7 +10,7 @@ import {
   readCrossReferences,
   searchObjects,
 } from "./cross_references.ts";
-import { createLexer, isKeyword, isSpace, isWord, latin1, parsePdfObject } from "./pdf_parser.ts";
+import { isKeyword, isSpace, isWord, latin1, parsePdfObject, PdfLexer } from "./pdf_parser.ts";
 import { readPredefinedMap } from "./predefined_map.ts";
 import { createReader, isKind, type PdfDict, type PdfObject, type PdfReader, type PdfStream } from "./pdf_object.ts";
 
@@ -148,7 +148,7 @@ interface ReadOptions {
 /** `5 0 obj ... endobj` at an offset; undefined for anything else. */
 function readAt(bytes: Uint8Array, offset: number, options: ReadOptions): ObjectAt | undefined {
   const { budget, resolve = (object) => object ?? null, decryptor } = options;
-  const lexer = createLexer(bytes, offset);
+  const lexer = new PdfLexer(bytes, offset);
   const number = lexer.next();
   const generation = lexer.next();
   if (typeof number !== "number" || typeof generation !== "number" || !isWord(lexer.next(), "obj")) return undefined;

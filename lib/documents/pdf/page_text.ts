@@ -3,7 +3,7 @@ import type { WorkBudget } from "../work_budget.ts";
 import { createMarkedText, type MarkedText, TextLayout } from "./text_layout.ts";
 import { createTextPen, IDENTITY, START_STATE, type TextPen, type TextState, toMatrix } from "./text_pen.ts";
 import type { PdfFile } from "./open_pdf.ts";
-import { createLexer, isKeyword, isSpace, parsePdfObject, type PdfLexer } from "./pdf_parser.ts";
+import { isKeyword, isSpace, parsePdfObject, PdfLexer } from "./pdf_parser.ts";
 import { loadFont, type PdfFont } from "./pdf_font.ts";
 import { EMPTY_DICT, isKind, type PdfDict, type PdfObject, textString } from "./pdf_object.ts";
 
@@ -72,7 +72,7 @@ class PageReader {
   }
 
   run(bytes: Uint8Array, { resources, start, depth }: RunOptions): void {
-    const lexer = createLexer(bytes);
+    const lexer = new PdfLexer(bytes);
     const marked = createMarkedText(this.#layout);
     const pen = createTextPen(start, (drawn) => {
       this.#budget.step(16);

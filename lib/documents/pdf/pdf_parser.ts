@@ -15,7 +15,7 @@ export interface ParseOptions {
 }
 
 /**
- * The next object, or the keyword that stands in its place.
+ * The next object, or the keyword that takes its place.
  * A value nested too deep becomes null. A value without an end ends with the file.
  */
 export function parsePdfObject(lexer: PdfLexer, options: ParseOptions, depth = 0): PdfObject | PdfKeyword {
@@ -126,20 +126,15 @@ export function isSpace(code: number | undefined): boolean {
 }
 
 /**
- * Creates a lexer that starts at an offset. It never throws: bytes that are no token of PDF become a keyword.
+ * Reads tokens one after the other, from an offset on. It never throws: bytes that are no token of PDF become a keyword.
  * Source: ISO 32000-2, sections 7.2 and 7.3
  */
-export function createLexer(bytes: Uint8Array, start = 0): PdfLexer {
-  return new PdfLexer(bytes, start);
-}
-
-/** Reads tokens one after the other. */
 export class PdfLexer {
   readonly bytes: Uint8Array;
   /** Where the next token is looked for; may be set */
   position: number;
 
-  constructor(bytes: Uint8Array, start: number) {
+  constructor(bytes: Uint8Array, start = 0) {
     this.bytes = bytes;
     this.position = start;
   }

@@ -45,7 +45,7 @@ function numberedText(name: string, code: number): string | undefined {
 /** Numbers and names that are looked at; each code needs one of each at most */
 const MAX_DIFFERENCES = 1024;
 
-/** Codes of their own, as `39 /quotesingle 96 /grave`. */
+/** Codes of their own, such as `39 /quotesingle 96 /grave`. */
 function readDifferences(items: readonly PdfObject[], reader: PdfReader): Map<number, string> {
   const found = new Map<number, string>();
   let code = 0;

@@ -2,6 +2,7 @@ import { hash } from "node:crypto";
 import { join } from "node:path";
 import { type HttpError, refuse, ToolError } from "../../base/errors.ts";
 import type { Actor } from "../../base/records/caller.ts";
+import type { InstructionsInfo } from "../../base/records/extension_views.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
 import { firstBytes } from "../../base/text.ts";
 import type { Config } from "../../config/config.ts";
@@ -13,33 +14,6 @@ import { decodeText } from "../../tools/files/read_text.ts";
 
 /** Bytes of UTF-8 of the instructions that a system prompt has. */
 export const MAX_INSTRUCTIONS = 8_192;
-
-/** Instructions of the workspace as they are now. */
-export interface InstructionsInfo {
-  readonly object: "workspace_instructions";
-  /** `none`: there is no file. `unusable`: it is no text, too large, or not one that tools may read */
-  readonly state: "none" | "unusable" | "untrusted" | "changed" | "trusted";
-  /** True for `[agent] workspace_instructions = true` */
-  readonly enabled: boolean;
-  /** True when runs that begin now are told of them */
-  readonly on: boolean;
-  /** Why they are off, with what turns them on; null while they are on */
-  readonly reason: string | null;
-  /** Name of the file; null: there is none */
-  readonly file: string | null;
-  /** Absolute path of the file */
-  readonly path: string | null;
-  /** SHA-256 of the bytes, which trust binds; null: they cannot be read */
-  readonly digest: string | null;
-  readonly bytes: number | null;
-  /** Bytes that the system prompt has, at most MAX_INSTRUCTIONS */
-  readonly used_bytes: number | null;
-  readonly text: string | null;
-  /** Digest that is trusted now; null: none is */
-  readonly trusted_digest: string | null;
-  /** Lines that changed since it was trusted; null: none was, or nothing changed */
-  readonly difference: string | null;
-}
 
 /** Services and places of the instructions. */
 export interface InstructionsOptions {

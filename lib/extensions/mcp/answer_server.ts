@@ -10,7 +10,7 @@ export interface AskedServer {
   readonly server: string;
   /** Masks known secrets in the server's words. */
   readonly redact: (text: string) => string;
-  /** Set when the operator lets the server ask the run's model. Default: its requests are refused */
+  /** True when the operator lets the server ask the run's model. Default: its requests are refused */
   readonly sampling?: boolean | undefined;
 }
 

@@ -6,7 +6,7 @@ import { mcpOrigin } from "./mcp_tool.ts";
 
 /** Tool of a server that a person has not accepted, and what the catalogue knows of it. */
 export interface HeldToolOptions {
-  /** Name in the registry, as `mcp__files__read` */
+  /** Name in the registry, such as `mcp__files__read` */
   readonly name: string;
   /** Name of the server */
   readonly server: string;

@@ -3,7 +3,7 @@ import { type Actor, storedActor } from "../../base/records/caller.ts";
 import type { Config } from "../../config/config.ts";
 import type { AuditAppend } from "../../guard/audit/audit_chain.ts";
 import type { Store, Write } from "../../storage/store.ts";
-import type { KeptMcpRecord } from "../extension_views.ts";
+import type { KeptMcpRecord } from "../../base/records/extension_views.ts";
 import { ACCEPTED_MCP_TOOLS } from "./accepted_tools.ts";
 import { MCP_CREDENTIALS } from "./oauth/mcp_credential.ts";
 import { MCP_SERVERS } from "./server_record.ts";

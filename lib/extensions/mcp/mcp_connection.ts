@@ -83,7 +83,7 @@ export type McpResult<M extends McpRequestMethod> = ResultTypeMap[M];
 /** Options of one request. */
 export interface McpRequestOptions {
   readonly signal: AbortSignal;
-  /** Milliseconds. Progress begins the time anew, questions to a person stop it. Default: `timeout_secs` */
+  /** Milliseconds. Progress restarts the time, questions to a person stop it. Default: `timeout_secs` */
   readonly timeoutMs?: number | undefined;
   /** Receives the server's progress. */
   readonly onProgress?: ((progress: Progress) => void) | undefined;

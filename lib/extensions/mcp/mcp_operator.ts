@@ -6,7 +6,7 @@ import type { McpConnection } from "./mcp_connection.ts";
 import { McpError } from "./mcp_error.ts";
 import type { McpSignIn, SignInState } from "./oauth/sign_in.ts";
 import type { McpServers } from "./mcp_servers.ts";
-import type { KeptMcpRecord, McpServerInfo } from "../extension_views.ts";
+import type { KeptMcpRecord, McpServerInfo } from "../../base/records/extension_views.ts";
 import { toServerInfo } from "./server_info.ts";
 import type { ServerSwitches } from "./server_switches.ts";
 

@@ -142,7 +142,7 @@ export class McpServers {
     this.#tools = undefined;
   }
 
-  /** Forgets what another account at a server taught, and asks the server anew. Does nothing for a server that may not be used. */
+  /** Forgets what another account at a server taught, and asks the server again. Does nothing for a server that may not be used. */
   async accountChanged(name: string): Promise<void> {
     const connection = this.#connections.get(name);
     await connection?.forget(async () => await this.#options.known?.forget(name));

@@ -13,7 +13,7 @@ import { foreignWords, McpError } from "./mcp_error.ts";
 
 /** Tool of a server, and the ways to judge and to call it. */
 export interface McpToolOptions {
-  /** Name in the registry, as `mcp__files__read` */
+  /** Name in the registry, such as `mcp__files__read` */
   readonly name: string;
   readonly connection: McpConnection;
   readonly definition: McpToolDefinition;

@@ -32,7 +32,7 @@ export type MendResult = (
 /** Id of a request. */
 type MessageId = string | number;
 
-/** Data of the error that stands in place of a reply which the SDK must not see. No server can send this very object. */
+/** Data of the error that takes the place of a reply which the SDK must not see. No server can send this very object. */
 export const BROKEN_REPLY: Readonly<Record<string, never>> = Object.freeze({});
 
 /**

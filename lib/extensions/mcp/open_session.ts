@@ -35,7 +35,7 @@ export interface OpenSessionOptions extends Pick<ServerSessionOptions, "onEvent"
   readonly onErrors: (chunk: Uint8Array) => void;
   /** Returns the end of the error output, as the rest of a sentence. */
   readonly lastWords: () => string;
-  /** Called when the session ends by itself, with the reason as the rest of a sentence about the server. */
+  /** Runs when the session ends by itself, with the reason as the rest of a sentence about the server. */
   readonly onEnd: (reason: string) => void;
   /** Aborts when the start takes too long or nobody wants it any more. */
   readonly signal: AbortSignal;

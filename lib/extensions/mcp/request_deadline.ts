@@ -4,7 +4,7 @@ import type { Clock, Timer } from "../../base/clock.ts";
 const MAX_EXTENSION = 10;
 
 /**
- * Time limit of one request. Progress begins it anew, up to ten times the limit in all. It stands still while a person or a model is asked
+ * Time limit of one request. Progress restarts it, up to ten times the limit in all. It stands still while a person or a model is asked
  * something for the request.
  */
 export class RequestDeadline {
@@ -36,7 +36,7 @@ export class RequestDeadline {
     return this.#controller.signal.aborted;
   }
 
-  /** Begins the limit anew. */
+  /** Restarts the limit. */
   extend(): void {
     if (this.#pauses > 0 || this.isOver) return;
     this.#stop();

@@ -1,5 +1,5 @@
 import type { Config } from "../../config/config.ts";
-import type { McpServerInfo } from "../extension_views.ts";
+import type { McpServerInfo } from "../../base/records/extension_views.ts";
 import type { McpConnection } from "./mcp_connection.ts";
 import { mcpToolName } from "../../tools/mcp/mcp.ts";
 import type { SignInState } from "./oauth/sign_in.ts";

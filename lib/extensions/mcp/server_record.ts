@@ -65,7 +65,7 @@ export interface ServerKnowledge {
 /** Knowledge of a server that was never asked. */
 export const NOTHING_KNOWN: ServerKnowledge = { verdict: undefined, list: undefined, facts: undefined };
 
-/** Characters of a record as JSON. A longer list is read anew by each gateway. */
+/** Characters of a record as JSON. A longer list is read again by each gateway. */
 const MAX_RECORD = 2 * 1_048_576;
 
 /** Options of KnownServers. */

@@ -253,7 +253,7 @@ export class ServerSession {
         ...(questions.length === 0 ? {} : { inputResponses }),
         ...(requestState === undefined ? {} : { requestState }),
       };
-      // An answer was given, so that the server begins anew
+      // An answer was given, so that the server starts over
       open.deadline.extend();
     }
   }

@@ -46,7 +46,7 @@ export class ServerSwitches {
     await this.#options.audit(toEvent(name, state, by), [MCP_SWITCHES.put(name, { v: 1, name, state, changed_at })]);
   }
 
-  /** Records that a server was started anew. */
+  /** Records that a server was restarted. */
   async noteRestart(name: string, by: Actor): Promise<void> {
     await this.#options.audit(toEvent(name, "restarted", by));
   }

@@ -1,3 +1,4 @@
+import type { NodeInfo, NodeToolInfo } from "../../base/records/extension_views.ts";
 import { untilEffectMayBegin } from "../../base/effect_right.ts";
 import { canonicalDigest, type ObjectJsonSchema } from "../../base/json.ts";
 import { ToolError } from "../../base/errors.ts";
@@ -8,37 +9,6 @@ import { type GatewayLink, notConnected } from "./node_link.ts";
 import type { HelloFrame, ToolOffer } from "./protocol.ts";
 import type { NodeAnswer, NodeCall } from "./node_call.ts";
 import type { HeldNode, NodeSharing } from "./shared_nodes.ts";
-
-/** An allowed node, as `/v1/nodes` shows it. Times are in ISO 8601. */
-export interface NodeInfo {
-  readonly id: string;
-  readonly object: "node";
-  readonly connected: boolean;
-  /** In a cluster: id of the gateway that holds its link; null while it is away */
-  readonly gateway?: string | null;
-  /** Since when it is connected, or was the last time; null: it never was since the gateway started */
-  readonly connected_at: string | null;
-  readonly disconnected_at: string | null;
-  /** Peer address of its newest connection; null: none, or the server does not say */
-  readonly address: string | null;
-  /** Version of Postern that the node runs, for example "0.2.0". */
-  readonly version: string | null;
-  readonly platform: string | null;
-  readonly calls_in_flight: number;
-  readonly tool_count: number;
-}
-
-/** A tool of a node. */
-export interface NodeToolInfo {
-  /** On the node */
-  readonly name: string;
-  /** In the gateway's registry: `node__<id>__<name>` */
-  readonly registered_as: string;
-  readonly description: string;
-  /** Access that the node declares. The gateway decides nothing by it */
-  readonly node_access: Access;
-  readonly input_schema: ObjectJsonSchema | undefined;
-}
 
 /** Facts about the newest connection of a node. */
 interface Connection extends Pick<HelloFrame, "version" | "platform"> {

@@ -18,7 +18,8 @@ import {
   notConnected,
   TRY_AGAIN_LATER,
 } from "./node_link.ts";
-import { KnownNode, type NodeInfo, type NodeToolInfo, UNSHARED_NODES } from "./known_node.ts";
+import type { NodeInfo, NodeToolInfo } from "../../base/records/extension_views.ts";
+import { KnownNode, UNSHARED_NODES } from "./known_node.ts";
 import { type NodeAnswer, type NodeCall, type NodeFailure, toNodeFailure } from "./node_call.ts";
 import type { NodeSharing } from "./shared_nodes.ts";
 import { CLOSE, type HelloFrame, type ToolOffer } from "./protocol.ts";
@@ -54,13 +55,13 @@ export interface Nodes {
   /** The tools it told last, also while it is away */
   toolsOf(id: string): readonly NodeToolInfo[];
   /**
-   * Asks a node for its tools anew.
+   * Asks a node for its tools again.
    * @throws {ToolError} `node_lost`, `node_overloaded`, `node_timeout`; {CancelError} when the signal aborts
    */
   describe(id: string, signal: AbortSignal): Promise<readonly NodeToolInfo[]>;
   /** Makes a call of another gateway of the cluster on a node that is connected here. @returns the result, or the error for the caller */
   answerCall(id: string, call: NodeCall, signal: AbortSignal): Promise<NodeAnswer | NodeFailure>;
-  /** Asks a node that is connected here for its tools anew, for another gateway. @returns their number, or the error for the caller */
+  /** Asks a node that is connected here for its tools again, for another gateway. @returns their number, or the error for the caller */
   answerDescribe(id: string, signal: AbortSignal): Promise<{ readonly tools: number } | NodeFailure>;
   /** All tools that a node has told, for the registry: the same array until something changes */
   tools(): readonly Tool[];

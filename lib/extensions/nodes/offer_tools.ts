@@ -30,7 +30,7 @@ export function createNodeWork({ executor, random, patterns }: OfferOptions): No
         input: JSON.stringify(input),
         scope: {
           runId: random.id("run_"),
-          // The same id stands in the audits of both machines
+          // The same id is in the audits of both machines
           requestId: gatewayCallId,
           conversationId: null,
           // The gateway alone calls here, so all that goes on on a node is the gateway's

@@ -161,7 +161,7 @@ export class SharedNodes {
     throw linkBroke(id, call.tool);
   }
 
-  /** Has the gateway of a node ask it for its tools anew. @throws as `call` */
+  /** Has the gateway of a node ask it for its tools again. @throws as `call` */
   async describe(id: string, signal: AbortSignal): Promise<void> {
     const answer = await this.#ask(id, { path: "describe", what: "describe", body: {}, signal });
     const failure = v.safeParse(nodeFailureSchema, answer);

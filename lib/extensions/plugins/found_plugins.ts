@@ -4,7 +4,7 @@ import type { Clock } from "../../base/clock.ts";
 import { messageOf } from "../../base/errors.ts";
 import { Poller } from "../../base/poller.ts";
 import { listPlainFolder } from "../package_folder.ts";
-import type { PluginLayer } from "../extension_views.ts";
+import type { PluginLayer } from "../../base/records/extension_views.ts";
 import { MANIFEST_NAME, type PluginManifest } from "./manifest.ts";
 import { ExtensionError } from "../extension_error.ts";
 import { type FolderBounds, MAX_ENTRIES, readPluginFolder, realPlaceOf, stampOfFolder } from "./plugin_files.ts";

@@ -1,4 +1,4 @@
-import { PLUGIN_LAYERS, type PluginLayer } from "../extension_views.ts";
+import { PLUGIN_LAYERS, type PluginLayer } from "../../base/records/extension_views.ts";
 import type { FoundPlugin } from "./found_plugins.ts";
 import type { PluginManifest } from "./manifest.ts";
 import { ExtensionError } from "../extension_error.ts";

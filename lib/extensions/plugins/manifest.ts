@@ -6,7 +6,7 @@ import { VERSION } from "../../base/version.ts";
 import { BUILTIN_TOOLS } from "../../tools/builtin.ts";
 import { compileSchema, SchemaError } from "../../tools/runtime/json_schema.ts";
 import { ExtensionError } from "../extension_error.ts";
-import { PLUGIN_KINDS } from "../extension_views.ts";
+import { PLUGIN_KINDS } from "../../base/records/extension_views.ts";
 
 /** Name of the manifest in a plugin's folder and package. */
 export const MANIFEST_NAME = "plugin.json";
@@ -74,7 +74,7 @@ const wasmSchema = v.strictObject({
 });
 
 const processSchema = v.strictObject({
-  /** A file of the package, as `./bin/tool`, or a program of the machine, as `node` */
+  /** A file of the package, such as `./bin/tool`, or a program of the machine, such as `node` */
   command: v.pipe(
     v.string(),
     v.check(

@@ -8,7 +8,7 @@ import { isEnabled, type KnownPlugin } from "./known_plugins.ts";
 import { isTakenToolName, mainFile } from "./manifest.ts";
 import { ExtensionError } from "../extension_error.ts";
 import { type PluginFiles, readPluginFolder } from "./plugin_files.ts";
-import type { PluginInfo } from "../extension_views.ts";
+import type { PluginInfo } from "../../base/records/extension_views.ts";
 import { wayOn } from "./plugin_info.ts";
 import type { PluginAnswer, PluginCall } from "./plugin_host.ts";
 import { openPlugin, type PluginOpeners } from "./plugin_openers.ts";
@@ -24,7 +24,7 @@ export interface OfferedPluginsOptions {
   /** The newest configuration. */
   readonly config: () => Config;
   readonly log: Logger;
-  /** Called when a plugin that was taken away has done its last call. Must not throw */
+  /** Runs when a plugin that was taken away has done its last call. Must not throw */
   readonly onIdle: () => void;
 }
 
@@ -169,7 +169,7 @@ export class OfferedPlugins {
     return running;
   }
 
-  /** Reads the files of an enabled plugin. Those of a folder that went and came back are written anew. */
+  /** Reads the files of an enabled plugin. Those of a folder that went and came back are written again. */
   async #read({ id, folder }: KnownPlugin, digest: string): Promise<PluginPackage> {
     const { files } = this.#options;
     try {

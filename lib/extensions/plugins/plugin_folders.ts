@@ -2,7 +2,7 @@ import type { Clock } from "../../base/clock.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
 import type { Config } from "../../config/config.ts";
 import { type ExtensionPlaces, pluginFolders } from "../../config/folders.ts";
-import type { PluginLayer } from "../extension_views.ts";
+import type { PluginLayer } from "../../base/records/extension_views.ts";
 import { findPlugins, stampOfPlugins, watchPlugins } from "./found_plugins.ts";
 import type { KnownPlugin } from "./known_plugins.ts";
 import type { PluginRecord } from "./plugin_record.ts";
@@ -32,7 +32,7 @@ export class PluginFolders {
     this.#options = options;
   }
 
-  /** Looks in the folder of a layer anew. What was enabled with another content is turned off. */
+  /** Looks in the folder of a layer again. What was enabled with another content is turned off. */
   async look(layer: FolderLayer): Promise<readonly KnownPlugin[]> {
     this.#stamps.set(layer, await stampOfPlugins(this.#pathOf(layer)));
     const records = await this.#options.records.read();

@@ -1,6 +1,6 @@
 import type { PluginConfig } from "./plugin_gate.ts";
 import { type Containing, misfitOf, missingGrant, rightsOf } from "./plugin_gate.ts";
-import { PLUGIN_LAYERS, type PluginInfo, type PluginLayer } from "../extension_views.ts";
+import { PLUGIN_LAYERS, type PluginInfo, type PluginLayer } from "../../base/records/extension_views.ts";
 import { isEnabled, type KnownPlugin } from "./known_plugins.ts";
 import { NO_CAPABILITIES, widened } from "./manifest.ts";
 import { beyondGrant, grantOf } from "./plugin_record.ts";

@@ -1,7 +1,7 @@
 import * as v from "valibot";
 import { storedObject } from "../../base/records/stored_object.ts";
 import { Collection } from "../../storage/read_records.ts";
-import { PLUGIN_KINDS, PLUGIN_STATES, type PluginState } from "../extension_views.ts";
+import { PLUGIN_KINDS, PLUGIN_STATES, type PluginState } from "../../base/records/extension_views.ts";
 import { type PluginManifest, widened } from "./manifest.ts";
 
 /** Commands that change the state of a plugin. */

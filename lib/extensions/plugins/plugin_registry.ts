@@ -9,7 +9,7 @@ import { Collection } from "../../storage/read_records.ts";
 import type { Store } from "../../storage/store.ts";
 import type { GuardedFetch } from "../../system/net/guarded_fetch.ts";
 import { ExtensionError } from "../extension_error.ts";
-import type { RegistryEntry, RegistryInstall } from "../extension_views.ts";
+import type { RegistryEntry, RegistryInstall } from "../../base/records/extension_views.ts";
 import { readPackage } from "./plugin_package.ts";
 import type { Plugins } from "./plugins.ts";
 import {

@@ -26,7 +26,7 @@ export function writeCall({ tool, input, context, config }: PluginCall, id?: num
 
 /**
  * Reads the answer of a plugin: a JSON object `{id?, output, is_error?, data?}` in UTF-8.
- * @param options.title names the plugin in errors, as `plugin "weather"`
+ * @param options.title names the plugin in errors, such as `plugin "weather"`
  * @param options.id number of the call. Default: the call has none, and neither has the answer
  * @throws {ToolError} `plugin_answer_invalid` naming the field at fault
  */

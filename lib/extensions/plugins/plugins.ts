@@ -19,7 +19,7 @@ import { extensionChanged, ExtensionError, extensionNotFound } from "../extensio
 import { createPluginFiles, type PluginFiles, readPluginFolder } from "./plugin_files.ts";
 import { FOLDER_LAYERS, type FolderLayer, PluginFolders } from "./plugin_folders.ts";
 import type { PluginAnswer, PluginCall } from "./plugin_host.ts";
-import type { PluginInfo } from "../extension_views.ts";
+import type { PluginInfo } from "../../base/records/extension_views.ts";
 import { toPluginInfo } from "./plugin_info.ts";
 import type { PluginOpeners } from "./plugin_openers.ts";
 import { type PluginPackage, readPackage, sha256Of } from "./plugin_package.ts";
@@ -298,7 +298,7 @@ export class Plugins {
     }
   }
 
-  /** Writes the files of an installed plugin anew when they are gone or damaged. Its state stays. */
+  /** Writes the files of an installed plugin again when they are gone or damaged. Its state stays. */
   async #mend(known: KnownPlugin, plugin: PluginPackage): Promise<PluginInfo> {
     await this.#files.write(plugin);
     if (known.content === undefined) this.#known.put({ ...known, content: plugin, fault: undefined });
@@ -306,7 +306,7 @@ export class Plugins {
     return this.require(known.id);
   }
 
-  /** Returns the content that enabling would run: a folder is read anew, a package is compared with its digest. */
+  /** Returns the content that enabling would run: a folder is read again, a package is compared with its digest. */
   async #contentToEnable(known: KnownPlugin): Promise<PluginPackage> {
     if (known.layer === "dev") {
       throw new ExtensionError(

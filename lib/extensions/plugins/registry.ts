@@ -8,7 +8,7 @@ import { messageOf, ToolError } from "../../base/errors.ts";
 import { exactText } from "../../base/text.ts";
 import type { UrlRules } from "../../system/net/url_rules.ts";
 import type { GuardedFetch } from "../../system/net/guarded_fetch.ts";
-import { PLUGIN_KINDS, type RegistryEntry } from "../extension_views.ts";
+import { PLUGIN_KINDS, type RegistryEntry } from "../../base/records/extension_views.ts";
 import type { PluginCapabilities, PluginManifest } from "./manifest.ts";
 import { ExtensionError } from "../extension_error.ts";
 import { MAX_PACKAGE_BYTES, sha256Of } from "./plugin_package.ts";

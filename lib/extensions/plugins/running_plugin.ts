@@ -72,7 +72,7 @@ export class RunningPlugin {
     const lane: Lane = { key, host: this.#options.open(), calls: 0, isRetired: false };
     this.#lane = lane;
     this.#lanes.add(lane);
-    // A host that cannot be opened is tried anew by the next call
+    // A host that cannot be opened is tried again by the next call
     lane.host.catch(() => {
       this.#lanes.delete(lane);
       if (this.#lane === lane) this.#lane = undefined;

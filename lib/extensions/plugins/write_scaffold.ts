@@ -1,6 +1,7 @@
 import { mkdir, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { dirname, join, relative } from "node:path";
 import { fileURLToPath } from "node:url";
+import { systemCodeOf } from "../../base/errors.ts";
 import { isTakenToolName, MANIFEST_NAME, NO_DIGEST, parsePluginManifest } from "./manifest.ts";
 import { ExtensionError } from "../extension_error.ts";
 
@@ -119,5 +120,5 @@ export function fillTemplate(template: string, values: Readonly<Record<string, s
 }
 
 function isCode(error: unknown, code: string): boolean {
-  return error instanceof Error && "code" in error && error.code === code;
+  return systemCodeOf(error) === code;
 }

@@ -1,5 +1,6 @@
 import { realpath, stat } from "node:fs/promises";
 import { join } from "node:path";
+import { systemCodeOf } from "../../base/errors.ts";
 import type { SkillFolder } from "../../config/folders.ts";
 import { listPlainFolder } from "../package_folder.ts";
 import {
@@ -113,7 +114,7 @@ async function namesIn(
       if (names.length > MAX_SKILLS) return { problem: `it has over ${MAX_SKILLS} skills` };
     }
   } catch (error) {
-    const { code } = error as { readonly code?: string };
+    const code = systemCodeOf(error);
     return code === "ENOENT" || code === "ENOTDIR" ? { names } : { problem: code ?? String(error) };
   }
   return { names: names.sort() };

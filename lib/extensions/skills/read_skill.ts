@@ -2,7 +2,7 @@ import { hash } from "node:crypto";
 import { lstat, readlink, realpath } from "node:fs/promises";
 import { basename, join, sep } from "node:path";
 import { canonicalDigest } from "../../base/json.ts";
-import type { SkillLayer } from "../../config/folders.ts";
+import type { SkillLayer } from "../../base/records/extension_views.ts";
 import { withoutMark } from "../../config/toml.ts";
 import { listPlainFolder, readPlainFile } from "../package_folder.ts";
 import { MAX_SKILL_BYTES, readSkillDocument, type SkillDocument, type SkillFault } from "./skill_document.ts";
@@ -62,7 +62,7 @@ const MAX_DEPTH = 16;
 /** Folders, files and links of one skill that are looked at */
 const MAX_ENTRIES = 2 * MAX_SKILL_FILES;
 
-/** Thrown for a folder that cannot be read as a skill. The message is the reason. */
+/** Error for a folder that cannot be read as a skill. The message is the reason. */
 export class SkillFolderError extends Error {
   override readonly name = "SkillFolderError";
 }

@@ -3,7 +3,7 @@ import { join } from "node:path";
 import type { Logger } from "../../base/telemetry/log.ts";
 import type { SkillFolder } from "../../config/folders.ts";
 import type { TrustedDocuments } from "../../guard/trusted_documents.ts";
-import type { SkillState } from "../extension_views.ts";
+import type { SkillState } from "../../base/records/extension_views.ts";
 import { findSkills, type SkillGrounds, type SkillIndex, type SkillsOfFolder, stampOfSkills } from "./find_skills.ts";
 import type { FoundSkill } from "./read_skill.ts";
 import type { SkillRecord, SkillRecords } from "./skill_record.ts";

@@ -9,7 +9,7 @@ export interface SkillDocument {
   readonly description: string;
   /** License, or the file of the skill that holds it. Undefined: not said */
   readonly license: string | undefined;
-  /** Needs of the skill, as "Requires git and jq". Undefined: nothing, or not said */
+  /** Needs of the skill, such as "Requires git and jq". Undefined: nothing, or not said */
   readonly compatibility: string | undefined;
   readonly metadata: Readonly<Record<string, string>>;
   /** Tools that the author would allow. They grant nothing here */
@@ -133,7 +133,7 @@ async function readFront(text: string, faults: SkillFault[]): Promise<FrontMatte
   }
 }
 
-/** Puts each value that is no YAML by itself in quotation marks, as `Use when: it rains` and `[file] [format]`. */
+/** Puts each value that is no YAML by itself in quotation marks, such as `Use when: it rains` and `[file] [format]`. */
 async function quoted(lines: readonly string[]): Promise<readonly string[]> {
   const fields: string[][] = [];
   for (const line of lines) {

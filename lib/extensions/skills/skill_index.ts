@@ -1,6 +1,6 @@
 import { hash } from "node:crypto";
 import * as v from "valibot";
-import { SKILL_LAYERS } from "../../config/folders.ts";
+import { SKILL_LAYERS } from "../../base/records/extension_views.ts";
 import type { Documents } from "../../storage/documents.ts";
 import type { SkillIndex } from "./find_skills.ts";
 import type { FoundSkill } from "./read_skill.ts";
@@ -32,7 +32,7 @@ const entrySchema = v.object({ v: v.literal(1), stamp: text, skill: skillSchema 
 
 /**
  * Creates the memory of skills that were read before, so that a start reads no file of a skill that is as it was. An entry that is lost or
- * that another version wrote costs a look. Whoever reads a skill reads its files anew.
+ * that another version wrote costs a look. Whoever reads a skill reads its files again.
  */
 export function createSkillIndex(documents: Pick<Documents, "get" | "set">): SkillIndex {
   return {

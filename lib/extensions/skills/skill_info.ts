@@ -1,7 +1,7 @@
 import { exactLine } from "../../base/text.ts";
 import type { DocumentTrust } from "../../guard/trusted_documents.ts";
 import { hash } from "node:crypto";
-import type { SkillDetail, SkillInfo, SkillProblem } from "../extension_views.ts";
+import type { SkillDetail, SkillInfo, SkillProblem } from "../../base/records/extension_views.ts";
 import type { KnownSkill } from "./skill_catalogue.ts";
 import { SKILL_NAME, textOfFile, type WholeSkill } from "./read_skill.ts";
 import type { SkillFault } from "./skill_document.ts";

@@ -6,7 +6,7 @@ import type { AuditAppend } from "../../guard/audit/audit_chain.ts";
 import type { SkillEvent } from "../../guard/audit/audit_event.ts";
 import { Collection } from "../../storage/read_records.ts";
 import type { Store } from "../../storage/store.ts";
-import { SOURCE_KINDS } from "../extension_views.ts";
+import { SOURCE_KINDS } from "../../base/records/extension_views.ts";
 
 const text = v.pipe(v.string(), v.maxLength(4_096));
 

@@ -1,6 +1,7 @@
 import { posix } from "node:path";
 import { promisify } from "node:util";
 import { gunzip } from "node:zlib";
+import { systemCodeOf } from "../../base/errors.ts";
 import { exactLine } from "../../base/text.ts";
 import { DocumentError } from "../../documents/document_error.ts";
 import { readZip } from "../../documents/read_zip.ts";
@@ -117,7 +118,7 @@ async function unpack(bytes: Uint8Array): Promise<Uint8Array> {
     // Unpacking stops at the bound
     return await promisify(gunzip)(bytes, { maxOutputLength: MAX_UNPACKED_BYTES });
   } catch (cause) {
-    if ((cause as { readonly code?: string }).code === "ERR_BUFFER_TOO_LARGE") {
+    if (systemCodeOf(cause) === "ERR_BUFFER_TOO_LARGE") {
       throw tooLarge(`the archive holds over ${MAX_UNPACKED_BYTES} bytes`);
     }
     throw invalid("the archive cannot be unpacked", cause);

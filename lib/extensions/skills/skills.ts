@@ -20,7 +20,7 @@ import { type KnownSkill, SkillCatalogue } from "./skill_catalogue.ts";
 import { extensionChanged, ExtensionError, extensionNotFound } from "../extension_error.ts";
 import type { FetchSkillServices } from "./fetch_skill.ts";
 import { createSkillIndex } from "./skill_index.ts";
-import type { SkillDetail, SkillInfo, SkillTest } from "../extension_views.ts";
+import type { SkillDetail, SkillInfo, SkillTest } from "../../base/records/extension_views.ts";
 import { reasonOff, textOfSkill, toSkillDetail, toSkillInfo } from "./skill_info.ts";
 import { type InstallSource, SkillInstaller } from "./skill_installer.ts";
 import { SkillRecords } from "./skill_record.ts";

@@ -2,7 +2,7 @@ import { posix } from "node:path";
 import { exactLine } from "../../base/text.ts";
 import { matchesPatterns } from "../../tools/runtime/registry.ts";
 import { SKILL_NAME, textOfFile, type WholeSkill } from "./read_skill.ts";
-import type { SkillProblem, SkillTest } from "../extension_views.ts";
+import type { SkillProblem, SkillTest } from "../../base/records/extension_views.ts";
 import { toProblem } from "./skill_info.ts";
 import { toToolPatterns } from "./tool_patterns.ts";
 

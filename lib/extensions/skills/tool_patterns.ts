@@ -20,7 +20,7 @@ const SERVER = /^mcp__(?:(?!__)[^*])+$/;
 
 /**
  * Returns the patterns of this gateway's tools that the names in `disallowed-tools` stand for: `*`, names, `prefix*`. A rule about some
- * calls of a tool, as `Bash(rm:*)`, stands for all of them: a rule that cannot be held exactly is held more strictly.
+ * calls of a tool, such as `Bash(rm:*)`, stands for all of them: a rule that cannot be held exactly is held more strictly.
  */
 export function toToolPatterns(names: readonly string[]): readonly string[] {
   const plain = names.map((name) => name.trim().replace(/\(.*$/s, "").trim()).filter((name) => name !== "");

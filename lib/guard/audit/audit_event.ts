@@ -1,4 +1,5 @@
-import type { AccessChange, TokenRecord } from "../../access/identity.ts";
+import type { AccessChange } from "../../access/identity.ts";
+import type { TokenRecord } from "../../base/records/token.ts";
 import type { ReviewOutcome } from "../../base/records/agent_event.ts";
 import { type Actor, type Caller, type Scope, storedActor } from "../../base/records/caller.ts";
 import type { LoginEvent } from "../../memory/browser_logins.ts";
@@ -297,7 +298,7 @@ export interface BrowserLoginEvent extends AuditPlace {
 }
 
 /**
- * An MCP server was entered into the configuration or taken out of it by a command, or a person turned it on or off, started it anew, or
+ * An MCP server was entered into the configuration or taken out of it by a command, or a person turned it on or off, restarted it, or
  * signed in at it or out.
  */
 export interface McpServerEvent {
@@ -314,7 +315,7 @@ export interface McpServerEvent {
     | "signed_out";
   /** Name in `[mcp.servers.<name>]` */
   readonly server: string;
-  /** Package with its exact version, as `npm:@scope/name@1.2.3`, or address. Null for another program */
+  /** Package with its exact version, such as `npm:@scope/name@1.2.3`, or address. Null for another program */
   readonly source: string | null;
   /** Digest of the package, as its registry names it. Null where there is none */
   readonly integrity: string | null;
@@ -372,7 +373,7 @@ export interface FolderForgottenEvent {
   readonly by: { readonly via: string; readonly token_id: string | null };
 }
 
-/** Encrypted records were encrypted anew with another key: an event for each call that changed some, and for the last one. */
+/** Records were re-encrypted with another key: an event for each call that changed some, and for the last one. */
 export interface RekeyEvent {
   readonly type: "storage";
   readonly action: "rekeyed";
@@ -409,7 +410,7 @@ export type ChainEvent =
   | { readonly type: "audit_chain"; readonly action: "closed" }
   /** Another chain ends with `last`, since its gateway is gone */
   | { readonly type: "audit_chain"; readonly action: "left_off"; readonly last: ChainPoint }
-  /** Written for the heads of other chains alone, where nothing else was recorded for a minute */
+  /** Event for the heads of other chains alone, where nothing else was recorded for a minute */
   | { readonly type: "audit_chain"; readonly action: "witnessed" }
   /** Records up to these places were older than the retention and are gone */
   | { readonly type: "audit_chain"; readonly action: "forgot"; readonly through: readonly ChainPoint[] };

@@ -38,7 +38,7 @@ export interface AuditReport {
   /** Positions of the oldest and newest record; null for an empty audit */
   readonly first_seq: number | null;
   readonly last_seq: number | null;
-  /** Kept elsewhere, it tells the next verification that nothing before it was rewritten; null where it is lost */
+  /** Head of the chain: kept elsewhere, it tells the next verification that nothing before it was rewritten; null where it is lost */
   readonly head: AuditHead | null;
   /** The first of them, in order */
   readonly problems: readonly AuditProblem[];
@@ -224,7 +224,7 @@ export class ChainCheck {
     if (this.#problemCount === this.#problems.length && problem !== undefined) this.#gaps.set(problem, to);
   }
 
-  /** Returns the record when its content has its hash and it stands in its place. */
+  /** Returns the record when its content has its hash and is at its place. */
   #readRecord(seq: number, body: unknown, isInPlace: boolean): AuditRecord | undefined {
     const record = parseAuditRecord(body);
     if (record === undefined) {

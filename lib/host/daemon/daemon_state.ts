@@ -13,7 +13,7 @@ const recordSchema = v.object({
   phase: v.picklist(["starting", "running", "stopping"]),
   /** True when the process leads a process group of its own, which may then be killed whole */
   leads_group: v.boolean(),
-  /** The service manager that runs it, as `openrc`; undefined: none does */
+  /** The service manager that runs it, such as `openrc`; undefined: none does */
   service: v.optional(v.string()),
   /** Seconds that work gets to finish when the process ends */
   grace_seconds: v.pipe(v.number(), v.minValue(0)),

@@ -1,4 +1,5 @@
 import process from "node:process";
+import { systemCodeOf } from "../../base/errors.ts";
 import type { Clock } from "../../base/clock.ts";
 import { processIdentity } from "../process_identity.ts";
 import type { DaemonProcess } from "./daemon_state.ts";
@@ -44,6 +45,6 @@ function signal(pid: number, name: "SIGTERM" | "SIGKILL"): void {
     process.kill(pid, name);
   } catch (error) {
     // ESRCH: the process ended meanwhile. The caller has to know of anything else
-    if ((error as { code?: string }).code !== "ESRCH") throw error;
+    if (systemCodeOf(error) !== "ESRCH") throw error;
   }
 }

@@ -25,7 +25,7 @@ export interface DetachedLaunch {
 /** A process that outlives this one. */
 export interface DetachedProcess {
   readonly pid: number;
-  /** How it ended, as `with exit code 1`; pending while it runs */
+  /** How it ended, such as `with exit code 1`; pending while it runs */
   readonly ended: Promise<string>;
   /** Lets this process end before it */
   release(): void;

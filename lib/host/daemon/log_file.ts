@@ -61,7 +61,7 @@ const NEWLINE = 10;
  *
  * Files are only ever renamed, from the oldest on, into the first free number: a process that is killed in between loses no line and
  * overwrites none. A torn last line, as a power loss leaves it, is ended before the next one. A file that someone moved or
- * removed is made anew.
+ * removed is made again.
  */
 export function openLogFile({ path, clock, toLine, maxBytes = MAX_BYTES }: LogFileOptions): LogFile {
   let file: OpenFile | undefined;
@@ -94,7 +94,7 @@ export function openLogFile({ path, clock, toLine, maxBytes = MAX_BYTES }: LogFi
     const reason = messageOf(error);
     trouble ??= { since: clock.now(), reason, dropped: 0, retryAt: 0 };
     trouble.retryAt = clock.monotonic() + LOOK_MS;
-    // The next try begins anew, with whatever is at the path then
+    // The next try starts over, with whatever is at the path then
     try {
       closeFile();
     } catch {

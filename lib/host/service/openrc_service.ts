@@ -29,7 +29,7 @@ export interface OpenrcOptions {
   readonly run: RunProgram;
   /** Number of the user who runs this */
   readonly uid: number;
-  /** Written as the configuration where there is none */
+  /** Text that is written as the configuration where there is none */
   readonly starterConfig: string;
   /** Folder in which the file system of the service begins. Default `/` */
   readonly root?: string;

@@ -1,4 +1,5 @@
 import { chmod, readFile, rm } from "node:fs/promises";
+import { systemCodeOf } from "../../base/errors.ts";
 import { writeAtomically } from "../../base/durable_files.ts";
 import { ServiceError } from "./service_manager.ts";
 
@@ -7,7 +8,7 @@ export async function readServiceFile(path: string): Promise<string | undefined>
   try {
     return await readFile(path, "utf8");
   } catch (error) {
-    if ((error as { code?: string }).code === "ENOENT") return undefined;
+    if (systemCodeOf(error) === "ENOENT") return undefined;
     throw fileError("read", path, error);
   }
 }

@@ -12,7 +12,7 @@ export interface UnitState {
   readonly enabled: boolean;
   /** `failed`: it ended, and is not started again */
   readonly active: "running" | "starting" | "stopping" | "stopped" | "failed";
-  /** The manager's own words, as `activating (auto-restart)` */
+  /** The manager's own words, such as `activating (auto-restart)` */
   readonly detail: string;
 }
 
@@ -132,7 +132,7 @@ export function createRunProgram(env: Readonly<Record<string, string | undefined
     });
 }
 
-/** Runs a program that must succeed. @param action for the message, as `start the service`. @throws {ServiceError} */
+/** Runs a program that must succeed. @param action for the message, such as `start the service`. @throws {ServiceError} */
 export async function runOrFail(
   run: RunProgram,
   action: string,

@@ -63,7 +63,7 @@ type OrderMark = { readonly type: typeof TEXT_MARK; units: number } | { readonly
 
 /** Options of `AnthropicDecoder`. */
 interface AnthropicDecoderOptions {
-  /** Given at the head of the stream. Default: none */
+  /** Events at the head of the stream. Default: none */
   readonly notices?: readonly ProviderEvent[];
   /**
    * Gives what a client of the same format is told beside texts, thinking and calls, as `reply_fields`: each block as it begins, deltas of

@@ -34,7 +34,7 @@ const WIDEST_NODES = 2_000;
 /** Work from which on a schema is fitted as it is where it stands alone. */
 export const FULL_WORK = 2 * WIDEST_NODES;
 
-/** Tried in their order, until the schema is short enough. */
+/** Bounds that are tried in their order, until the schema is short enough. */
 const BOUNDS: readonly Bounds[] = [
   { nodes: WIDEST_NODES, depth: 12, description: 8_000, fields: 256 },
   { nodes: 300, depth: 4, description: 200, fields: 64 },

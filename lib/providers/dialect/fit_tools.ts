@@ -87,7 +87,7 @@ function fitTool(
   return { ...tool, name, description: `${described.slice(0, kept)}${GOES_ON}`, parameters };
 }
 
-/** End of a description that the vendor bounds: its rest stands in the schema, where there is no bound. */
+/** End of a description that the vendor bounds: its rest is in the schema, where there is no bound. */
 const GOES_ON = "... (goes on in the description of the parameters)";
 const NO_PARAMETERS: FittedSchema = { schema: undefined, notes: "" };
 

@@ -9,7 +9,7 @@ const MAX_LEVELS = 6;
 /** Node without unions, and the forms that its unions have. */
 export interface FlatNode {
   readonly node: SchemaNode;
-  /** Fields of each form in words, as `one of these forms: {a, b} or {c}`. Empty: the forms have the same */
+  /** Fields of each form in words, such as `one of these forms: {a, b} or {c}`. Empty: the forms have the same */
   readonly forms: string;
 }
 

@@ -87,7 +87,7 @@ function sizeOf({ properties, required, enum: values }: SchemaNode): number {
   return fields + listOf(required).length + listOf(values).length;
 }
 
-/** Returns the node that a local reference names, as `#/$defs/name`. Undefined for any other reference. Source: RFC 6901 */
+/** Returns the node that a local reference names, such as `#/$defs/name`. Undefined for any other reference. Source: RFC 6901 */
 export function resolvePointer(root: SchemaNode, ref: string): SchemaNode | undefined {
   if (ref === "#") return root;
   if (!ref.startsWith("#/")) return undefined;

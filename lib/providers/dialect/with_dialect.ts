@@ -48,7 +48,7 @@ interface FittedStart {
 class FittedStream implements AsyncIterableIterator<readonly ProviderEvent[], undefined> {
   #inner: AsyncIterator<readonly ProviderEvent[]> | undefined;
   #toOwn: FittedTools["toOwn"];
-  /** Told with the first events: before them the provider may still refuse */
+  /** Notices that go with the first events: before them the provider may still refuse */
   #notices: readonly ProviderEvent[] = [];
   readonly #provider: Provider;
   readonly #start: FittedStart;

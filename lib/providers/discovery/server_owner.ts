@@ -98,7 +98,7 @@ export interface TrustServerOptions {
 }
 
 /**
- * Trusts the model server at an address of this machine, as `127.0.0.1:11434`, as long as the user who runs it now does.
+ * Trusts the model server at an address of this machine, such as `127.0.0.1:11434`, as long as the user who runs it now does.
  * @throws {HttpError} 400 `invalid_request` for an address that is none or not of this machine; 409 `conflict` when nothing listens
  * there, or servers of several users do
  */

@@ -23,7 +23,7 @@ export interface ModelNamesOptions {
   /** `[provider]`; undefined for the kind `none` */
   readonly standard: ProviderEntry | undefined;
   readonly inUse: { readonly name: string; readonly reason: string };
-  /** Tells whether `[provider]` says `auto`: the offline assistant then stands in for a model that was not found. */
+  /** Tells whether `[provider]` says `auto`: the offline assistant then replaces a model that was not found. */
   readonly isGuess: boolean;
   /** Tells whether the provider of `[provider]` depends on which local servers answer. */
   readonly isFound: boolean;
@@ -32,7 +32,7 @@ export interface ModelNamesOptions {
   readonly memory: ProviderMemory;
   /** Names of models by other names, see `[provider.aliases]`. Default: there are none */
   readonly aliases?: Readonly<Record<string, string>> | undefined;
-  /** Called when a request names a model whose local server is gone. */
+  /** Runs when a request names a model whose local server is gone. */
   readonly onLost?: (() => void) | undefined;
 }
 
@@ -193,7 +193,7 @@ export function isDefaultModel(wanted: string | undefined): boolean {
 const MAX_NAMES = 10;
 const MAX_SHOWN = 128;
 
-/** Says which model names would work, as `the models are "default", "llama3.2" and 4 others of GET /v1/models`. */
+/** Says which model names would work, such as `the models are "default", "llama3.2" and 4 others of GET /v1/models`. */
 export function namesThatWork(names: Iterable<string>): string {
   const all = [...new Set(["default", ...names])].filter((name) => name !== "");
   const shown = all.slice(0, MAX_NAMES).map(quoted);

@@ -39,7 +39,7 @@ export function routeOf(routes: readonly ModelRoute[], hint: string): ModelRoute
  * among equals.
  *
  * A rule matches when the query's length is within its bounds and one of its keywords (without case) or patterns (as they are)
- * stands in the query, also inside a word; a rule without any matches by length alone. Off: undefined.
+ * is in the query, also inside a word; a rule without any matches by length alone. Off: undefined.
  */
 export function classifyQuery(
   { enabled, rules }: RoutingConfig["query_classification"],

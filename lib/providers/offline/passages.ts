@@ -1,6 +1,6 @@
 /** A piece of a text that can be quoted by itself: a paragraph, an item of a list, a row of a table, or a block of code. */
 export interface Passage {
-  /** Place of the text, as `docs/use.md` or `Postern's README` */
+  /** Place of the text, such as `docs/use.md` or `Postern's README` */
   readonly source: string;
   /** The nearest heading above it; empty: there is none */
   readonly heading: string;
@@ -15,7 +15,7 @@ export interface Passage {
   readonly isRow: boolean;
   /** Tells whether the passage comes from Postern's own documentation. */
   readonly isOwn: boolean;
-  /** Kept for passages that many questions are asked about. Default: they are made for each question */
+  /** Terms that are kept for passages that many questions are asked about. Default: they are made for each question */
   readonly stems?: StemmedTexts;
 }
 

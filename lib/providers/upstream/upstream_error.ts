@@ -7,7 +7,7 @@ import { readError, type ToldError } from "./error_body.ts";
 export interface Upstream {
   /** The provider's configured name */
   readonly name: string;
-  /** Where the key comes from, as `the environment variable "OPENAI_API_KEY"`; undefined without a key */
+  /** Where the key comes from, such as `the environment variable "OPENAI_API_KEY"`; undefined without a key */
   readonly keySource: string | undefined;
   /** The key itself, removed from whatever the upstream says */
   readonly key: string | undefined;
@@ -39,7 +39,7 @@ const REFUSES_PART = /unsupported param\b|\bjinja\b|raise_exception/i;
 /**
  * Returns the error of a refusal. 400, 404, 413 and 422 are the caller's (`provider_rejected`, `model_not_found`). A history that is too
  * long is 400 `context_length_exceeded` whatever the vendor calls it. 429 is `provider_rate_limited` with its Retry-After, 408 and 504
- * are `provider_timeout`, all others `provider_error`. The key never stands in the message.
+ * are `provider_timeout`, all others `provider_error`. The key never is in the message.
  * Source: docs/design/errors.md "Errors of a provider"
  */
 export function toUpstreamError(upstream: Upstream, refusal: UpstreamRefusal): ProviderError {

@@ -11,15 +11,15 @@ import { EventStreamDecoder } from "../../system/net/event_stream_decoder.ts";
 export interface UpstreamSettings {
   readonly upstream: Upstream;
   readonly client: ProviderClient;
-  /** Path before the format's own, as `/v1`; no slash at the end */
+  /** Path before the format's own, such as `/v1`; no slash at the end */
   readonly basePath: string;
   /** Longest silence of the upstream, milliseconds */
   readonly timeoutMs: number;
   /** Longest time in which nothing is said, though bytes come, milliseconds */
   readonly silenceMs: number;
-  /** A new unique id, as `call_...` */
+  /** A new unique id, such as `call_...` */
   readonly nextId: () => string;
-  /** Called with the head of each good reply. Default: nothing is called */
+  /** Receives the head of each good reply. Default: nothing is called */
   readonly onReply?: ((exchange: HttpExchange) => void) | undefined;
 }
 
@@ -32,7 +32,7 @@ export interface UpstreamCall {
   readonly signal: AbortSignal;
   /** The reply comes in one piece: its head arrives when the whole reply is ready. Default false */
   readonly whole?: boolean;
-  /** Called with the refusal of a server that replied; gives the reply in its place, or throws it. Default: it is thrown */
+  /** Receives the refusal of a server that replied; gives the reply in its place, or throws it. Default: it is thrown */
   readonly onRefusal?: ((error: ProviderError) => Promise<HttpExchange>) | undefined;
 }
 
@@ -177,7 +177,7 @@ export class TurnStream implements AsyncIterableIterator<readonly ProviderEvent[
   /** "yes" when a chunk was understood, "told" when the reader knows it */
   #begun: "no" | "yes" | "told" = "no";
   readonly #options: TurnStreamOptions;
-  /** Made with the first bytes of a stream: a reply in one piece needs none */
+  /** Decoder, from the first bytes of a stream on: a reply in one piece needs none */
   #stream: EventStreamDecoder | undefined;
 
   constructor(options: TurnStreamOptions) {

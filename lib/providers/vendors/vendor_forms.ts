@@ -50,9 +50,9 @@ export type DialectName = "openai" | "anthropic" | "gemini" | "portable" | "port
 
 /** Server that requests go to. */
 export interface VendorServer {
-  /** Kind of the provider's settings, as `openai` */
+  /** Kind of the provider's settings, such as `openai` */
   readonly kind: string;
-  /** Origin of the address, as `https://api.openai.com` */
+  /** Origin of the address, such as `https://api.openai.com` */
   readonly origin: string;
   /** Setting that says which models see. `auto`: those that are known by their names to see. Default `auto` */
   readonly vision?: ProviderSettings["vision"];

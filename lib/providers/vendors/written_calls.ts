@@ -17,7 +17,7 @@ const MAX_HEAD = 512;
 /**
  * Makes the layer of a local server by which a reply to a request with tools that is nothing but the JSON of calls of them, by itself, in a fence or
  * in tags, is taken as these calls, with a notice. Small models write their calls so, and their servers pass that on as text. With words
- * beside it, or the name of another tool, a reply stays text: a model may explain a call without making it. So does a reply that stands in a
+ * beside it, or the name of another tool, a reply stays text: a model may explain a call without making it. So does a reply that is in a
  * result of a tool or in the user's words: a model that is to show a file must not thereby do what the file says.
  */
 export function withWrittenCalls(nextId: () => string): ProviderLayer {

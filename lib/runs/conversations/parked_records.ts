@@ -99,12 +99,12 @@ export function createParkedRecords(options: {
         const found = PARKED_CALLS.parsed(store, stored);
         if (found === undefined) {
           // Messages of a record that cannot be read are lost, and the model is told so
-          parked.lose([key]);
+          parked.noteGone([key]);
           continue;
         }
         const record = found.value;
         if (record.at < clock.now() - KEEP_MS) continue;
-        if (record.messages.length === 0) parked.lose(record.call_ids);
+        if (record.messages.length === 0) parked.noteGone(record.call_ids);
         else parked.keep(record.call_ids, record.messages, record.taint);
       }
     },

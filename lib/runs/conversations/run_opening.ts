@@ -22,7 +22,7 @@ import type { QueuePlace } from "../supervisor/run_queue.ts";
 /** Parts that the first messages of a run are made of. */
 export interface RunOpeningOptions {
   readonly request: RunRequest;
-  /** Pinned messages of an interrupted run, with parked calls in their places; undefined: they are found anew. */
+  /** Pinned messages of an interrupted run, with parked calls in their places; undefined: they are found again. */
   readonly spliced: readonly Message[] | undefined;
   /** Provider that condenses a long history. */
   readonly provider: Provider;

@@ -1,5 +1,6 @@
 import type { Clock } from "../../base/clock.ts";
 import { COOKIE_JARS } from "../../memory/browser_records.ts";
+import type { Conversation, OpenedConversation } from "../../base/records/conversation.ts";
 import type { Message } from "../../base/records/message.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
 import { COMMAND_FOLDERS } from "../../memory/command_folders.ts";
@@ -14,20 +15,6 @@ import {
   parseConversationEntry,
   readConversationEnds,
 } from "./conversation_records.ts";
-
-/** A conversation as `/v1/conversations` shows it. Times are ISO 8601. */
-export interface Conversation {
-  readonly id: string;
-  readonly object: "conversation";
-  /** Title; null for a conversation of an older version that nobody has named. */
-  readonly title: string | null;
-  readonly created_at: string;
-  readonly updated_at: string;
-  readonly message_count: number;
-}
-
-/** A conversation with the id of the run whose messages come next; null: none is at work in it. */
-export type OpenedConversation = Conversation & { readonly run_id: string | null };
 
 /** A message of a conversation; `seq` counts from 1 in the order in which messages were said. */
 export interface SaidMessage {

@@ -102,7 +102,7 @@ export function applyEvent(state: RunState, event: AgentEvent): RunState {
       };
     }
     case "turn_start":
-      // Each turn that a fallback serves says so anew
+      // Each turn that a fallback serves says so again
       return run.model === asked ? state : { text, kept, asked, run: answeredBy(run, asked) };
     case "reasoning_delta":
     case "refusal_delta":

@@ -52,7 +52,7 @@ export interface EventPacker {
   count(): number;
   /** Returns the collected events and keeps them. */
   peek(): PackedEvents;
-  /** Returns the collected events and begins anew. */
+  /** Returns the collected events and starts over. */
   take(): PackedEvents;
 }
 

@@ -38,7 +38,7 @@ const MAX_PARSED = 8;
  * The events that journals have on disk, for reading from any place on.
  *
  * A place counts the records of its journal, so each part that a reader asks for costs one read of the store. After a failover the database
- * may have another history, whose journal lacks the last records. A place of another history is therefore found anew by its seq.
+ * may have another history, whose journal lacks the last records. A place of another history is therefore found again by its seq.
  */
 export class RecordedEvents {
   readonly #store: Store;
@@ -112,7 +112,7 @@ export class RecordedEvents {
     return readEntry(this.#store, journalOf(runId), entry, () => unpackEvents(packed, seq, MAX_READ));
   }
 
-  /** Returns the number of the first record that may hold something after a place. The records before it are read anew. */
+  /** Returns the number of the first record that may hold something after a place. The records before it are read again. */
   async #numberAfter(runId: string, { seq, record }: JournalPlace, history: string | undefined): Promise<number> {
     for (let number = record; number > 0; number--) {
       const packed = await this.#readRecord(runId, { number, history });

@@ -15,7 +15,7 @@ export interface RecorderOptions {
   readonly input: () => RunInput;
   /** Writes that go with the first record of a run that is not accepted before. Default: none */
   readonly beside?: Write | readonly Write[] | undefined;
-  /** Called after each write and after each recorded array, so that waiting readers look again. */
+  /** Runs after each write and after each recorded array, so that waiting readers look again. */
   readonly onChange: () => void;
   /** Last seq in the journal of a run that goes on; its next events are numbered beyond `shownUpTo`. Undefined for a new run. */
   readonly resumedAt: number | undefined;
@@ -54,15 +54,15 @@ export class RunRecorder {
   #ending: readonly AgentEvent[] = [];
   /** Newest recorded events without a gap, at most twice `RECENT`. */
   #recent: AgentEvent[] = [];
-  /** Set by `activate`. */
+  /** True by `activate`. */
   #active = false;
-  /** Set once the store has the run. */
+  /** True once the store has the run. */
   #known: boolean;
   /** Seq of the last step. */
   #lastStep = 0;
   /** Turns that are not shown yet, in order. Few: a turn asks the model, and a step is written meanwhile. */
   #hidden: HiddenTurn[] = [];
-  /** Set when a finished turn waits to be written with the event after it. The last turn is written with the end: one write less. */
+  /** True when a finished turn waits to be written with the event after it. The last turn is written with the end: one write less. */
   #due = false;
   /** Seq of the last event on disk, 0 for none. */
   #durableSeq: number;

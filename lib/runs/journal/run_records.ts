@@ -129,7 +129,7 @@ export type JournalRecord = v.InferOutput<typeof journalRecordSchema>;
 /** Record in the collection `open_runs`, by run id. */
 const openRunSchema = storedObject({
   v: v.literal(1),
-  /** Set when a person cancelled the run, so that it does not go on. */
+  /** True when a person cancelled the run, so that it does not go on. */
   cancelled: v.optional(v.literal(true)),
 });
 

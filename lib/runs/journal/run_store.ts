@@ -41,7 +41,7 @@ export interface AppendOptions {
 /** A run that has not ended. */
 export interface OpenRunId {
   readonly id: string;
-  /** Set when the run was cancelled. `unknown`: the record that says so cannot be read. */
+  /** True when the run was cancelled. `unknown`: the record that says so cannot be read. */
   readonly cancelled: boolean | "unknown";
 }
 
@@ -52,7 +52,7 @@ export interface RunWithEnd {
   readonly end: JournalPlace;
 }
 
-/** Thrown when the journal cannot be written, so that the run cannot go on. */
+/** Error when the journal cannot be written, so that the run cannot go on. */
 export class JournalError extends Error {
   override readonly name = "JournalError";
 }
@@ -79,7 +79,7 @@ export interface RunStoreOptions {
 
 /** Rights of a gateway to write runs, with what goes along. `RunOwnership` has those of one gateway of several. */
 export interface RunRights {
-  /** Which conversations are at work at any gateway. */
+  /** Conversations that are at work at any gateway. */
   readonly lines: {
     /** Returns the id of the first run of a conversation that is at work, or waits, at any gateway. Undefined: there is none */
     runIn(conversationId: string): string | undefined | Promise<string | undefined>;

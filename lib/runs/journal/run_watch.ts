@@ -121,7 +121,7 @@ export class RunWatch {
   #pace: RunPace = { live: true };
   /** Furthest seq that a note has told of. It is a hint: anybody who may write the database may send notes. */
   #hint = 0;
-  /** Set by a note, until the journal is read. */
+  /** True by a note, until the journal is read. */
   #isNoted = false;
   readonly #backoff: Backoff;
   /** Monotonic time before which no link is made. */

@@ -15,7 +15,7 @@ export interface StartedCall {
 /** An approval of a call that has not ended, as the journal has it. */
 export interface RecordedApproval {
   readonly approvalId: string;
-  /** Set when its answer is in the journal. */
+  /** True when its answer is in the journal. */
   readonly answered: boolean;
 }
 
@@ -85,7 +85,7 @@ class JournalReader {
     };
   }
 
-  /** Takes the text of a turn, and the events that begin the text anew. */
+  /** Takes the text of a turn, and the events that restart the text. */
   #takeText(event: AgentEvent): void {
     switch (event.type) {
       case "turn_start":

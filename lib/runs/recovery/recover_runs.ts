@@ -29,7 +29,7 @@ export interface RecoverOptions {
   readonly pendingApprovals: (runIds: ReadonlySet<string>) => Promise<readonly PendingApproval[]>;
   /** Withdraws an approval that no run needs any more. */
   readonly withdraw: (approvalId: string) => Promise<void>;
-  /** Called for each run that was ended. */
+  /** Runs for each run that was ended. */
   readonly onEnd: (id: string, status: RunStatus) => void;
   /** Lets a run go on. @throws when the run cannot go on; the run then ends with that error */
   readonly resume: (interrupted: InterruptedRun) => Promise<void>;

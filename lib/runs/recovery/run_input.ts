@@ -143,7 +143,7 @@ const CHANGED = "it takes another input than when this run was started, before t
 
 /**
  * Returns the digest that a run is pinned to: SHA-256 of the tool's input schema. The texts of a built-in tool's schema do not count, so
- * that an upgrade that words them anew takes no tool away from interrupted runs. Those of another's tool do: they are what its approval
+ * that an upgrade that words them differently takes no tool away from interrupted runs. Those of another's tool do: they are what its approval
  * was given for. Each run pins all of its tools, and a tool that changes is another object.
  */
 export const digestOf = lazilyEach(({ source, inputSchema }: Pick<Tool, "source" | "inputSchema">): string =>

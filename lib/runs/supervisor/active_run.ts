@@ -51,11 +51,11 @@ export class ActiveRun {
   isRead = false;
   /** Number of calls with an effect that run now. */
   effectsAtWork = 0;
-  /** Set by a shutdown: the run stops as soon as no tool call with an effect is running. */
+  /** True by a shutdown: the run stops as soon as no tool call with an effect is running. */
   stopsForShutdown = false;
-  /** Set at the end of the work here, before it is on record. Another gateway may have gone on with the run, and ended it otherwise. */
+  /** Outcome of the work here, once it has ended and before it is on record. Another gateway may have gone on with the run, and ended it otherwise. */
   end: AgentOutcome["terminal"] | undefined = undefined;
-  /** Set at the end: a refusal of the provider before the first delta. The reader gets it thrown in place of the terminal event. */
+  /** Refusal of the provider before the first delta, once the work has ended. The reader gets it thrown in place of the terminal event. */
   refused: ProviderError | undefined = undefined;
   readonly #accepted: AcceptedRun;
   readonly #controller: AbortController;
@@ -107,7 +107,7 @@ export interface RunJournalOptions {
   readonly log: Logger;
   /** Receives the events of a run that ended without a record. Default: nobody does */
   readonly onUnrecorded?: OnRecorded | undefined;
-  /** Called once, when the run is over and written. Undefined: stopped for a shutdown, with its journal open for the next start. */
+  /** Runs once, when the run is over and written. Undefined: stopped for a shutdown, with its journal open for the next start. */
   readonly onEnd: (status: RunStatus | undefined) => void;
 }
 

@@ -20,7 +20,7 @@ export interface AskElicitationOptions {
   readonly emit?: (body: AgentEventBody) => void;
   /** Does the waiting, as `QueuePlace.pause`. Default: waits */
   readonly pause?: <T>(wait: () => Promise<T>) => Promise<T>;
-  /** Called with the approval's id once it is filed */
+  /** Receives the approval's id once it is filed */
   readonly onAsked?: (approvalId: string) => void;
 }
 

@@ -62,7 +62,7 @@ export class RunClaimer {
   async start(): Promise<void> {
     const { cluster, clock } = this.#options;
     cluster.onTakeover(() => void this.look("whole"));
-    this.#ownership.onLost((ids) => this.#lose(ids));
+    this.#ownership.onLost((ids) => this.#onLost(ids));
     // A gateway whose lease has run out is noticed half a lease later at the latest. A whole look follows one after news that is at work
     this.#poller.start(clock, Math.min(POLL_MS, this.#ownership.leaseMs / 2), () => void this.look("whole"));
     await this.look("whole");
@@ -178,7 +178,7 @@ export class RunClaimer {
     const { runs, recovery, cluster, log } = this.#options;
     const { id, workspace } = run;
     const found = await runs.get(id);
-    // A gateway that did not know of the run's end has written its claim anew
+    // A gateway that did not know of the run's end has written its claim again
     if (found !== undefined && isEnded(found.status)) return await this.#ownership.lines.dismiss(id);
     const open = { id, cancelled: await runs.isCancelled(id) };
     if (this.#ownership.mayWorkIn(workspace)) {
@@ -221,9 +221,9 @@ export class RunClaimer {
 
   /** Looks why a claimed run could not be taken up. @returns true for a run that cannot be read: it stays with this gateway, for a person */
   async #staysForPerson(id: string, error: unknown): Promise<boolean> {
-    const isAway = isStorageAway(error);
-    if (isAway) this.#isBroken = true;
-    if (isAway || await this.#isDismissed(id) || this.#ownership.isLost(id)) return false;
+    const isDown = isStorageAway(error);
+    if (isDown) this.#isBroken = true;
+    if (isDown || await this.#isDismissed(id) || this.#ownership.isLost(id)) return false;
     this.#unreadable.add(id);
     this.#options.log.error("Claimed run could not be taken up", { run_id: id, error });
     return true;
@@ -240,7 +240,7 @@ export class RunClaimer {
     }
   }
 
-  #lose(ids: readonly string[]): void {
+  #onLost(ids: readonly string[]): void {
     const { active, runs } = this.#options;
     for (const id of ids) {
       runs.forget(id);

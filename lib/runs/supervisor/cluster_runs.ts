@@ -120,7 +120,7 @@ export class ClusterRuns implements RunCoordination {
   }
 
   /**
-   * Returns a place that waits for the conversation in the whole cluster. The run stands in line from here on, and frees its slot while
+   * Returns a place that waits for the conversation in the whole cluster. The run waits in line from here on, and frees its slot while
    * it waits for earlier runs: they may need it.
    */
   placeOf(place: QueuePlace, { run, isAccepted }: {

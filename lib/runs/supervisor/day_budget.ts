@@ -85,7 +85,7 @@ class StoredDayBudget implements DayBudget {
   /** Tokens that were given back and are not written yet. */
   #refund = 0;
   #writing = false;
-  /** Set when something came up since the last decision began. */
+  /** True when something came up since the last decision began. */
   #due = false;
 
   constructor({ store, clock, tokensPerDay }: DayBudgetOptions) {

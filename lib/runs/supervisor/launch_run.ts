@@ -66,7 +66,7 @@ export interface LaunchParts {
   readonly approvals?: Pick<RunApprovals, "approverOf"> | undefined;
   /** Receives the events of each run: those on record, and at its end those of a run without a record. Default: nobody does */
   readonly onEvents?: OnRecorded | undefined;
-  /** Called once, when a run is over and written. Undefined: the run was stopped for a shutdown. */
+  /** Runs once, when a run is over and written. Undefined: the run was stopped for a shutdown. */
   readonly onEnd: (entry: ActiveRun, status: RunStatus | undefined) => void;
 }
 
@@ -382,9 +382,11 @@ export class RunLauncher {
         pictures,
       },
       opening,
-      resume: this.#resumeOf(plan),
+      resume: plan.interrupted && this.#resumeOf(plan),
       limits,
-      budget: request.call === undefined ? patientBudget(entry.budget, patience) : undefined,
+      budget: request.call === undefined && entry.budget !== undefined
+        ? patientBudget(entry.budget, patience)
+        : undefined,
       parked,
       journal: this.#journalOf(plan, { entry, recorder, leave }),
       abort: (error) => entry.abort(error),
@@ -464,8 +466,8 @@ export class RunLauncher {
 }
 
 /** Returns a budget whose reservations wait for the database that has it. */
-function patientBudget(budget: TokenBudget | undefined, patience: Patience | undefined): TokenBudget | undefined {
-  if (budget === undefined || patience === undefined) return budget;
+function patientBudget(budget: TokenBudget, patience: Patience | undefined): TokenBudget {
+  if (patience === undefined) return budget;
   return { reserve: patiently(patience, (need) => budget.reserve(need)) };
 }
 

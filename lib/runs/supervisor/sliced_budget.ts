@@ -47,7 +47,7 @@ export interface SlicedBudgetOptions {
   readonly key: () => string;
   /** Returns the tokens of the budget, read at each reservation; 0: no limit. */
   readonly limit: () => number;
-  /** Called when a record is begun. Default: nothing */
+  /** Runs when a record is begun. Default: nothing */
   readonly onNewKey?: (key: string) => Promise<void>;
   readonly refusal: (state: BudgetState) => Error;
 }
@@ -95,9 +95,9 @@ export class SlicedBudget implements TokenBudget {
   #askedAt = -Infinity;
   #working: Promise<void> | undefined = undefined;
   #isDue = false;
-  /** Set when another gateway has asked for what is free here. */
+  /** True when another gateway has asked for what is free here. */
   #isAsked = false;
-  /** Set by a drain: nothing is kept that no call needs. */
+  /** True by a drain: nothing is kept that no call needs. */
   #isClosed = false;
   #look: Timer | undefined = undefined;
   readonly #stopHearing: () => void;

@@ -123,7 +123,7 @@ export class RunStarter {
     // The gateway may have been drained meanwhile
     this.#requireOpen();
     const { cluster } = this.#options;
-    const isChild = this.#hasParentHere(request);
+    const isChild = request.durable && this.#hasParentHere(request);
     if (request.durable && !isChild) cluster.checkBounds(request.conversationId ?? null);
     const launched = this.#launcher.launch(request, asked);
     const { entry, run, recorder } = launched;

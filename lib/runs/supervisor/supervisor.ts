@@ -94,7 +94,7 @@ class Supervisor implements RunSupervisor {
   /** Reason for which no run is started any more. Undefined while runs are. */
   #draining: string | undefined = undefined;
   #pruning: Timer | undefined = undefined;
-  /** Resolved when the last run at work has ended: a shutdown may begin while a drain of the cluster waits. */
+  /** Resolves when the last run at work has ended: a shutdown may begin while a drain of the cluster waits. */
   #idle: PromiseWithResolvers<void> | undefined = undefined;
 
   constructor(options: SupervisorOptions) {

@@ -21,7 +21,7 @@ import { type CopyPlace, TargetSchema } from "./target_schema.ts";
 export interface MoveOptions {
   /** Folder of the database. The caller holds its lock */
   readonly dataDir: string;
-  /** Closed by whoever opened it */
+  /** Database, which whoever opened it closes */
   readonly database: Pick<PostgresDatabase, "name" | "dedicated">;
   /** `[storage] schema` */
   readonly schema: string;

@@ -126,7 +126,7 @@ export class TargetSchema {
   }
 
   /**
-   * Forgets everything that was copied, to begin anew.
+   * Forgets everything that was copied, to start over.
    * @throws {ConfigError} `database_unusable`, as `requireNoGateway`
    */
   async empty(known: ReadonlySet<string>): Promise<void> {

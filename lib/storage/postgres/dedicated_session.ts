@@ -65,7 +65,7 @@ export async function openDedicatedSession(
 class ClientSession implements DedicatedSession {
   readonly #client: Client;
   readonly #place: SessionOptions;
-  readonly #heard = new Map<string, ((payload: string) => void)[]>();
+  readonly #listeners = new Map<string, ((payload: string) => void)[]>();
   readonly #lostListeners: ((error: Error) => void)[] = [];
   readonly #inOrder = createOrder();
   #lost: Error | undefined;
@@ -74,10 +74,10 @@ class ClientSession implements DedicatedSession {
   constructor(client: Client, place: SessionOptions) {
     this.#client = client;
     this.#place = place;
-    client.on("error", (cause) => this.#lose(cause));
-    client.on("end", () => this.#lose(undefined));
+    client.on("error", (cause) => this.#noteEnd(cause));
+    client.on("end", () => this.#noteEnd(undefined));
     client.on("notification", ({ channel, payload = "" }) => {
-      for (const onPayload of this.#heard.get(channel) ?? []) onPayload(payload);
+      for (const onPayload of this.#listeners.get(channel) ?? []) onPayload(payload);
     });
   }
 
@@ -90,8 +90,8 @@ class ClientSession implements DedicatedSession {
   }
 
   async listen(channel: string, onPayload: (payload: string) => void): Promise<void> {
-    const known = this.#heard.get(channel);
-    this.#heard.set(channel, [...known ?? [], onPayload]);
+    const known = this.#listeners.get(channel);
+    this.#listeners.set(channel, [...known ?? [], onPayload]);
     if (known === undefined) await this.query(`LISTEN ${quoteName(channel)}`);
   }
 
@@ -118,12 +118,12 @@ class ClientSession implements DedicatedSession {
     try {
       return await runStatements(this.#client, statement, { name, ms: timeoutMs + REPLY_GRACE_MS, clock });
     } catch (error) {
-      if (error instanceof DatabaseAwayError) this.#lose(error);
+      if (error instanceof DatabaseAwayError) this.#noteEnd(error);
       throw error;
     }
   }
 
-  #lose(cause: unknown): void {
+  #noteEnd(cause: unknown): void {
     if (this.#isClosed || this.#lost !== undefined) return;
     this.#lost = cause instanceof DatabaseAwayError ? cause : connectionLost(this.#place.name, cause);
     for (const lost of this.#lostListeners.splice(0)) lost(this.#lost);

@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
 import { userInfo } from "node:os";
-import { ConfigError } from "../../base/errors.ts";
+import { ConfigError, systemCodeOf } from "../../base/errors.ts";
 
 /** Address of a PostgreSQL server, and how its connections are encrypted. */
 export interface PostgresAddress {
@@ -97,7 +97,7 @@ function tlsOf(
     try {
       return readFileSync(path, "utf8");
     } catch (error) {
-      const code = error instanceof Error && "code" in error ? String(error.code) : "it cannot be read";
+      const code = systemCodeOf(error) ?? "it cannot be read";
       throw refuse(`its ${name} "${path}" cannot be read: ${code}`);
     }
   };

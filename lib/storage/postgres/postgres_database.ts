@@ -84,7 +84,7 @@ async function loadPg(): Promise<Pg> {
   } catch (cause) {
     throw new ConfigError(
       "storage_unavailable",
-      'Cannot use storage.driver = "postgres": the optional package "pg" is not installed; install it beside Postern, as with "npm install -g pg"',
+      'Cannot use storage.driver = "postgres": the optional package "pg" is not installed; install it beside Postern, for example with "npm install -g pg"',
       { key: "storage.driver", cause },
     );
   }

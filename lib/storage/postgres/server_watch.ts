@@ -20,9 +20,9 @@ export interface ServerWatchOptions {
   readonly clock: Clock;
   readonly random: Random;
   readonly log: Pick<Logger, "warn" | "info">;
-  /** Aborted at the end of the start. Until then, and for 30 seconds at most, calls wait for a server that is down. Default: no call waits */
+  /** Aborts at the end of the start. Until then, and for 30 seconds at most, calls wait for a server that is down. Default: no call waits */
   readonly started?: AbortSignal | undefined;
-  /** Aborted when the start is given up: no call waits any more. Default: it never is */
+  /** Aborts when the start is given up: no call waits any more. Default: it never does */
   readonly signal?: AbortSignal | undefined;
 }
 
@@ -41,10 +41,10 @@ export class ServerWatch {
   /** Monotonic time before which nobody asks again. */
   #probeAt = -Infinity;
 
-  /** Set while the server is down: resolves when it is back. */
+  /** Present while the server is down: resolves when it is back. */
   #back: PromiseWithResolvers<void> | undefined = undefined;
   readonly #patience: { readonly until: number; readonly signal: AbortSignal } | undefined;
-  /** Aborted when the start is given up. */
+  /** Aborts when the start is given up. */
   readonly givenUp: AbortSignal | undefined;
 
   constructor(database: Pick<PostgresDatabase, "name" | "query">, options: ServerWatchOptions) {
@@ -113,7 +113,7 @@ export class ServerWatch {
   /** Returns the error for the caller, and begins to look for the server when the error says that it is away. */
   refusalOf(error: unknown): unknown {
     if (error instanceof DatabaseAwayError) {
-      this.#lose(error);
+      this.#noteDown(error);
       return storageUnavailable(error);
     }
     return isNotNow(error) ? storageUnavailable(error) : error;
@@ -134,7 +134,7 @@ export class ServerWatch {
     this.#stopped.abort();
   }
 
-  #lose(error: DatabaseAwayError): void {
+  #noteDown(error: DatabaseAwayError): void {
     if (this.#away !== undefined || this.#stopped.signal.aborted) return;
     this.#away = error;
     this.#back = Promise.withResolvers();

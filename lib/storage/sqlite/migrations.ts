@@ -39,12 +39,12 @@ const migration0001: Migration = {
 };
 
 /**
- * Creates the full text anew with a column of scope words, so that a search need not look at the texts of other collections and
+ * Rebuilds the full text with a column of scope words, so that a search need not look at the texts of other collections and
  * namespaces. An index of the first three and four letters finds words by their beginning.
  *
  * Adds an index of records by the part of their key up to the first slash, in the order of their insertion, for lists.
  *
- * The old index has no texts to copy. Only memories were in it, and their texts are made anew from the records.
+ * The old index has no texts to copy. Only memories were in it, and their texts are rebuilt from the records.
  */
 const migration0002: Migration = {
   version: 2,
@@ -99,7 +99,7 @@ const migration0003: Migration = {
 };
 
 /**
- * Creates the full text anew from terms that `toIndexTerms` makes: words, stems and grams in columns of their own, so that texts of every
+ * Rebuilds the full text from terms that `toIndexTerms` makes: words, stems and grams in columns of their own, so that texts of every
  * script are found, and forms and parts of words. SQLite's own tokenizer only splits the terms at their blanks.
  *
  * Rows are read in pages, so that memory stays bounded. The step is one transaction: when it is cut off, the next start does it again. A

@@ -17,7 +17,7 @@ const ACTION = "open the browser with a window";
 /** Places inside the sandbox. */
 const XAUTHORITY = "/tmp/xauthority";
 const RUNTIME = "/tmp/wayland";
-/** A display of this machine, as `:0` or `unix:1.0` */
+/** A display of this machine, such as `:0` or `unix:1.0` */
 const LOCAL_DISPLAY = /^(?:unix)?:(\d{1,5})(?:\.\d+)?$/;
 
 /**

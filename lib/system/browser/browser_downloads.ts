@@ -26,7 +26,7 @@ export interface DownloadedFile {
 
 /** Step that begins a download, and its bound. */
 export interface DownloadOptions extends StepOptions {
-  /** The step as the middle of a sentence, as `download from "e3"` */
+  /** The step as the middle of a sentence, such as `download from "e3"` */
   readonly what: string;
   readonly maxBytes: number;
 }

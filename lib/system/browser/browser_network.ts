@@ -5,7 +5,7 @@ import type { Random } from "../../base/random.ts";
 import { ToolError } from "../../base/errors.ts";
 import type { UrlPolicy } from "../net/url_policy.ts";
 import { allows } from "../net/url_rules.ts";
-import { createRelay, type RelayOptions, type RelayProblem } from "../net/relay.ts";
+import { Relay, type RelayOptions, type RelayProblem } from "../net/relay.ts";
 import type { DownloadPlace } from "./browser_downloads.ts";
 import { NarrowedWay } from "./narrowed_way.ts";
 import { type ContainedNetwork, DOWNLOADS } from "./chromium.ts";
@@ -84,7 +84,7 @@ export async function openBrowserNetwork(options: BrowserNetworkOptions): Promis
   const fresh: RelayProblem[] = [];
   const policy = new NarrowedWay(createBrowserPolicy(options.policy, options.allowedDomains));
   const onProblem = (problem: RelayProblem) => void (isOfVendor(problem.host) || fresh.push(problem));
-  const relay = createRelay({
+  const relay = new Relay({
     ...options,
     policy,
     requiresList: false,
@@ -173,13 +173,13 @@ function notListed(url: URL, key: string): ToolError {
   return new ToolError("url_not_allowed", `Cannot reach "${host}": add "${host}" to ${key} to allow it`);
 }
 
-/** Deno puts arguments of its own behind its exact path, wherever that stands in a command line. Any other spelling is left alone. */
+/** Deno puts arguments of its own behind its exact path, wherever that is in a command line. Any other spelling is left alone. */
 function runtimePath(): string {
   return `${dirname(process.execPath)}/./${basename(process.execPath)}`;
 }
 
 /** A socket's path has at most 107 bytes: the folder's own handle is a short name for it. */
-async function listen(relay: ReturnType<typeof createRelay>, path: string): Promise<void> {
+async function listen(relay: Relay, path: string): Promise<void> {
   if (Buffer.byteLength(path) <= 107) return await relay.listen(path);
   const handle = await open(dirname(path));
   try {

@@ -202,7 +202,7 @@ export class BrowserPages {
     return await this.#downloads.take(start, { ...options, what: "download the address" });
   }
 
-  /** Presses a key, as `Enter` or `Control+A`. */
+  /** Presses a key, such as `Enter` or `Control+A`. */
   async press(key: string, options: StepOptions): Promise<void> {
     const page = this.#windows.current;
     await takeStep(`press ${JSON.stringify(key)}`, options, () => page.keyboard.press(key));
@@ -248,7 +248,7 @@ export class BrowserPages {
     return this.#windows.last?.url() ?? "";
   }
 
-  /** Returns what the last snapshot said of an element, as `button "Sign in"`; the ref itself where it had none. */
+  /** Returns what the last snapshot said of an element, such as `button "Sign in"`; the ref itself where it had none. */
   labelOf(ref: string): string {
     return this.#labels.get(ref) ?? ref;
   }
@@ -316,10 +316,10 @@ function cut(text: string): string {
   return `${text.slice(0, MAX_TEXT).toWellFormed()}\n[Cut at ${MAX_TEXT} of ${text.length} characters]`;
 }
 
-/** Line of an element in a snapshot, as `- button "Sign in" [active] [ref=e2]`: role, name, marks. A quote stands before a line in quotes */
+/** Line of an element in a snapshot, such as `- button "Sign in" [active] [ref=e2]`: role, name, marks. A quote stands before a line in quotes */
 const ELEMENT = /^ *- '?(\w+(?: "(?:[^"\\]|\\.)*")?)((?: \[[\w-]+(?:=\w+)?\])+)/;
 
-/** Returns what a snapshot says of each element, as `button "Sign in"`, by its ref. The words of a page give no element a label. */
+/** Returns what a snapshot says of each element, such as `button "Sign in"`, by its ref. The words of a page give no element a label. */
 export function labelsOf(snapshot: string): ReadonlyMap<string, string> {
   const labels = new Map<string, string>();
   for (const line of snapshot.split("\n")) {

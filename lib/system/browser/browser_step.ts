@@ -24,7 +24,7 @@ const HINTS: readonly (readonly [RegExp, string])[] = [
 
 /**
  * Makes one step of the browser, with its errors in Postern's words.
- * @param what the step as the middle of a sentence, as `click "e3"`
+ * @param what the step as the middle of a sentence, such as `click "e3"`
  * @throws {ToolError} `browser_timeout`, `browser_navigation`, `browser_ended`, `browser_failed`
  * @throws {CancelError} when the signal aborts
  */

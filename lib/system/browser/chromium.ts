@@ -60,7 +60,7 @@ export async function findChromium(configured: string, commands: Pick<CommandLoo
 function notFound(reason: string): ToolError {
   return new ToolError(
     "browser_not_found",
-    `Cannot open the browser: ${reason}; install one, as with "apt install chromium", or name one in [browser] executable`,
+    `Cannot open the browser: ${reason}; install one, for example with "apt install chromium", or name one in [browser] executable`,
   );
 }
 
@@ -118,7 +118,7 @@ const CHANNEL_PIPES = 2;
 /** Id of the browser's user inside: Chromium refuses to run as root */
 const USER_ID = "1000";
 
-/** Shown read-only where they exist: programs, libraries, fonts and certificates. No home, no workspace, no address of a name server. */
+/** Paths that are shown read-only where they exist: programs, libraries, fonts and certificates. No home, no workspace, no address of a name server. */
 const FOLDERS = [
   "/usr",
   "/bin",

@@ -28,7 +28,7 @@ const LABEL = "[a-z0-9_](?:[a-z0-9_-]*[a-z0-9_])?";
 const HOST_NAME = new RegExp(`^(?=.{1,253}$)${LABEL}(?:\\.${LABEL})*$`);
 
 /**
- * Reads the site that a person wants to sign in at: a host, as `app.example.com` or `localhost:8080`, or an address.
+ * Reads the site that a person wants to sign in at: a host, such as `app.example.com` or `localhost:8080`, or an address.
  * @throws {ToolError} `login_host` for anything else
  */
 export function parseLoginSite(text: string): LoginSite {
@@ -59,7 +59,7 @@ function problemOf(url: URL | null): string | undefined {
   if (url.protocol !== "https:" && url.protocol !== "http:") return "only http and https addresses have pages";
   if (url.username !== "" || url.password !== "") return "it holds a user or a password";
   const host = plainHost(url.hostname);
-  return HOST_NAME.test(host) || host.startsWith("[") ? undefined : "it is no host; give one as app.example.com";
+  return HOST_NAME.test(host) || host.startsWith("[") ? undefined : "it is no host; give one such as app.example.com";
 }
 
 function refusedHost(text: string, problem: string): ToolError {

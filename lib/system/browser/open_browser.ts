@@ -77,7 +77,7 @@ async function loadDriver({ loadDriver: load }: OpenBrowserOptions): Promise<typ
   } catch (cause) {
     throw new ToolError(
       "browser_driver_missing",
-      'Cannot open the browser: the optional package "playwright-core" is not installed; install it beside Postern, as with "npm install -g playwright-core"',
+      'Cannot open the browser: the optional package "playwright-core" is not installed; install it beside Postern, for example with "npm install -g playwright-core"',
       { cause },
     );
   }

@@ -1,7 +1,7 @@
 import { mkdir, readdir, readFile, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import process from "node:process";
-import { ToolError } from "../../base/errors.ts";
+import { systemCodeOf, ToolError } from "../../base/errors.ts";
 import type { Containment } from "../process/containment.ts";
 import type { CommandLine } from "../process/process_group.ts";
 import type { BrowserDisplay } from "./browser_display.ts";
@@ -137,5 +137,5 @@ async function isOverriding(file: string): Promise<boolean> {
 }
 
 function isMissing(error: unknown): boolean {
-  return error instanceof Error && "code" in error && (error.code === "ENOENT" || error.code === "ENOTDIR");
+  return ["ENOENT", "ENOTDIR"].includes(systemCodeOf(error) ?? "");
 }

@@ -2,7 +2,7 @@ import { chmod, mkdir, rm } from "node:fs/promises";
 import { join } from "node:path";
 import type { BrowserContext } from "playwright-core";
 import { ToolError } from "../../base/errors.ts";
-import { createRelay, RELAY_USER } from "../net/relay.ts";
+import { Relay, RELAY_USER } from "../net/relay.ts";
 import { type BrowserNetworkOptions, type BrowserWay, createBrowserPolicy, isOfVendor } from "./browser_network.ts";
 import { NarrowedWay } from "./narrowed_way.ts";
 import { notContained, type UncontainedPlace } from "./uncontained_browser.ts";
@@ -31,7 +31,7 @@ export async function openUncontainedNetwork(options: BrowserNetworkOptions): Pr
   const proven = new Set<string>();
   const policy = new NarrowedWay(createBrowserPolicy(options.policy, options.allowedDomains));
   const fresh: { readonly host: string; readonly reason: string }[] = [];
-  const relay = createRelay({
+  const relay = new Relay({
     ...options,
     policy: {
       check(text, rules, more) {

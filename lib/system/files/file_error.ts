@@ -39,7 +39,7 @@ export function notThere(action: string, path: string, like: string | undefined)
   return new ToolError("not_found", `Cannot ${action} ${shown(path)}: it does not exist${other}`);
 }
 
-/** Lists the characters of a name that are not of ASCII, as `U+202F`. */
+/** Lists the characters of a name that are not of ASCII, such as `U+202F`. */
 function unusual(name: string): string {
   const points = new Set(name.match(/[^\x20-\x7e]/gu));
   return listSome([...points].map((one) => `U+${one.codePointAt(0)?.toString(16).toUpperCase().padStart(4, "0")}`), 5);

@@ -1,6 +1,6 @@
 import type { BigIntStats } from "node:fs";
 import { lstat, mkdir, rmdir } from "node:fs/promises";
-import { ToolError } from "../../base/errors.ts";
+import { systemCodeOf, ToolError } from "../../base/errors.ts";
 import { fileError, linkedFile, notAFile, notAFolder } from "./file_error.ts";
 import { findLikeName, type LikeName, MAX_COMPARED, mayHaveLike } from "./like_name.ts";
 import { parsePath, shown } from "./parse_path.ts";
@@ -100,7 +100,7 @@ export async function statOf(folder: Folder, name: string, path: string): Promis
     return await folder.prove(
       () =>
         lstat(folder.place(name), { bigint: true }).catch((error: unknown) => {
-          if (error instanceof Error && "code" in error && error.code === "ENOENT") return undefined;
+          if (systemCodeOf(error) === "ENOENT") return undefined;
           throw error;
         }),
       async () => {},
@@ -123,7 +123,7 @@ export async function makeMissing({ folder, missing, path }: HeldPlace, opened: 
       const isNew = await inside.prove(
         () =>
           mkdir(inside.place(name)).then(() => true, (error: unknown) => {
-            if (error instanceof Error && "code" in error && error.code === "EEXIST") return false;
+            if (systemCodeOf(error) === "EEXIST") return false;
             throw error;
           }),
         async (done) => {

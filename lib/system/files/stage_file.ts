@@ -1,6 +1,6 @@
 import { type BigIntStats, constants } from "node:fs";
 import { type FileHandle, link, lstat, open, opendir, rename, unlink } from "node:fs/promises";
-import { ToolError } from "../../base/errors.ts";
+import { systemCodeOf, ToolError } from "../../base/errors.ts";
 import { isTemporary, type TemporaryNames } from "../../base/durable_files.ts";
 import { fileError } from "./file_error.ts";
 import type { ContentSource } from "./files.ts";
@@ -85,7 +85,7 @@ export async function putNew(folder: Folder, temporary: string, name: string): P
   try {
     await link(folder.place(temporary), folder.place(name));
   } catch (error) {
-    const code = error instanceof Error && "code" in error ? String(error.code) : "";
+    const code = systemCodeOf(error) ?? "";
     if (code === "EEXIST") throw changed(name);
     if (!NO_LINKS.has(code)) throw error;
     if (await statOf(folder, name, name) !== undefined) throw changed(name);
@@ -167,7 +167,7 @@ async function createTemporary(
     const handle = await folder.prove(
       () =>
         open(folder.place(name), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, mode).catch((error: unknown) => {
-          const taken = error instanceof Error && "code" in error && error.code === "EEXIST";
+          const taken = systemCodeOf(error) === "EEXIST";
           if (!taken || tried === MAX_NAMES_TRIED) throw error;
           return undefined;
         }),

@@ -1,6 +1,6 @@
 import { lstat, open, readdir, realpath, stat } from "node:fs/promises";
 import { join, relative, resolve } from "node:path";
-import { ToolError } from "../../base/errors.ts";
+import { systemCodeOf, ToolError } from "../../base/errors.ts";
 import { type ForbiddenBy, isWithin } from "../files/forbidden_paths.ts";
 import { shown } from "../files/parse_path.ts";
 
@@ -95,7 +95,7 @@ async function checkEntries(folder: string, options: CheckOptions): Promise<void
 
 /** Git itself removes files meanwhile: what it has packed, and its locks. */
 function unlessGone(error: unknown): undefined {
-  if (error instanceof Error && "code" in error && error.code === "ENOENT") return undefined;
+  if (systemCodeOf(error) === "ENOENT") return undefined;
   throw error;
 }
 

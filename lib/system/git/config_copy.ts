@@ -190,7 +190,7 @@ const KEPT: Readonly<Record<string, Readonly<Record<string, ValueForm>>>> = {
   remote: { pushdefault: remote },
 };
 
-/** The same of sections with a subsection, as `remote.origin.url`. */
+/** The same of sections with a subsection, such as `remote.origin.url`. */
 const KEPT_NAMED: Readonly<Record<string, Readonly<Record<string, ValueForm>>>> = {
   remote: {
     url,

@@ -107,7 +107,7 @@ const PLAIN: Readonly<Record<string, readonly string[]>> = {
   ),
 };
 
-/** The same of sections with a subsection, as `remote.origin.url`. */
+/** The same of sections with a subsection, such as `remote.origin.url`. */
 const NAMED: Readonly<Record<string, readonly string[]>> = {
   branch: ["remote", "merge", "rebase", "description", "pushremote"],
   remote: [

@@ -91,7 +91,7 @@ class CheckedGit implements Git {
     try {
       await checking;
     } catch (error) {
-      // The check may have failed by chance, so the next call checks git anew
+      // The check may have failed by chance, so the next call checks git again
       if (this.#checking === checking) this.#checking = undefined;
       throw error;
     }

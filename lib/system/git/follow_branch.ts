@@ -1,12 +1,12 @@
 import { constants } from "node:fs";
 import { open, rm } from "node:fs/promises";
-import { ToolError } from "../../base/errors.ts";
+import { systemCodeOf, ToolError } from "../../base/errors.ts";
 
 /** Branch of a remote that a local branch follows. */
 export interface FollowedBranch {
   /** Name of the remote */
   readonly remote: string;
-  /** Name of its branch, as `main` */
+  /** Name of its branch, such as `main` */
   readonly branch: string;
 }
 
@@ -23,7 +23,7 @@ const APPEND = constants.O_WRONLY | constants.O_APPEND | constants.O_CREAT | con
 export async function followBranch(path: string, branch: string, upstream: FollowedBranch): Promise<string> {
   const lock = `${path}.lock`;
   const failing = (error: unknown) => {
-    const code = error instanceof Error && "code" in error ? error.code : "an unknown error";
+    const code = systemCodeOf(error) ?? "an unknown error";
     const why = code === "EEXIST"
       ? `the configuration is locked; if no git runs, remove ${JSON.stringify(lock)}`
       : `${JSON.stringify(path)} cannot be written (${code})`;

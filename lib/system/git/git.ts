@@ -58,7 +58,7 @@ export interface Repository {
   forbiddenBy(path: string): string | undefined;
   /** Right to look for changes inside of submodules, which is there when all of them were checked */
   readonly submodules: SubmoduleLook;
-  /** Names of the filters in the user's own configuration, as `lfs`: they are not run. Where nothing is changed: none */
+  /** Names of the filters in the user's own configuration, such as `lfs`: they are not run. Where nothing is changed: none */
   readonly userFilters: ReadonlySet<string>;
   /** Tells whether a path, relative to the top, is a file of the working tree with several hard links: one may lie outside. */
   isLinked(path: string): Promise<boolean>;
@@ -92,7 +92,7 @@ export interface RemoteUrls {
 
 /** Bounds of one git command. */
 export interface GitRunOptions {
-  /** Kept of each stream. Default 65,536 */
+  /** Bytes that are kept of each stream. Default 65,536 */
   readonly maxOutputBytes?: number;
   /** The one remote it may reach, checked: nothing else is resolved or connected to. Default: none */
   readonly remote?: RemoteAddress;

@@ -101,7 +101,7 @@ export interface GitEnvironment {
   readonly added?: readonly Override[];
   /** false: git does not even refresh its index */
   readonly writes: boolean;
-  /** The scheme it may use, as `https`; it wins over the configuration's `protocol.*`. Default: none */
+  /** The scheme it may use, such as `https`; it wins over the configuration's `protocol.*`. Default: none */
   readonly protocol?: string | undefined;
 }
 

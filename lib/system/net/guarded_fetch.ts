@@ -22,7 +22,7 @@ export interface UrlGuard {
   /** The tool's own list of hosts. Default: none */
   readonly allowed?: AllowedHosts | undefined;
   /**
-   * The URL stands in the operator's configuration: it may be private or on this machine, and no allowlist is asked for it. What
+   * The URL is in the operator's configuration: it may be private or on this machine, and no allowlist is asked for it. What
    * it redirects to gets no such trust. The blocklist holds for both. Such a request does not wait for others to its host. Default false
    */
   readonly fromConfig?: boolean | undefined;
@@ -38,10 +38,10 @@ export type RedirectMode = "follow" | "keep_method" | "give_back" | "refuse";
 export interface GuardedRequest {
   readonly method: GuardedMethod;
   readonly url: string;
-  /** Asked again for each address a redirect leads to, so that a credential goes to its own host alone. Default: none */
+  /** Headers for an address; each one that a redirect leads to is asked about, so that a credential goes to its own host alone. Default: none */
   readonly headers?: ((url: URL) => Readonly<Record<string, string>>) | undefined;
   readonly body?: string | Uint8Array | undefined;
-  /** Asked about the URL, and about each address that a redirect leads to */
+  /** Check of the URL, and of each address that a redirect leads to */
   readonly guard: UrlGuard;
   /** Default `follow` */
   readonly redirects?: RedirectMode | undefined;
@@ -69,7 +69,7 @@ export interface GuardedReply extends PinnedReply {
  * Fetches from the outside: parse, scheme, blocklist, look-up, private ranges, allowlists, execute.
  *
  * Every address of the name is checked, the connection goes to a checked address and nowhere else, every redirect passes the same
- * checks, and bytes and time are bounded. Headers are asked for anew at each step. What is longer than `maxBytes` is cut. At most two
+ * checks, and bytes and time are bounded. Headers are asked for again at each step. What is longer than `maxBytes` is cut. At most two
  * requests of tools go to a host at once. Nothing is retried; `withRetryAfter` does so where a server asks for it.
  * Source: docs/design/network.md "Guarded fetch"
  * @throws {ToolError} what UrlPolicy refuses; `fetch_redirects`, `fetch_timeout`, `fetch_failed`
@@ -81,7 +81,7 @@ export type GuardedFetch = (request: GuardedRequest) => Promise<GuardedReply>;
 export interface GuardedFetchOptions {
   readonly policy: UrlPolicy;
   readonly clock: Clock;
-  /** Sent as User-Agent */
+  /** Value of User-Agent */
   readonly userAgent: string;
   /** `[proxy]` as it is now: the proxy gets the address that was checked, or the name with `resolve = "proxy"`. Default: none */
   readonly proxy?: (() => ProxySettings) | undefined;

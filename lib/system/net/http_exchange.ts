@@ -8,7 +8,7 @@ import { failedConnection, nothingSaid, refusedHead, silentReply } from "./netwo
 /** Request to a provider. */
 export interface ProviderHttpRequest {
   readonly method: "GET" | "POST";
-  /** Path and query, as `/v1/chat/completions` */
+  /** Path and query, such as `/v1/chat/completions` */
   readonly path: string;
   readonly headers: Readonly<Record<string, string>>;
   readonly body?: string | undefined;

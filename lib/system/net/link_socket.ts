@@ -23,7 +23,7 @@ export interface LinkHandlers {
 export interface LinkSocketOptions {
   /** http or https address, with path and query */
   readonly url: URL;
-  /** Sent as `Authorization: Bearer` */
+  /** Token for `Authorization: Bearer` */
   readonly token: string;
   readonly clock: Clock;
   readonly signal: AbortSignal;

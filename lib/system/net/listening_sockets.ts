@@ -1,6 +1,7 @@
 import { readFile } from "node:fs/promises";
 import { isIPv4 } from "node:net";
 import { endianness } from "node:os";
+import { systemCodeOf } from "../../base/errors.ts";
 import { hostAndPort, isLoopbackName } from "./address.ts";
 
 /** A socket that listens on this machine. */
@@ -20,7 +21,7 @@ const LISTEN = "0A";
  * Lists the sockets that a connection to an origin of this machine could reach, by the kernel's own tables: those that listen on the
  * port at that very address or at every address. Rows of accepted connections say nothing about an owner (their uid reads 0 until the
  * server accepts them), so they are left out. Empty when nothing listens.
- * @param origin with a loopback host, as `http://127.0.0.1:11434`
+ * @param origin with a loopback host, such as `http://127.0.0.1:11434`
  * @returns undefined where there is no such table (anything but Linux), and for an origin that is not on loopback
  * Source: Linux Documentation/networking/proc_net_tcp.rst
  */
@@ -72,7 +73,7 @@ const MAPPED = "0".repeat(16) + word("0000FFFF");
 const LOOPBACK6 = "0".repeat(24) + word("00000001");
 
 function isMissing(error: unknown): boolean {
-  return error instanceof Error && "code" in error && error.code === "ENOENT";
+  return systemCodeOf(error) === "ENOENT";
 }
 
 /** Users of this machine as `/etc/passwd` lists them, by name. */

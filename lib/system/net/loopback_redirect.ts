@@ -3,7 +3,7 @@ import type { AddressInfo } from "node:net";
 
 /** Listener on 127.0.0.1 for the one redirect that ends a sign-in. */
 export interface LoopbackRedirect {
-  /** Address that the browser is led back to, as `http://127.0.0.1:4711/callback` */
+  /** Address that the browser is led back to, such as `http://127.0.0.1:4711/callback` */
   readonly uri: string;
   /** Resolves with the query of the redirect that has this state. Everything else is refused, and ends nothing. */
   answer(state: string): Promise<URLSearchParams>;

@@ -1,4 +1,4 @@
-import { ProviderError } from "../../base/errors.ts";
+import { ProviderError, systemCodeOf } from "../../base/errors.ts";
 
 const SENTENCES: Readonly<Record<string, string>> = {
   ECONNREFUSED: "the connection was refused",
@@ -21,26 +21,22 @@ export class PinError extends Error {
   override readonly name = "PinError";
 }
 
-/** The server at an address is not one that may be used. The message is a sentence part, as `it is run by mallory (uid 1001)` */
+/** The server at an address is not one that may be used. The message is a sentence part, such as `it is run by mallory (uid 1001)` */
 export class ForeignServerError extends Error {
   override readonly name = "ForeignServerError";
   readonly code = "ERR_FOREIGN_SERVER";
 }
 
-/** Returns a sentence part about a failed connection, as `the connection was refused`, from the error's code or that of its cause. */
+/** Returns a sentence part about a failed connection, such as `the connection was refused`, from the error's code or that of its cause. */
 export function describeNetworkError(error: unknown): string {
   if (error instanceof ForeignServerError) return error.message;
-  const code = codeOf(error) ?? codeOf(error instanceof Error ? error.cause : undefined);
+  const code = systemCodeOf(error) ?? systemCodeOf(error instanceof Error ? error.cause : undefined);
   if (code === undefined) return "the connection failed";
   if (code.startsWith("HPE_")) return `the reply is not HTTP (${code})`;
   if (code.includes("CERT") || code.includes("TLS") || code.includes("SSL") || code.includes("SIGNATURE")) {
     return `the TLS connection failed (${code})`;
   }
   return SENTENCES[code] ?? `the connection failed (${code})`;
-}
-
-function codeOf(error: unknown): string | undefined {
-  return error instanceof Error && "code" in error && typeof error.code === "string" ? error.code : undefined;
 }
 
 /** A request to a provider that failed. */

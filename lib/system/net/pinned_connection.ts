@@ -10,7 +10,7 @@ export interface PinnedConnection {
   readonly url: URL;
   /** Addresses of the host's name, which were checked. They are tried in this order. */
   readonly addresses: readonly string[];
-  /** Proxy that connects to the address in our place, as `http://proxy.example:3128`. Undefined: none */
+  /** Proxy that connects to the address in our place, such as `http://proxy.example:3128`. Undefined: none */
   readonly proxy: string | undefined;
   /** Ends the attempt. Has no meaning for the connection once it is open */
   readonly signal: AbortSignal;

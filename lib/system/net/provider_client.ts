@@ -32,7 +32,7 @@ export interface ProviderClientOptions {
   readonly provider: string;
   readonly origin: string;
   /**
-   * Asked before and after each new connection: whoever listens must be the same at both times, by what this gives. A rejection ends
+   * Tells who listens, before and after each new connection: whoever listens must be the same at both times, by what this gives. A rejection ends
    * the connection before anything is sent. Such a client never goes through a proxy. Default: whoever answers
    */
   readonly admit?: (() => Promise<string>) | undefined;

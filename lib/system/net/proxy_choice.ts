@@ -4,7 +4,7 @@ import { hostAndPort, isLoopbackName } from "./address.ts";
 
 /** `[proxy]` of the configuration; an empty string is no proxy. */
 export interface ProxySettings {
-  /** Proxy for http: origins, as `http://proxy.example:3128` */
+  /** Proxy for http: origins, such as `http://proxy.example:3128` */
   readonly http: string;
   /** Proxy for https: origins */
   readonly https: string;
@@ -20,9 +20,9 @@ export interface ProxySettings {
 export interface ProxyChoice {
   /** Proxy with its user and password; undefined for a direct connection. */
   readonly proxy: string | undefined;
-  /** Setting that decides, as `[proxy] https`, `HTTPS_PROXY` or `NO_PROXY`; null when nothing names a proxy. */
+  /** Setting that decides, such as `[proxy] https`, `HTTPS_PROXY` or `NO_PROXY`; null when nothing names a proxy. */
   readonly source: string | null;
-  /** Sentence part, as `the entry ".example.com" of NO_PROXY names the host`. */
+  /** Sentence part, such as `the entry ".example.com" of NO_PROXY names the host`. */
   readonly reason: string;
   /** Place where the host name is looked up. */
   readonly resolve: "local" | "proxy";
@@ -69,7 +69,7 @@ export function shownProxy(proxy: string): string {
 interface NoProxyList {
   readonly key: string;
   readonly entries: readonly string[];
-  /** Set when an entry names subdomains too. */
+  /** True when an entry names subdomains too. */
   readonly isWide: boolean;
 }
 

@@ -23,40 +23,11 @@ import { forwardRequest, joinSockets, type PumpOptions } from "./relay_pump.ts";
 import type { AllowedUrl, UrlPolicy } from "./url_policy.ts";
 import { type AllowedHosts, allows, namesPort, type UrlRules } from "./url_rules.ts";
 
-/**
- * The only way out of a network namespace: an HTTP/1.1 proxy on a Unix socket, for programs that nobody trusts.
- *
- * Takes `CONNECT host:port` and requests in absolute form (`GET http://host/path`). Everything else is a 4xx whose body says why. Each
- * request is checked anew: `[url_access] domain_allowlist` always counts, before the name is looked up, so that a look-up tells nobody
- * anything; then everything that UrlPolicy checks, on every address; then the gateway's own address. Ports other than 80 and 443 need
- * an entry that names the port. The connection goes to a checked address, through `[proxy]` where that is set. Bytes inside a tunnel
- * are not looked at. One connection carries one request; heads, connections, bytes and silence are bounded.
- * Source: docs/design/network.md "Relay"
- */
-export interface Relay {
-  /**
-   * Listens on a Unix socket, once. Whoever reaches the socket may use the relay: the folder must be private.
-   * @param path at most 107 bytes, as the system takes it; `/proc/self/fd/<folder>/<name>` is a short one
-   * @throws the system's error when there can be no socket
-   */
-  listen(path: string): Promise<void>;
-  /** Listens on a free port of 127.0.0.1, once. Every user of the machine reaches it: the relay must have a password. @returns the port */
-  listenOnLoopback(): Promise<number>;
-  /** Tells whether anybody has connected yet. */
-  wasReached(): boolean;
-  /** Returns what the relay has not done, one problem for each host and port, at most MAX_PROBLEMS. */
-  problems(): readonly RelayProblem[];
-  /** Ends every connection, also where bytes still wait to go out. New ones are taken */
-  cut(): void;
-  /** Ends every connection and stops listening. Repeating it does nothing */
-  close(): Promise<void>;
-}
-
 /** Request that the relay refused, or could not carry out. */
 export interface RelayProblem {
   /** Host, with its port where that is not the usual one */
   readonly host: string;
-  /** Whole sentence for the model, as `Cannot reach "example.com": add "example.com" to [url_access] domain_allowlist to allow it` */
+  /** Whole sentence for the model, such as `Cannot reach "example.com": add "example.com" to [url_access] domain_allowlist to allow it` */
   readonly reason: string;
 }
 
@@ -116,12 +87,17 @@ const DEAF_MS = 250;
 /** Ports that an entry without a port opens */
 const USUAL_PORTS: readonly number[] = [80, 443];
 
-/** Creates a relay that does not listen yet. */
-export function createRelay(options: RelayOptions): Relay {
-  return new UnixRelay(options);
-}
-
-class UnixRelay implements Relay {
+/**
+ * The only way out of a network namespace: an HTTP/1.1 proxy on a Unix socket, for programs that nobody trusts.
+ *
+ * Takes `CONNECT host:port` and requests in absolute form (`GET http://host/path`). Everything else is a 4xx whose body says why. Each
+ * request is checked again: `[url_access] domain_allowlist` always counts, before the name is looked up, so that a look-up tells nobody
+ * anything; then everything that UrlPolicy checks, on every address; then the gateway's own address. Ports other than 80 and 443 need
+ * an entry that names the port. The connection goes to a checked address, through `[proxy]` where that is set. Bytes inside a tunnel
+ * are not looked at. One connection carries one request; heads, connections, bytes and silence are bounded.
+ * Source: docs/design/network.md "Relay"
+ */
+export class Relay {
   readonly #options: RelayOptions;
   readonly #limits: RelayLimits;
   readonly #server: Server;
@@ -152,6 +128,11 @@ class UnixRelay implements Relay {
     this.#server.on("clientError", (error, client) => answerRaw(client, unreadable(error)));
   }
 
+  /**
+   * Listens on a Unix socket, once. Whoever reaches the socket may use the relay: the folder must be private.
+   * @param path at most 107 bytes, as the system takes it; `/proc/self/fd/<folder>/<name>` is a short one
+   * @throws the system's error when there can be no socket
+   */
   async listen(path: string): Promise<void> {
     this.#ownListener = listenOnDeno(path, {
       onConnection: (connection) => void this.#server.emit("connection", connection),
@@ -169,6 +150,7 @@ class UnixRelay implements Relay {
     await promise;
   }
 
+  /** Listens on a free port of 127.0.0.1, once. Every user of the machine reaches it: the relay must have a password. @returns the port */
   async listenOnLoopback(): Promise<number> {
     if (this.#options.password === undefined) throw new TypeError("A relay that everybody reaches needs a password");
     const listener = createListener({ allowHalfOpen: true }, (socket) => void this.#server.emit("connection", socket));
@@ -185,18 +167,22 @@ class UnixRelay implements Relay {
     return (listener.address() as AddressInfo).port;
   }
 
+  /** Tells whether anybody has connected yet. */
   wasReached(): boolean {
     return this.#wasReached;
   }
 
+  /** Returns what the relay has not done, one problem for each host and port, at most MAX_PROBLEMS. */
   problems(): readonly RelayProblem[] {
     return [...this.#problems.values()];
   }
 
+  /** Ends every connection, also where bytes still wait to go out. New ones are taken */
   cut(): void {
     for (const socket of [...this.#connections.keys(), ...this.#upstreams]) socket.destroy();
   }
 
+  /** Ends every connection and stops listening. Repeating it does nothing */
   async close(): Promise<void> {
     if (this.#closing.signal.aborted) return;
     this.#closing.abort(new CancelError("shutdown"));

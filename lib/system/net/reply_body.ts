@@ -8,7 +8,7 @@ import { PinError } from "./network_error.ts";
 export interface BodySink {
   /** Takes the next bytes, decompressed. The next piece is read once this has resolved. Whatever it throws ends the fetch as it is. */
   write(bytes: Uint8Array): Promise<void> | void;
-  /** Called exactly once, whatever happened before: the place is closed, and with `failed` what was written is of no use. */
+  /** Runs exactly once, whatever happened before: the place is closed, and with `failed` what was written is of no use. */
   close(outcome: "whole" | "truncated" | "failed"): Promise<void> | void;
 }
 

@@ -30,7 +30,7 @@ export interface CheckOptions {
   readonly allowed?: AllowedHosts | undefined;
   /** Method of the request: GET and HEAD may reach the public paths of the gateway. Default: none */
   readonly method?: string | undefined;
-  /** Set when a proxy looks the name up: nothing is known of its addresses then. A host that is an address is checked. Default false */
+  /** True when a proxy looks the name up: nothing is known of its addresses then. A host that is an address is checked. Default false */
   readonly isByProxy?: boolean | undefined;
   /** Reason why `explain` may not look a name up, as a sentence part. Default: it may */
   readonly noLookup?: string | undefined;
@@ -60,7 +60,7 @@ export interface UrlVerdict {
 export interface CheckedAddress {
   readonly address: string;
   readonly kind: AddressKind;
-  /** Special range that it lies in, as `10.0.0.0/8 (Private-Use)`; null where it lies in none. */
+  /** Special range that it lies in, such as `10.0.0.0/8 (Private-Use)`; null where it lies in none. */
   readonly range: string | null;
   readonly allowed: boolean;
 }
@@ -90,7 +90,7 @@ export interface UrlPolicyOptions {
   readonly own?: (() => OwnGateway | undefined) | undefined;
 }
 
-/** Creates a URL policy that looks up host names anew at each check. */
+/** Creates a URL policy that looks up host names again at each check. */
 export function createUrlPolicy(options: UrlPolicyOptions = {}): UrlPolicy {
   const { lookup = lookUp, own = () => undefined } = options;
   const subjectOf = (url: URL, rules: UrlRules, { allowed, method, isByProxy = false }: CheckOptions): UrlSubject => ({
@@ -182,7 +182,10 @@ function checkedAddress(address: string, rules: UrlRules): CheckedAddress {
 function parse(text: string): URL {
   const url = URL.parse(text);
   if (url !== null) return url;
-  throw new ToolError("url_invalid", "Cannot reach the address: it is no URL; give one as https://example.com/path");
+  throw new ToolError(
+    "url_invalid",
+    "Cannot reach the address: it is no URL; give one such as https://example.com/path",
+  );
 }
 
 /** Returns the addresses of a URL's host; empty when the name has none, or when a proxy looks it up. */

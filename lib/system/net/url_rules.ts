@@ -8,7 +8,7 @@ import { addressKind, hostAndPort, isThisMachine, type OwnGateway } from "./addr
 export interface UrlRules {
   readonly block_private_ip: boolean;
   readonly allow_loopback: boolean;
-  /** Special ranges that count as public in this network, as `198.18.0.0/15`. */
+  /** Special ranges that count as public in this network, such as `198.18.0.0/15`. */
   readonly public_ranges: readonly string[];
   readonly enforce_domain_allowlist: boolean;
   /** `example.com` is that host alone, `*.example.com` its subdomains; `example.com:8443` is that port of the host alone */
@@ -21,7 +21,7 @@ export interface UrlRules {
 export interface AllowedHosts {
   /** As `domain_allowlist`, and `*` for every host; empty refuses all */
   readonly entries: readonly string[];
-  /** Where the list stands in the configuration, as `[http_request] allowed_domains` */
+  /** Where the list is in the configuration, such as `[http_request] allowed_domains` */
   readonly key: string;
 }
 
@@ -35,7 +35,7 @@ export interface UrlSubject {
   readonly method: string | undefined;
   /** This gateway; undefined while no port is open. */
   readonly own: OwnGateway | undefined;
-  /** Set when a proxy looks the name up: its addresses are not known here, and cannot be checked. */
+  /** True when a proxy looks the name up: its addresses are not known here, and cannot be checked. */
   readonly isByProxy: boolean;
   /** Addresses of the host; empty when the name could not be looked up. Rules that come before the look-up get none. */
   readonly addresses: readonly string[];
@@ -60,7 +60,7 @@ export interface UrlProblem {
 /** Check of a URL. */
 export interface UrlRule {
   readonly name: UrlRuleName;
-  /** Set when the rule looks at the addresses. */
+  /** True when the rule looks at the addresses. */
   readonly needsAddresses: boolean;
   /** Returns why the rule refuses; undefined when it does not. */
   readonly problem: (subject: UrlSubject) => UrlProblem | undefined;
@@ -172,7 +172,7 @@ export function addressProblem(address: string, rules: UrlRules): UrlProblem | u
   }
 }
 
-/** Returns the special range that an address lies in, with its name, as `10.0.0.0/8 (Private-Use)`; undefined where it is in none. */
+/** Returns the special range that an address lies in, with its name, such as `10.0.0.0/8 (Private-Use)`; undefined where it is in none. */
 export function specialRangeOf(address: string): string | undefined {
   const ip = parseIp(address);
   const entry = ip && specialRanges().find(({ parsed }) => isInRange(ip, parsed));
@@ -197,7 +197,7 @@ function isPublicPath({ url, own, method }: UrlSubject): boolean {
 }
 
 /**
- * Tells whether an allowlist has the host of a URL. An entry with a port, as `example.com:8443`, has that port alone; an entry without
+ * Tells whether an allowlist has the host of a URL. An entry with a port, such as `example.com:8443`, has that port alone; an entry without
  * one has every port.
  */
 export function allows(entries: readonly string[], url: URL): boolean {

@@ -7,7 +7,7 @@ import { candidatesOf } from "./screen_arguments.ts";
 /** Programs that search the folder they run in when no argument names another. */
 const SEARCHERS: ReadonlySet<string> = new Set(["rg", "rga", "ag", "ack", "pt", "sift", "ug", "ugrep", "rgrep"]);
 const GREPS: ReadonlySet<string> = new Set(["grep", "egrep", "fgrep"]);
-/** Recursion of GNU grep, also as letters among others, as `-5r`, and as the beginning of a long option. `-d` says what to do with folders. */
+/** Recursion of GNU grep, also as letters among others, such as `-5r`, and as the beginning of a long option. `-d` says what to do with folders. */
 const RECURSES = /^(?:-[a-zA-Z0-9]*[rRd]|--(?:rec|der|dir))/;
 /** Options of GNU grep whose value says what to do with folders, where it is an argument of its own. */
 const FOLDER_ACTION = /^(?:-[a-zA-Z0-9]*d|--dir[a-z]*)$/;

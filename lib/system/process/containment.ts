@@ -59,7 +59,7 @@ export interface CommandContainment {
   readonly kind: "contained" | "uncontained" | "refused";
   /** Sentence for a person that gives the reason, without a full stop */
   readonly text: string;
-  /** Reason of a refusal that no later look changes, as `bubblewrap is not installed` */
+  /** Reason of a refusal that no later look changes, such as `bubblewrap is not installed` */
   readonly lacks?: string;
 }
 
@@ -67,7 +67,7 @@ export interface CommandContainment {
 export interface ContainmentFinder {
   /** Returns what was found last; waits for the first look only. Never starts a look when there was one. */
   known(): Promise<Containment>;
-  /** Returns what was found. An unanswered look is made anew, by all callers together. */
+  /** Returns what was found. An unanswered look is made again, by all callers together. */
   find(): Promise<Containment>;
 }
 

@@ -1,7 +1,7 @@
 import { mayHaveEffectNow, needsEffectRight } from "../../base/effect_right.ts";
 import { type CommandLine, type ProcessGroup, startGroup } from "./process_group.ts";
 
-/** Error of a program that did not begin, since it was not sure any more that the work at hand may have effects: prepare it anew. */
+/** Error of a program that did not begin, since it was not sure any more that the work at hand may have effects: prepare it again. */
 export class RightUncertain extends Error {
   override readonly name = "RightUncertain";
 }

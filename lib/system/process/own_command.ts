@@ -25,7 +25,7 @@ export interface OwnCommand {
 }
 
 /**
- * Runs a command that stands in the configuration, outside of the sandbox, and returns what it prints. For the model's commands there is
+ * Runs a command that is in the configuration, outside of the sandbox, and returns what it prints. For the model's commands there is
  * `Processes`: no word of a model may reach this one.
  *
  * The error output of the program is dropped: it may hold a part of the secret.

@@ -68,7 +68,7 @@ export interface ProgramRights {
 
 /** Request for the start of an installed program. */
 export interface ProgramRequest {
-  /** Name for errors, as `plugin "weather"` */
+  /** Name for errors, such as `plugin "weather"` */
   readonly title: string;
   readonly program: InstalledProgram;
   readonly rights: ProgramRights;
@@ -76,7 +76,7 @@ export interface ProgramRequest {
   readonly taint: Taint;
   readonly scope: ArgumentScope;
   readonly sandbox: SandboxMode;
-  /** Section of the configuration that `sandbox` stands in */
+  /** Section of the configuration that `sandbox` is in */
   readonly section: SandboxSection;
   readonly signal: AbortSignal;
 }

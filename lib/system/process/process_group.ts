@@ -1,7 +1,7 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import process from "node:process";
 import type { Readable, Writable } from "node:stream";
-import { ToolError } from "../../base/errors.ts";
+import { systemCodeOf, ToolError } from "../../base/errors.ts";
 import type { WatchCovers } from "./cover_watch.ts";
 
 /** A program as the operating system starts it: no shell reads its words. */
@@ -55,11 +55,11 @@ export function howEnded(end: ProgramEnd): string {
 
 /** A started program, the leader of a process group of its own. */
 export interface ProcessGroup {
-  /** Set when the command line asks for an input, and the program could be started */
+  /** Present when the command line asks for an input, and the program could be started */
   readonly stdin: Writable | undefined;
   readonly stdout: Readable;
   readonly stderr: Readable;
-  /** Set when the command line asks for a channel, and the program could be started */
+  /** Present when the command line asks for a channel, and the program could be started */
   readonly channel: ProcessChannel | undefined;
   /** undefined when it could not be started */
   readonly pid: number | undefined;
@@ -154,7 +154,7 @@ function start({ file, args, cwd, env, given = [], hasChannel = false, hasInput 
 }
 
 function notStarted(file: string, error: unknown): ToolError {
-  const reason = error instanceof Error && "code" in error ? String(error.code) : "an unknown error";
+  const reason = systemCodeOf(error) ?? "an unknown error";
   return new ToolError("command_not_started", `Cannot start "${file}": the operating system says ${reason}`, {
     cause: error,
   });

@@ -45,11 +45,11 @@ interface ProcessStart {
   readonly owner: string | null;
   readonly startedBy: ProcessInfo["startedBy"];
   readonly taint: Taint;
-  /** Called once nothing of it runs; its end counts as such afterwards. Must not throw */
+  /** Runs once nothing of it runs; its end counts as such afterwards. Must not throw */
   readonly onEnd: () => Promise<Aftermath>;
   /** Running at the same time; as many ended ones are kept to be read */
   readonly maxProcesses: number;
-  /** Kept of the output */
+  /** Bytes that are kept of the output */
   readonly maxOutputBytes: number;
 }
 
@@ -75,15 +75,6 @@ interface Entry {
 /** Id of a process of a gateway in a cluster: a run that goes on elsewhere must not meet another process by the number of its own. */
 const CLUSTER_ID = /^p\d+-[0-9a-z]{6}$/;
 
-/**
- * Creates the table of one gateway's processes, in the order of their start.
- * @param redact masks secrets in their output
- * @param gateway id of the gateway in a cluster, of which each id of a process has a part. Default: the gateway is alone
- */
-export function createProcessTable(clock: Clock, redact?: RedactPart, gateway?: string): ProcessTable {
-  return new ProcessTable(clock, redact, gateway === undefined ? "" : `-${gateway.slice(-6)}`);
-}
-
 /** Processes that were started to run on, and the last that ended. */
 export class ProcessTable {
   readonly #clock: Clock;
@@ -92,10 +83,14 @@ export class ProcessTable {
   readonly #suffix: string;
   #count = 0;
 
-  constructor(clock: Clock, redact: RedactPart | undefined, suffix: string) {
+  /**
+   * @param redact masks secrets in their output
+   * @param gateway id of the gateway in a cluster, of which each id of a process has a part. Default: the gateway is alone
+   */
+  constructor(clock: Clock, redact?: RedactPart, gateway?: string) {
     this.#clock = clock;
     this.#redact = redact;
-    this.#suffix = suffix;
+    this.#suffix = gateway === undefined ? "" : `-${gateway.slice(-6)}`;
   }
 
   /** @throws {ToolError} `too_many_processes`, `command_not_started`; {RightUncertain} as `startWithRight` */

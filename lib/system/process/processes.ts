@@ -27,7 +27,7 @@ import { RightUncertain } from "./gated_start.ts";
 import type { AnyRequest, Preparation, PreparedCommand } from "./prepare_command.ts";
 import type { PreparedProgram, ProgramOptions, ProgramRequest, RunningProgram, WriteWatch } from "./prepare_program.ts";
 import type { Aftermath } from "./quarantine.ts";
-import { createProcessTable, type ProcessInfo, type ProcessTable } from "./process_table.ts";
+import { type ProcessInfo, ProcessTable } from "./process_table.ts";
 import type { requireStarted, tryBubblewrap } from "./sandbox.ts";
 import type { ArgumentScope, NamedFile, ScreenOptions } from "./screen_arguments.ts";
 import type { Surveys } from "./surveys.ts";
@@ -55,7 +55,7 @@ export interface ProcessRelays {
 export interface ProcessQuarantine {
   /** Absolute path of the folder that they are moved to; made with the first one */
   readonly folder: string;
-  /** Called with what was moved there, or could not be. Default: nothing is called */
+  /** Receives what was moved there, or could not be. Default: nothing is called */
   readonly onFound?: (found: Aftermath) => void;
 }
 
@@ -105,7 +105,7 @@ export class Processes {
   constructor(options: ProcessesOptions) {
     const { commands, clock, onLook, bounds } = options;
     this.#options = options;
-    this.#table = createProcessTable(clock, options.redact, options.gateway);
+    this.#table = new ProcessTable(clock, options.redact, options.gateway);
     const look: typeof tryBubblewrap = async (given) => await (await import("./sandbox.ts")).tryBubblewrap(given);
     this.#finder = createContainmentFinder({ commands, clock, signal: this.#closing.signal, bounds }, look, onLook);
     this.#runner = lazily(() => loadRunner(options, this.#finder));
@@ -245,7 +245,7 @@ export class Processes {
     return work;
   }
 
-  /** Prepares a command for `use`, and anew when it did not begin: the workspace may have changed while its right to effects was uncertain. */
+  /** Prepares a command for `use`, and again when it did not begin: the workspace may have changed while its right to effects was uncertain. */
   async #whenItMayBegin<T>(
     request: AnyRequest,
     use: (prepared: PreparedCommand, signal: AbortSignal) => Promise<T>,

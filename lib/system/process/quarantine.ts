@@ -15,6 +15,7 @@ import {
 } from "node:fs/promises";
 import { basename, dirname, join, relative } from "node:path";
 import process from "node:process";
+import { systemCodeOf } from "../../base/errors.ts";
 import type { Clock } from "../../base/clock.ts";
 import type { Random } from "../../base/random.ts";
 import { isWithin } from "../files/forbidden_paths.ts";
@@ -91,7 +92,7 @@ async function move(from: string, to: string): Promise<void> {
   try {
     await rename(from, to);
   } catch (error) {
-    if (!(error instanceof Error) || !("code" in error) || error.code !== "EXDEV") throw error;
+    if (systemCodeOf(error) !== "EXDEV") throw error;
     // A command may not use it while it is copied: under this name it means nothing
     const aside = join(dirname(from), `.postern-quarantine-${basename(dirname(to))}`);
     await rename(from, aside);

@@ -33,7 +33,7 @@ export function checkedMounts(mounts: readonly MeantMount[]): readonly string[] 
   return ["/bin/sh", "-c", CHECK, "sh", ...new Set(lines), "--"];
 }
 
-/** Returns device and root of a mount that shows a path, by the mounts outside, as `8:1 /home/ada/work`. */
+/** Returns device and root of a mount that shows a path, by the mounts outside, such as `8:1 /home/ada/work`. */
 function sourceOf(path: string, table: readonly (readonly string[])[]): string {
   const own = written(path);
   let [device, root, point] = ["", "", ""];

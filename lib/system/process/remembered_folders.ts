@@ -1,14 +1,15 @@
 import { Buffer } from "node:buffer";
 import { type Dirent, lstatSync, readdirSync } from "node:fs";
 import { basename, join, sep } from "node:path";
+import { systemCodeOf } from "../../base/errors.ts";
 import { isProtectedFromCommands } from "../files/forbidden_paths.ts";
 import { isSensitive } from "../files/sensitive_files.ts";
 
-/** Files and folders that are remembered; what is beyond them is looked at anew each time */
+/** Files and folders that are remembered; what is beyond them is looked at again each time */
 export const MAX_REMEMBERED = 1_000_000;
 /** A folder or file changed less than this ago may change again within the same time stamp. Deno gives whole seconds */
 export const QUIET_MS = 2000;
-/** Character that stands in a listed name for bytes that are no UTF-8 */
+/** Character that is in a listed name for bytes that are no UTF-8 */
 const REPLACEMENT = "\ufffd";
 
 /** Kinds of entries that a survey looks at. */
@@ -166,5 +167,5 @@ export function unlessGone<T>(look: () => T): T | undefined {
 
 /** Tells whether an error says that nothing lies at a path. */
 export function isGone(error: unknown): boolean {
-  return error instanceof Error && "code" in error && (error.code === "ENOENT" || error.code === "ENOTDIR");
+  return ["ENOENT", "ENOTDIR"].includes(systemCodeOf(error) ?? "");
 }

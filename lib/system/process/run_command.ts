@@ -68,7 +68,7 @@ export interface ComposedCommand {
 /** Bounds on one command that is run to its end. */
 export interface RunCommandOptions {
   readonly timeoutMs: number;
-  /** Kept of each stream */
+  /** Bytes that are kept of each stream */
   readonly maxOutputBytes: number;
   readonly signal: AbortSignal;
   readonly clock: Clock;

@@ -4,7 +4,7 @@ import { realpath, stat } from "node:fs/promises";
 import { dirname, resolve } from "node:path";
 import process from "node:process";
 import type { Clock } from "../../base/clock.ts";
-import { ToolError } from "../../base/errors.ts";
+import { systemCodeOf, ToolError } from "../../base/errors.ts";
 import { isWithin } from "../files/forbidden_paths.ts";
 import type { CommandRelay } from "./command_relay.ts";
 import { boundedBy, boundsHere, isNotBegun, isNotEntered, memoryBoundHere, withinMemory } from "./bounds.ts";
@@ -464,7 +464,7 @@ async function realPathOf(path: string, workspace: string): Promise<string | und
     const real = await realpath(path);
     return real === workspace || !isWithin(real, workspace) ? undefined : real;
   } catch (error) {
-    const code = error instanceof Error && "code" in error ? error.code : undefined;
+    const code = systemCodeOf(error);
     if (NOTHING.has(code) || !isWithin(path, workspace)) return undefined;
     const end = path.length > 200 ? `...${path.slice(-100)}` : path;
     throw new ToolError(

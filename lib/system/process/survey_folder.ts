@@ -268,7 +268,7 @@ function isBare(entries: readonly FolderEntry[]): boolean {
 }
 
 /**
- * Tells whether a file is the configuration of a repository by its words, which a command cannot change where a copy stands in its place: an
+ * Tells whether a file is the configuration of a repository by its words, which a command cannot change where a copy takes its place: an
  * earlier command may have removed what lies beside it.
  */
 function saysRepository(path: string): boolean {

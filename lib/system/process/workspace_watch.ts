@@ -263,7 +263,7 @@ export function unwatched(unchecked: boolean): AfterProgram {
 
 /**
  * Refuses a program where a survey did not see everything, or saw a name that no check and no mount can reach.
- * @param place what was surveyed, as `the workspace`
+ * @param place what was surveyed, such as `the workspace`
  * @throws {ToolError} `sandbox_unavailable`
  */
 export function requireSurveyed(

@@ -69,7 +69,7 @@ function commonEnding(lines: readonly TextLine[]): TextLine["ending"] | undefine
 }
 
 interface HunkPlace {
-  /** Counted from 1, for messages */
+  /** Number from 1, for messages */
   readonly number: number;
   readonly place: PlacedHunk;
   readonly file: PatchedFile;

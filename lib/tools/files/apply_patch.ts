@@ -43,7 +43,7 @@ export const applyPatch = defineTool({
 /** Section of a patch that was checked against the files on disk. */
 interface Planned {
   readonly changes: readonly FileChange[];
-  /** Line of the output, as `M src/a.ts` */
+  /** Line of the output, such as `M src/a.ts` */
   readonly line: string;
   /** The same as data for programs */
   readonly done: {

@@ -8,7 +8,7 @@ import { pathLine, SEARCH_LIMITS, searchPattern } from "./search_pattern.ts";
 const DEFAULT_LIMIT = 100;
 const MAX_LIMIT = 1000;
 
-/** `content_search`: finds lines that match a regular expression, as `path:line: text` (docs/design/tools.md "Files"). */
+/** `content_search`: finds lines that match a regular expression, such as `path:line: text` (docs/design/tools.md "Files"). */
 export const contentSearch = defineTool({
   name: "content_search",
   description:

@@ -9,7 +9,7 @@ export interface FilesFound {
   readonly paths: readonly string[];
   /** Number of files that match */
   readonly count: number;
-  /** Set when the search ended at its limit of files and folders */
+  /** True when the search ended at its limit of files and folders */
   readonly truncated: boolean;
 }
 

@@ -61,7 +61,7 @@ async function find(search: NameSearch, context: ContextWith<"files" | "workers"
   return found.truncated ? await runSearch<FilesFound>(search, context) : found;
 }
 
-/** Makes the field `limit` of a search. @param unit the things that are counted, as "matches" */
+/** Makes the field `limit` of a search. @param unit the things that are counted, such as "matches" */
 export function limitField(unit: string, { max, fallback }: { readonly max: number; readonly fallback: number }) {
   return v.optional(
     v.pipe(

@@ -20,9 +20,9 @@ export interface Hunk {
   readonly anchors: readonly string[];
   readonly numbers: HunkNumbers | undefined;
   readonly lines: readonly HunkLine[];
-  /** Set when the hunk's first old line shows a byte order mark */
+  /** True when the hunk's first old line shows a byte order mark */
   readonly startOfFile: boolean;
-  /** Set when the hunk's last line is the last line of the file */
+  /** True when the hunk's last line is the last line of the file */
   readonly endOfFile: boolean;
   /** How the last line of the new file ends, where `\ No newline at end of file` tells it. undefined: as in the file before */
   readonly lastLine: "open" | "closed" | undefined;
@@ -42,7 +42,7 @@ export interface HunkLine {
   readonly kind: "keep" | "remove" | "add";
   /** Without its line ending */
   readonly text: string;
-  /** Set when the patch ends the line with CRLF. Never set in a patch whose lines all do */
+  /** True when the patch ends the line with CRLF. Never set in a patch whose lines all do */
   readonly crlf: boolean;
 }
 

@@ -12,7 +12,7 @@ export interface FilePart {
   readonly bytes: Uint8Array;
   /** Byte of the first line that the part starts at, counted from 1. Later than asked for when that was inside a character */
   readonly startByte: number;
-  /** Set when the limit of bytes ended the part before the last requested line */
+  /** True when the limit of bytes ended the part before the last requested line */
   readonly cut: boolean;
   /** Place to go on at after a cut. undefined when the limit is smaller than a character */
   readonly next: TextPlace | undefined;
@@ -135,7 +135,7 @@ async function findLine(file: OpenFile, line: number, signal: AbortSignal): Prom
     const length = await file.read(buffer, position);
     for (let at = buffer.indexOf(NEWLINE); at !== -1 && at < length; at = buffer.indexOf(NEWLINE, at + 1)) {
       if (++lines < line) continue;
-      // The line exists only when something stands in it
+      // The line exists only when something is in it
       const next = new Uint8Array(1);
       const exists = (await file.read(next, position + at + 1)) === 1;
       return exists ? position + at + 1 : { kind: "no_line", lines: lines - 1 };

@@ -21,7 +21,7 @@ export interface SearchBytesOptions {
   readonly pattern: LinePattern;
   /** Lines to find at most */
   readonly limit: number;
-  /** Called for each line; throws to end the search */
+  /** Runs for each line; throws to end the search */
   readonly check: () => void;
 }
 

@@ -24,7 +24,7 @@ export interface FilesSearched {
   readonly maxLine: number;
   /** The limit at which the search ended before its end */
   readonly ended: "entries" | "bytes" | undefined;
-  /** Set when the lines have the text of the pattern in other code points alone */
+  /** True when the lines have the text of the pattern in other code points alone */
   readonly isComposed?: boolean;
 }
 
@@ -172,7 +172,7 @@ interface FileText {
   readonly cut: boolean;
 }
 
-/** Returns a buffer of at least so many bytes: the same memory each time, made anew only when it is too small. */
+/** Returns a buffer of at least so many bytes: the same memory each time, made again only when it is too small. */
 type ReusedBuffer = (bytes: number) => Buffer;
 
 function createBuffer(): ReusedBuffer {

@@ -50,7 +50,7 @@ export interface SearchContext {
   readonly scope: FileScope;
   readonly clock: Clock;
   readonly signal: AbortSignal;
-  /** Called often; throws to end the search */
+  /** Runs often; throws to end the search */
   readonly check: () => void;
 }
 

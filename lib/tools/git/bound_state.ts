@@ -11,7 +11,7 @@ import { type GitCall, MAX_INDEX_BYTES, namesOf, pathspecs, succeed } from "./gi
 const MAX_FILES = 20_000;
 /** Files read at once */
 const WIDTH = 8;
-/** Character that stands in a listed name for bytes that are no UTF-8 */
+/** Character that is in a listed name for bytes that are no UTF-8 */
 const REPLACEMENT = "\ufffd";
 
 const TRACKED = ["--modified", "--deleted"];

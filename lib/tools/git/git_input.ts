@@ -105,7 +105,7 @@ export function checkGitInput(input: GitInput): void {
   for (const each of paths ?? []) parsePath(each, "run git on");
   if (branch !== undefined && !isBranchName(branch)) throw invalid('"branch" is no name that git takes for a branch');
   if (remote !== undefined && !/^[\p{L}\p{N}_][\p{L}\p{N}_.-]*$/u.test(remote)) {
-    throw invalid('"remote" must be the name of a configured remote, as origin');
+    throw invalid('"remote" must be the name of a configured remote, such as origin');
   }
   checkRevision(op, rev, staged);
   if (op === "checkout") checkCheckout(input);
@@ -120,7 +120,7 @@ export function checkGitInput(input: GitInput): void {
 function checkRevision(op: GitOp, rev: string | undefined, staged: boolean | undefined): void {
   if (rev === undefined) return;
   const { kind } = parseRevision(rev);
-  if (op === "stash" && !STASH.test(rev)) throw invalid('"rev" must be a stash, as stash@{0}');
+  if (op === "stash" && !STASH.test(rev)) throw invalid('"rev" must be a stash, such as stash@{0}');
   if (kind === "file" && op !== "show") throw invalid(`"rev" names a file, which op "show" alone takes`);
   if (kind !== "range") return;
   if (op !== "diff" && op !== "log") throw invalid('"rev" must be one commit');
@@ -192,7 +192,7 @@ function commitOf(rev: string, text: string): string {
     "invalid_input",
     `Cannot call "git_operations": "rev" ${
       JSON.stringify(text.slice(0, 80))
-    } names no commit; give one as HEAD~1, a branch, ` +
+    } names no commit; give one such as HEAD~1, a branch, ` +
       "a tag, a hash, from..to, or a file as HEAD:path",
   );
 }

@@ -150,7 +150,7 @@ async function withoutHidden(
     readonly names: readonly string[];
     readonly patch: readonly string[];
     readonly empty: string;
-    /** Set when the command reads files of the working tree */
+    /** True when the command reads files of the working tree */
     readonly files: boolean;
   },
 ): Promise<ToolResult> {

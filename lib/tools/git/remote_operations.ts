@@ -123,7 +123,7 @@ async function addressOf(call: GitCall, remote: string, direction: "fetch" | "pu
   if (plain === null) {
     throw new ToolError(
       "git_remote_refused",
-      `${where}: only plain http and https URLs are reached; set one as https://example.com/repository.git`,
+      `${where}: only plain http and https URLs are reached; set one such as https://example.com/repository.git`,
     );
   }
   if (plain[1] !== undefined && !call.allowCredentials) {

@@ -79,7 +79,7 @@ export function vendorRefusal(
   { status, says, variables, wrong }: {
     readonly status: number;
     readonly says: string;
-    /** Variables of the keys, as `"A" and "B"` */
+    /** Variables of the keys, such as `"A" and "B"` */
     readonly variables: string;
     /** Fields to check where the vendor refuses the request itself */
     readonly wrong: string;

@@ -1,13 +1,6 @@
 import type { FormContent } from "../../base/records/elicitation.ts";
+import type { ClientAbility } from "../../base/records/tool_info.ts";
 import type { Elicitation } from "../../guard/elicitation.ts";
-
-/**
- * Kinds of questions that a client of MCP may answer: a form that its user fills in, an address that its user opens, a request to its
- * model, and the list of its folders.
- */
-export const CLIENT_ABILITIES = ["form", "url", "sample", "roots"] as const;
-/** Kind of question that a client of MCP may answer. */
-export type ClientAbility = (typeof CLIENT_ABILITIES)[number];
 
 /** Folder or file that a client of MCP works with. */
 export interface ClientRoot {

@@ -30,21 +30,6 @@ export interface TaintedCall {
   readonly seen?: WitnessedFiles | undefined;
 }
 
-/** The way of outside content through calls (docs/design/policy.md "Content from outside"). */
-export interface CallTaint {
-  /** Returns the outside content that a call is about to run, copy or change: of the files that a command names, or that an edit changes. */
-  ahead(call: Pick<TaintedCall, "tool" | "prepared">): Promise<Taint>;
-  /**
-   * Marks the files that a call is about to write, where its run has read outside content or the call itself brings some.
-   * @returns as `ahead`, by now
-   */
-  before(call: TaintedCall): Promise<Taint>;
-  /** Returns the outside content in the output of a call that ran, and adds it to the taint of the run. @param result undefined: it was stopped */
-  after(call: TaintedCall, result: ToolResult | undefined): Promise<Taint>;
-  /** Does as `after` when the marks of files cannot be read: the files of the call count as marked. */
-  unknown(call: TaintedCall, result: ToolResult | undefined): Taint;
-}
-
 /** Tools that change a part of a file: what they do depends on the rest of it, and their errors quote it. */
 const EDITING: ReadonlySet<string> = new Set(["file_edit", "apply_patch"]);
 
@@ -54,18 +39,15 @@ const CAPTURING: ReadonlySet<string> = new Set(["screenshot"]);
 /** Origin of the content of files whose marks could not be read. */
 const UNREAD: Taint = ["files whose marks could not be read"];
 
-/** Creates the way of outside content through the calls of one executor. */
-export function createCallTaint(options: CallTaintOptions): CallTaint {
-  return new ExecutorTaint(options);
-}
-
-class ExecutorTaint implements CallTaint {
+/** The way of outside content through the calls of one executor (docs/design/policy.md "Content from outside"). */
+export class CallTaint {
   readonly #options: CallTaintOptions;
 
   constructor(options: CallTaintOptions) {
     this.#options = options;
   }
 
+  /** Returns the outside content that a call is about to run, copy or change: of the files that a command names, or that an edit changes. */
   async ahead({ tool, prepared }: Pick<TaintedCall, "tool" | "prepared">): Promise<Taint> {
     const { effects } = prepared;
     if (effects.command !== undefined) return await this.#readByCommand(effects);
@@ -73,6 +55,10 @@ class ExecutorTaint implements CallTaint {
     return await this.#options.taintedFiles?.of(this.#writtenBy(tool, prepared)) ?? UNTAINTED;
   }
 
+  /**
+   * Marks the files that a call is about to write, where its run has read outside content or the call itself brings some.
+   * @returns as `ahead`, by now
+   */
   async before({ tool, prepared, request }: TaintedCall): Promise<Taint> {
     const { taintedFiles, workspaceRoot: root } = this.#options;
     const read = await this.ahead({ tool, prepared });
@@ -85,6 +71,7 @@ class ExecutorTaint implements CallTaint {
     return read;
   }
 
+  /** Returns the outside content in the output of a call that ran, and adds it to the taint of the run. @param result undefined: it was stopped */
   async after({ tool, prepared, request, seen }: TaintedCall, result: ToolResult | undefined): Promise<Taint> {
     const { taintedFiles } = this.#options;
     await taintedFiles?.written(this.#writtenBy(tool, prepared));
@@ -94,6 +81,7 @@ class ExecutorTaint implements CallTaint {
     return taint;
   }
 
+  /** Does as `after` when the marks of files cannot be read: the files of the call count as marked. */
   unknown({ tool, prepared, request }: TaintedCall, result: ToolResult | undefined): Taint {
     const taint = joinTaints(originOf(tool, prepared), result?.taint, UNREAD);
     request.scope.taint?.add(taint);

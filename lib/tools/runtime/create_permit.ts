@@ -36,7 +36,7 @@ export interface PermitOptions extends RememberedAnswers {
   readonly screen: (tool: Tool, prepared: PreparedCall, opens: boolean) => Promise<void>;
   /** Reads the state that an approval of the call would count for now. @throws {ToolError} for a call that cannot run */
   readonly bind: (tool: Tool, prepared: PreparedCall, signal: AbortSignal) => Promise<CallBinding>;
-  /** Set where gateways share the database. Default: the gateway is alone */
+  /** Present where gateways share the database. Default: the gateway is alone */
   readonly shared?: SharedCalls | undefined;
   /** Logs an unexpected error. @returns the sentence for the model */
   readonly reportBug: (tool: Tool, request: ToolCallRequest, error: unknown) => string;
@@ -94,7 +94,7 @@ export function createPermit(options: PermitOptions): PermitCall {
       if (kind === "ask") await audit.decided({ prepared, kind, rule, reason });
       return await permitAsked({ tool, prepared, decision, request }, options);
     } catch (error) {
-      if (error instanceof CancelError || isAway(error, options)) throw error;
+      if (error instanceof CancelError || isDown(error, options)) throw error;
       const why = error instanceof ToolError ? error.message : options.reportBug(tool, request, error);
       return { ok: false, rule: step, reason: why };
     }
@@ -194,13 +194,13 @@ async function askFirst(
     const answer = await request.approver(asked, request.scope.signal);
     return answer.decision === "deny" ? answer : { ...answer, rule: "approval" };
   } catch (error) {
-    if (error instanceof CancelError || isAway(error, options)) throw error;
+    if (error instanceof CancelError || isDown(error, options)) throw error;
     return { decision: "deny", rule: "approval_failed", reason: options.reportBug(tool, request, error) };
   }
 }
 
 /** Tells whether a call of a cluster found the database down. */
-function isAway(error: unknown, { shared }: Pick<PermitOptions, "shared">): boolean {
+function isDown(error: unknown, { shared }: Pick<PermitOptions, "shared">): boolean {
   return shared !== undefined && isStorageAway(error);
 }
 

@@ -9,7 +9,7 @@ import { hiddenByOthers } from "../../guard/approvals.ts";
 import { RULE_HALTED } from "../../guard/halts.ts";
 import { type Decision, RULE_ENABLED } from "../../guard/policy.ts";
 import { auditCall, type CallAudit } from "./audit_call.ts";
-import { type CallTaint, type CallTaintOptions, createCallTaint } from "./call_taint.ts";
+import { CallTaint, type CallTaintOptions } from "./call_taint.ts";
 import {
   changedSince,
   createPermit,
@@ -113,7 +113,7 @@ export function createToolExecutor(given: ToolExecutorOptions): ToolExecutor {
       masked: options.services.redactor.masked,
       reportBug: (tool, request, error) => reportBug(options, { tool, request, error }),
     }),
-    taint: createCallTaint(options),
+    taint: new CallTaint(options),
     count: (label, outcome) => calls.with(label, outcome).add(),
     observeDuration: (ms) => durations.with().observe(ms / 1000),
   };

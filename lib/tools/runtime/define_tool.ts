@@ -34,9 +34,9 @@ export interface ToolDefinition<S extends InputSchema, N extends ServiceName> {
   /** Text for the model: what the tool does and returns, in one to three sentences */
   readonly description: string;
   readonly access: Access;
-  /** Set when the output comes from outside though the access is not `network`. Default false */
+  /** True when the output comes from outside though the access is not `network`. Default false */
   readonly outside?: boolean;
-  /** Set when an output that is no error is what was read, without a word of the input: its links are none of the model's. Default false */
+  /** True when an output that is no error is what was read, without a word of the input: its links are none of the model's. Default false */
   readonly verbatim?: boolean;
   /** Returns the access of one call when it depends on the input. Default: `access`, which lists show */
   readonly accessOf?: (input: v.InferOutput<S>) => Access;
@@ -45,23 +45,23 @@ export interface ToolDefinition<S extends InputSchema, N extends ServiceName> {
   /** Returns the sites that a configuration signs every call in to. Default: none */
   readonly loginsUnder?: (config: Config) => readonly string[];
   /**
-   * Set when making a call twice does no more than making it once: after a crash that left the outcome unknown, the call is made
+   * True when making a call twice does no more than making it once: after a crash that left the outcome unknown, the call is made
    * again. Default false: a person reviews the run. Calls that only read are always made again
    */
   readonly repeatable?: boolean | ((input: v.InferOutput<S>) => boolean);
   /**
-   * Set for calls of access `state` that a tainted run may make as any other: the record that they change carries the taint, or a person
+   * True for calls of access `state` that a tainted run may make as any other: the record that they change carries the taint, or a person
    * is asked anyway. Default false: they ask
    */
   readonly carriesTaint?: boolean | ((input: v.InferOutput<S>) => boolean);
   readonly enabled: "always" | ((config: Config) => boolean);
-  /** Setting that enables the tool, as `[cron] enabled = true`. Required unless `enabled` is `always` */
+  /** Setting that enables the tool, such as `[cron] enabled = true`. Required unless `enabled` is `always` */
   readonly enabledBy?: string;
   /** Name that the tool is called by in a run whose client has a tool of its name. Default: the client's hides it */
   readonly otherName?: string;
-  /** Set when the model is told of the tool in each turn. Default false: `tool_search` finds it in a run with many tools */
+  /** True when the model is told of the tool in each turn. Default false: `tool_search` finds it in a run with many tools */
   readonly alwaysOffered?: boolean;
-  /** Set when calls need this machine though no service in `needs` does. Default: as the services say */
+  /** True when calls need this machine though no service in `needs` does. Default: as the services say */
   readonly local?: boolean;
   readonly needs: readonly N[];
   /** Milliseconds that one call may take. Default: the executor's limit */

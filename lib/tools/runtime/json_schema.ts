@@ -3,9 +3,9 @@ import { canonicalJson, isRecord, type ObjectJsonSchema } from "../../base/json.
 
 /** Place and reason of a value that breaks a schema. */
 export interface SchemaFault {
-  /** Dotted path of the field, as `files[0].name`. Empty: the value itself */
+  /** Dotted path of the field, such as `files[0].name`. Empty: the value itself */
   readonly path: string;
-  /** Rest of a sentence that begins with the field, as `must be a string` */
+  /** Rest of a sentence that begins with the field, such as `must be a string` */
   readonly reason: string;
 }
 
@@ -116,7 +116,7 @@ export function compileSchema(given: unknown, whole?: unknown): CheckedSchema {
 
 /** Place of a schema in the whole. */
 interface Place {
-  /** Schemas above it, up to the definition that it stands in */
+  /** Schemas above it, up to the definition that it is in */
   readonly depth: number;
   /** References of its definition that see the very value that the definition sees, with the place of each. Undefined: this one sees a part of it */
   readonly sameValue: Map<string, string> | undefined;

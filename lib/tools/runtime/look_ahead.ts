@@ -66,7 +66,7 @@ export function decidedLater({ needs }: Pick<Tool, "needs">): string | undefined
   return needs.map((name) => FINDS[name]).find((found) => found !== undefined);
 }
 
-/** Thrown where a decision needs what is asked only when the call is made; the message says what. */
+/** Error where a decision needs what is asked only when the call is made; the message says what. */
 export class NotKnown extends Error {
   override readonly name = "NotKnown";
 }

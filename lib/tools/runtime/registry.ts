@@ -1,9 +1,10 @@
+import type { ToolInfo } from "../../base/records/tool_info.ts";
 import { lazilyEach } from "../../base/lazily.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
 import { listSome } from "../../base/text.ts";
 import type { Config } from "../../config/config.ts";
 import type { Tool } from "./tool.ts";
-import type { ToolCallRequest, ToolInfo } from "./tool_executor.ts";
+import type { ToolCallRequest } from "./tool_executor.ts";
 import { switchOf, type ToolPolicy } from "./tool_policy.ts";
 
 /** Immutable snapshot of all known tools, enabled or not. */
@@ -137,7 +138,7 @@ export function createCatalogue(
   };
 }
 
-/** Returns a function that gives the newest registry; the registry is made anew when the foreign tools change. */
+/** Returns a function that gives the newest registry; the registry is rebuilt when the foreign tools change. */
 function registryNow({ tools, foreign, log }: CatalogueOptions): () => ToolRegistry {
   let registry = createToolRegistry(tools);
   if (foreign === undefined) return () => registry;

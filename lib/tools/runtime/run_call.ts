@@ -35,7 +35,7 @@ export interface CallRunner {
   readonly redact: (text: string) => string;
   /** Milliseconds that one call may take when its tool has no limit of its own. Default 120,000 */
   readonly timeoutMs?: number;
-  /** Set where gateways share the database. Default: the gateway is alone */
+  /** Present where gateways share the database. Default: the gateway is alone */
   readonly shared?: SharedCalls | undefined;
   /** Work that a person has halted. Default: nobody halts any */
   readonly halts?: Pick<Halts, "refusalOf" | "watch" | "isUncertain" | "look"> | undefined;

@@ -64,7 +64,7 @@ export function standInOf(tool: Tool, input: string): StandIn | undefined {
   }
 }
 
-/** Tells whether a tool is of an owner, as `plugin words`, in whichever version. */
+/** Tells whether a tool is of an owner, such as `plugin words`, in whichever version. */
 function isOf({ origin }: Tool, { owner }: StandIn): boolean {
   return origin !== undefined && origin.startsWith(`${owner} `);
 }

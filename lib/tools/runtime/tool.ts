@@ -1,3 +1,4 @@
+import type { ClientAbility, ToolInfo } from "../../base/records/tool_info.ts";
 import type { Clock } from "../../base/clock.ts";
 import type { BoundState } from "../../base/records/approval.ts";
 import type { JsonSchema, ObjectJsonSchema } from "../../base/json.ts";
@@ -30,13 +31,9 @@ import type { ReadableSkills } from "../skills/skills.ts";
 import type { Sops } from "../sops/sops.ts";
 import type { McpReader } from "../mcp/mcp_reader.ts";
 import type { WasmModules } from "../wasm/wasm_modules.ts";
-import type { ClientAbility } from "./askable_client.ts";
 import type { CallContext, CheckedCall, ToolResult } from "./tool_call.ts";
 
 export type { Access, Effects };
-
-/** Origin of a tool. `program`: the program that mounts the gateway. */
-export type ToolSource = "builtin" | "wasm" | "process" | "ffi" | "mcp" | "node" | "program";
 
 /** Capability of the agent, built in or foreign (docs/design/architecture.md "The main types"). */
 export interface Tool {
@@ -50,22 +47,22 @@ export interface Tool {
   readonly descriptionUnder?: ((config: Config) => string) | undefined;
   /** Returns the sites that a configuration signs every call in to, which decisions and approvals name. Default: none */
   readonly loginsUnder?: ((config: Config) => readonly string[]) | undefined;
-  readonly source: ToolSource;
+  readonly source: ToolInfo["source"];
   /** Tells whether the configuration enables the tool. Required, so that no tool is enabled by accident */
   readonly enabled: "always" | ((config: Config) => boolean);
-  /** Setting that enables the tool, as `[security.write_file] enabled = true`. undefined for `always` */
+  /** Setting that enables the tool, such as `[security.write_file] enabled = true`. undefined for `always` */
   readonly enabledBy: string | undefined;
   /** Returns the edit or command that turns the tool on now, where no single setting does. Default: to set `enabledBy` */
   readonly wayOn?: ((config: Config) => string) | undefined;
-  /** Owner of the tool, as `plugin words 1.0.0`. Default: Postern's own */
+  /** Owner of the tool, such as `plugin words 1.0.0`. Default: Postern's own */
   readonly origin?: string | undefined;
-  /** Set when the output comes from outside though the access is not `network`. Default false */
+  /** True when the output comes from outside though the access is not `network`. Default false */
   readonly outside?: boolean | undefined;
-  /** Set when an output that is no error is what was read, without a word of the input: its links are none of the model's. Default false */
+  /** True when an output that is no error is what was read, without a word of the input: its links are none of the model's. Default false */
   readonly verbatim?: boolean | undefined;
   /** Name that the tool is called by in a run whose client has a tool of its name. Default: the client's hides it */
   readonly otherName?: string | undefined;
-  /** Set when the model is told of the tool in each turn. Default false: `tool_search` finds it in a run with many tools */
+  /** True when the model is told of the tool in each turn. Default false: `tool_search` finds it in a run with many tools */
   readonly alwaysOffered?: boolean | undefined;
   /** Kinds of questions that a client of MCP must answer to call the tool. Default: none */
   readonly clientNeeds?: readonly ClientAbility[] | undefined;
@@ -102,8 +99,8 @@ export interface StandIn {
   /** Name of the tool that is called */
   readonly tool: string;
   readonly input: string;
-  readonly source: ToolSource;
-  /** Owner without its version, as `plugin words` */
+  readonly source: ToolInfo["source"];
+  /** Owner without its version, such as `plugin words` */
   readonly owner: string;
 }
 

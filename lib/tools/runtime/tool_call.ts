@@ -20,10 +20,10 @@ export interface CheckedCall {
   /** May depend on the input */
   readonly access: Access;
   readonly effects: Effects;
-  /** Set when making the call twice does no more than making it once: it may be made again after a crash. Default false */
+  /** True when making the call twice does no more than making it once: it may be made again after a crash. Default false */
   readonly repeatable?: boolean | undefined;
   /**
-   * Set for a change of the agent's own records that a tainted run may make as any other: the record carries the taint, or a person is
+   * True for a change of the agent's own records that a tainted run may make as any other: the record carries the taint, or a person is
    * asked anyway. Default false
    */
   readonly carriesTaint?: boolean | undefined;
@@ -80,7 +80,7 @@ export interface CallScope {
   readonly caller: Caller;
   /** Depth of the caller's run: 0 for a run that a person started, 1 for its sub-agents, and so on */
   readonly depth: number;
-  /** Set when the caller makes the call itself, not a model for the caller. Default false */
+  /** True when the caller makes the call itself, not a model for the caller. Default false */
   readonly direct?: boolean | undefined;
   /** Outside content that the run has read: what its calls read is added. Default: no run makes the call */
   readonly taint?: RunTaint | undefined;
@@ -102,9 +102,9 @@ export interface CallContext extends Omit<CallScope, "direct" | "taint" | "right
   readonly links?: ReadLinks | undefined;
   /** undefined for a call outside a run */
   readonly inherited?: Inherited | undefined;
-  /** Set when the caller makes the call itself, not a model for the caller. With the scope `approve` it counts as a person's approval */
+  /** True when the caller makes the call itself, not a model for the caller. With the scope `approve` it counts as a person's approval */
   readonly direct: boolean;
-  /** Set when the model that made the call is shown pictures */
+  /** True when the model that made the call is shown pictures */
   readonly sees: boolean;
   /** Reports progress to the readers of the run */
   progress(message: string): void;
@@ -155,7 +155,7 @@ export interface Inherited {
   readonly limits: { readonly maxIterations: number; readonly maxToolCalls: number; readonly tokensPerRun: number };
   /** Patterns of the tools that a started run may have, when the caller's run is only this one call. undefined: the caller's tools */
   readonly tools: readonly string[] | undefined;
-  /** Set when the caller's run goes on after a restart */
+  /** True when the caller's run goes on after a restart */
   readonly durable: boolean;
   /** Answers approvals for the caller's run, and shows them to its reader */
   readonly approver: Approver;

@@ -37,7 +37,7 @@ export const MAX_PICTURE_BYTES = 3_932_160;
 
 /** Options of `showContent`. */
 export interface ShowOptions {
-  /** Set when the model is shown pictures */
+  /** True when the model is shown pictures */
   readonly sees: boolean;
   /** Name of the tool that reads what a link points to. Default: none does */
   readonly reader?: string;

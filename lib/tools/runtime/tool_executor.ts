@@ -1,10 +1,10 @@
+import type { ToolInfo } from "../../base/records/tool_info.ts";
 import type { CancelError } from "../../base/cancel.ts";
 import type { HttpError } from "../../base/errors.ts";
 import type { MaskedSecret } from "../../base/redact.ts";
-import type { ObjectJsonSchema } from "../../base/json.ts";
 import type { RunTaint, Taint } from "../../base/taint.ts";
-import type { AskableClient, ClientAbility } from "./askable_client.ts";
-import type { Access, PreparedCall, Tool, ToolSource } from "./tool.ts";
+import type { AskableClient } from "./askable_client.ts";
+import type { Access, PreparedCall, Tool } from "./tool.ts";
 import type {
   Approver,
   CallBinding,
@@ -17,24 +17,6 @@ import type {
 } from "./tool_call.ts";
 import type { CheckedPicture } from "./check_pictures.ts";
 import type { Judgement, ToolSwitch } from "./tool_policy.ts";
-
-/** Description of a tool, as `/v1/tools` and `postern tools` show it. */
-export interface ToolInfo {
-  readonly name: string;
-  readonly description: string;
-  readonly access: Access;
-  readonly enabled: boolean;
-  /** Reason why the tool is off, with the setting that turns it on. null when enabled */
-  readonly reason: string | null;
-  /** Key that turns the tool on where this gateway can write its configuration; null: none, or it is on */
-  readonly turn_on: ToolSwitch | null;
-  readonly source: ToolSource;
-  /** Owner of the tool, as `plugin words 1.0.0`; null for Postern's own */
-  readonly origin: string | null;
-  readonly input_schema: ObjectJsonSchema | undefined;
-  /** Kinds of questions that a client of MCP must answer to call the tool. Absent: none */
-  readonly client_needs?: readonly ClientAbility[];
-}
 
 /** Request for one tool call. */
 export interface ToolCallRequest {
@@ -64,7 +46,7 @@ export interface ToolCallRequest {
 
 /** Model that makes a call. */
 export interface CallingModel {
-  /** Set when it is shown pictures. Default false */
+  /** True when it is shown pictures. Default false */
   readonly sees?: boolean | undefined;
   /** As in CallContext. Default: it answers no tool */
   readonly sample?: CallContext["sample"];
@@ -91,13 +73,13 @@ export interface ToolCallOutcome {
   readonly skill?: ReadSkill;
   /** Pictures of the result that are within the bounds. Default: none */
   readonly pictures?: readonly CheckedPicture[];
-  /** Set when the call was cut off, and nobody knows whether it took effect. Default false */
+  /** True when the call was cut off, and nobody knows whether it took effect. Default false */
   readonly isUnknown?: boolean;
   /** The result in its parts, bounded and masked, where the request asked for them and the tool gives them. Default: the output */
   readonly whole?: WholeResult;
   /** Key that a person is offered to turn the tool on with: the call was refused since the tool is off. Default: nothing is offered */
   readonly turnOn?: ToolSwitch;
-  /** Set when a person may still answer for exactly this call */
+  /** Present when a person may still answer for exactly this call */
   readonly approvalId?: string;
 }
 
@@ -119,9 +101,9 @@ export type Ended = {
   readonly result: ToolResult;
   /** With outcome `denied`: rule for the audit. Default `owner` */
   readonly rule?: string;
-  /** Set when nobody knows whether the call took effect */
+  /** True when nobody knows whether the call took effect */
   readonly isUnknown?: boolean;
-  /** Set when the database that gateways share was down */
+  /** Present when the database that gateways share was down */
   readonly away?: HttpError;
 } | {
   readonly outcome: Outcome;

@@ -16,7 +16,7 @@ export type Judgement =
     readonly access: Access;
     /** undefined for the input of a disabled tool that cannot be prepared */
     readonly prepared: PreparedCall | undefined;
-    /** Knowledge that the decision still depends on when the call is made, as `what git finds in the repository`. Default: nothing */
+    /** Knowledge that the decision still depends on when the call is made, such as `what git finds in the repository`. Default: nothing */
     readonly unknown?: string;
   }
   | { readonly kind: "bad_input"; readonly error: unknown };
@@ -102,7 +102,7 @@ export interface ToolPolicyOptions {
   readonly home: string;
   /** Absolute paths of Postern's data directory and configuration files */
   readonly ownPaths: readonly string[];
-  /** Set where this gateway can write its own configuration file, as `postern config set` does. Default false */
+  /** True where this gateway can write its own configuration file, as `postern config set` does. Default false */
   readonly writesConfig?: boolean | undefined;
 }
 

@@ -9,7 +9,7 @@ import { type CallContext, type Inherited, type ToolResult, toolsPassedOn } from
 
 /** Bounds of schedules. */
 export const SCHEDULE_LIMITS = {
-  /** Characters of the times, as `every day at 9:00` */
+  /** Characters of the times, such as `every day at 9:00` */
   textCharacters: 200,
   promptCharacters: 32_768,
   /** Characters of a tool's input as JSON */
@@ -145,7 +145,7 @@ export function scheduleMaker(
   return { caller, tools: toolsPassedOn(context), limits: inherited?.limits, taint, links };
 }
 
-/** Makes the result for a schedule that was made or changed. @param what first word of the text, as `Added` */
+/** Makes the result for a schedule that was made or changed. @param what first word of the text, such as `Added` */
 export function scheduleResult(what: string, schedule: Schedule): ToolResult {
   return {
     output: `${what} ${describeSchedule(schedule)}`,

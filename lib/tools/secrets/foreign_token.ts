@@ -16,7 +16,7 @@ const POOLS: readonly (readonly [RegExp, number])[] = [[/\d/, 10], [/[a-z]/, 26]
  *
  * A token that is taken is masked wherever it appears. A server that could name any text would hide the address in a command from the
  * person who approves it, and have requests refused. `//` is taken behind a single first digit alone, as Google's refresh tokens have it.
- * @returns rest of a sentence that begins with what the text is, as `has fewer than 16 bytes`
+ * @returns rest of a sentence that begins with what the text is, such as `has fewer than 16 bytes`
  */
 export function tokenFault(token: string): string | undefined {
   if (token.length > MAX_BYTES) return `has more than ${MAX_BYTES} bytes`;

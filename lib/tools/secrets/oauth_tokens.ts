@@ -11,12 +11,12 @@ const TIMEOUT_MS = 10_000;
 /** Life of a token whose server does not say how long it lives. */
 const DEFAULT_LIFE_SECONDS = 300;
 const MAX_LIFE_SECONDS = 86_400;
-/** A token is fetched anew this long before its end, or at nine tenths of a shorter life. */
+/** A token is fetched again this long before its end, or at nine tenths of a shorter life. */
 const MARGIN_SECONDS = 60;
 
 /** Client of an OAuth server, which gets tokens for itself. */
 export interface OAuthClient {
-  /** Table of the configuration, for messages, as `http_request.credentials.shop` */
+  /** Table of the configuration, for messages, such as `http_request.credentials.shop` */
   readonly table: string;
   readonly tokenUrl: string;
   readonly clientId: string;

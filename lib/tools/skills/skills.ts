@@ -20,7 +20,7 @@ export interface SkillText {
 /** Skills that the agent may read: those that are on. */
 export interface ReadableSkills {
   /**
-   * Reads SKILL.md without its front matter, or another file of a skill, anew from the disk.
+   * Reads SKILL.md without its front matter, or another file of a skill, again from the disk.
    * @throws {ToolError} `skill_not_found`, `skill_off`, `skill_changed` where the skill is not the one that is on, `skill_file`
    */
   read(name: string, path?: string): Promise<SkillText>;

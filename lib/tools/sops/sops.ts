@@ -39,7 +39,7 @@ export interface SopSummary {
   readonly name: string;
   readonly description: string;
   readonly file: string;
-  /** Set for a procedure in the workspace: its execution waits for an approval before the first step */
+  /** True for a procedure in the workspace: its execution waits for an approval before the first step */
   readonly in_workspace: boolean;
   readonly inputs: readonly {
     readonly name: string;
@@ -113,7 +113,7 @@ export interface SopExecutionView {
 export interface SopCaller {
   readonly caller: Caller;
   readonly runId: string;
-  /** Set when a client with the scope `approve` makes the call itself: its approval counts as a person's */
+  /** True when a client with the scope `approve` makes the call itself: its approval counts as a person's */
   readonly mayGrant: boolean;
   /** Patterns of the caller's tools; the steps have no others. undefined: all tools of [agent] */
   readonly tools?: readonly string[] | undefined;

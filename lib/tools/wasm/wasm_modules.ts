@@ -47,7 +47,7 @@ export interface ModuleFile {
   /** Path relative to the folder, with `/` */
   readonly path: string;
   readonly bytes: number;
-  /** Set when a call or `load` has used it since the gateway started */
+  /** True when a call or `load` has used it since the gateway started */
   readonly loaded: boolean;
 }
 
@@ -62,7 +62,7 @@ export interface InspectedModule {
     readonly name: string;
     readonly kind: string;
     readonly type: string | null;
-    /** Set when the module may import it */
+    /** True when the module may import it */
     readonly granted: boolean;
   }[];
   readonly exports: readonly { readonly name: string; readonly kind: string; readonly type: string | null }[];
@@ -72,7 +72,7 @@ export interface InspectedModule {
   readonly tables: readonly InspectedSizes[];
   /** Number of functions of its own */
   readonly functions: number;
-  /** Set when a function runs as soon as the module is instantiated */
+  /** True when a function runs as soon as the module is instantiated */
   readonly has_start: boolean;
   readonly custom_sections: readonly string[];
   /** Features that its compiler says it used */

@@ -22,7 +22,7 @@ type RobotsContext = Pick<
   "config" | "services" | "signal" | "clock" | "log"
 >;
 
-/** Thrown before a request is sent to an origin whose robots.txt is not known yet. */
+/** Error before a request is sent to an origin whose robots.txt is not known yet. */
 export class RobotsUnknown extends ToolError {
   readonly url: URL;
   constructor(url: URL) {

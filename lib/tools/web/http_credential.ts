@@ -9,7 +9,7 @@ export interface HttpCredential {
   /** Name of the header, in lower case */
   readonly header: string;
   readonly value: string;
-  /** Notes that the server refused it: a token is fetched anew at the next use */
+  /** Notes that the server refused it: a token is fetched again at the next use */
   refused(): Promise<void>;
 }
 

@@ -3,7 +3,7 @@ import type { KnownSecrets } from "../../base/redact.ts";
 
 /**
  * Refuses what a model sends to the network when it holds a known secret: the model cannot know one, so something has told it.
- * @param parts texts by what they are, as `URL`
+ * @param parts texts by what they are, such as `URL`
  * @throws {ToolError} `secret_in_request`
  */
 export function refuseSecrets(parts: Readonly<Record<string, string>>, { masked }: Pick<KnownSecrets, "masked">): void {

@@ -131,7 +131,7 @@ async function ask(
   }
 }
 
-/** Asks without keeping a body. The fetch checks the address anew. */
+/** Asks without keeping a body. The fetch checks the address again. */
 async function send(url: string, method: "HEAD" | "GET", { services, config, signal }: Context) {
   const guarded = await services.guardedFetch();
   const guard = { rules: config.url_access };
@@ -143,7 +143,7 @@ function verdictLines({ url, allowed, code, answers, addresses }: UrlVerdict): r
   const head = allowed ? `allowed: ${url}` : `refused (${code}): ${url.slice(0, 500)}`;
   return [
     head,
-    ...(code === "url_invalid" ? ["it is no URL; give one as https://example.com/path"] : []),
+    ...(code === "url_invalid" ? ["it is no URL; give one such as https://example.com/path"] : []),
     ...answers.map(({ rule, answer, reason }) => `${rule}: ${answer}, ${reason}`),
     ...addresses.map(({ address, kind, range, allowed: reachable }) =>
       `address ${address}: ${reachable ? "allowed" : "refused"}, ${kind}${range === null ? "" : `, in ${range}`}`

@@ -38,7 +38,7 @@ export const webFetch = defineTool({
     if (/^https?:$/.test(URL.parse(url)?.protocol ?? "")) return;
     throw new ToolError(
       "invalid_input",
-      'Cannot call "web_fetch": "url" must be an address as https://example.com/page',
+      'Cannot call "web_fetch": "url" must be an address such as https://example.com/page',
     );
   },
   effects: ({ url }) => ({ urls: [url] }),

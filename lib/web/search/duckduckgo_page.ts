@@ -64,7 +64,7 @@ function toResult({ href, title, snippet, date }: FoundResult): readonly SearchR
   return isOutside && /^https?:\/\//i.test(target) ? [{ url: target, title, snippet, date }] : [];
 }
 
-/** Returns the date between a result's link and its snippet, as `2025-03-01`. */
+/** Returns the date between a result's link and its snippet, such as `2025-03-01`. */
 function dateIn(html: string): string {
   return /\b(\d{4}-\d{2}-\d{2})T\d{2}:/.exec(html)?.[1] ?? "";
 }

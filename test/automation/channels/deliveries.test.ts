@@ -163,7 +163,7 @@ describe("a promised reply", () => {
     assert.match(metrics.render(), /postern_deliveries_total\{status="dropped"\} 0\n/);
   });
 
-  test("is signed with the channel's secret, anew at each attempt, and never sent without it", async () => {
+  test("is signed with the channel's secret, once more at each attempt, and never sent without it", async () => {
     const { accept, sent, clock } = setUp({ secretEnv: "HOOK_SECRET", answers: [500, 200] });
     await accept();
     await clock.advance(10_000);
@@ -418,7 +418,7 @@ describe("a person's decision about a delivery", () => {
     assert.ok((next.sent.at(-1)?.at ?? 0) <= Date.parse("2026-03-02T00:00:00.000Z"));
   });
 
-  test("sends a failed one anew, with all its attempts", async () => {
+  test("sends a failed one again, with all its attempts", async () => {
     const { deliveries, accept, sent, clock, find } = setUp({ answers: [410, 500, 204] });
     await accept();
     await clock.advance(0);

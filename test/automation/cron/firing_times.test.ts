@@ -197,7 +197,11 @@ test("month ends, leap days, steps, Sunday as 0 and 7, ranges and names", () => 
   const leap = timesOf("0 0 29 2 *", "UTC");
   assert.equal(leap.next(NOW), Date.UTC(2028, 1, 29));
   assert.equal(leap.next(Date.UTC(2096, 1, 29)), Date.UTC(2104, 1, 29), "2100 has none");
-  assert.deepEqual(utc("*/7 * * * *", 10).slice(-3), ["01-01 00:56", "01-01 01:00", "01-01 01:07"], "each hour anew");
+  assert.deepEqual(
+    utc("*/7 * * * *", 10).slice(-3),
+    ["01-01 00:56", "01-01 01:00", "01-01 01:07"],
+    "each hour from its start",
+  );
   assert.deepEqual(utc("0 0 * * 7"), utc("0 0 * * 0"));
   assert.deepEqual(utc("0 0 * * SUN"), ["01-04 00:00", "01-11 00:00", "01-18 00:00"]);
   assert.deepEqual(utc("0 0 * * FRI-SUN"), ["01-02 00:00", "01-03 00:00", "01-04 00:00"]);

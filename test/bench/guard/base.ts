@@ -94,7 +94,7 @@ function installFrom(source: string, folder: string): string {
   const names = ["package.json", "package-lock.json"];
   for (const name of names) copyFileSync(join(source, name), join(folder, name));
   run(["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"], folder);
-  // The package of this tree stands in a folder without them too
+  // The package of this tree is in a folder without them too
   for (const name of names) rmSync(join(folder, name));
   return join(folder, "node_modules");
 }

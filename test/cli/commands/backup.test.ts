@@ -22,9 +22,9 @@ import { openSqliteStore } from "../../../lib/storage/open_sqlite_store.ts";
 import { mainOf, RUN, RUN_ENV } from "../../support/gateway_process.ts";
 import { jsonOf } from "../../support/json_of.ts";
 import { restoredText } from "../../../cli/commands/backup.ts";
-import type { PluginInfo } from "../../../lib/extensions/extension_views.ts";
+import type { PluginInfo } from "../../../lib/base/records/extension_views.ts";
 import { writeTar } from "../../../lib/extensions/plugins/tar.ts";
-import type { SkillInfo } from "../../../lib/extensions/extension_views.ts";
+import type { SkillInfo } from "../../../lib/base/records/extension_views.ts";
 import { samplePackage, sampleTool } from "../../support/plugin_package.ts";
 import { type Machine, onMachine } from "../support/run_in.ts";
 

@@ -14,7 +14,7 @@ test("a host that is none is a wrong command line, and a machine without a displ
     const wrong = await run(["browser", "login", "*.example.com"]);
     assert.deepEqual([wrong.code, wrong.stderr], [
       2,
-      'Cannot sign in at "*.example.com": it is no host; give one as app.example.com\n',
+      'Cannot sign in at "*.example.com": it is no host; give one such as app.example.com\n',
     ]);
     const further = await run(["browser", "login", "app.example.com", "--host", "a.example.com,b c"]);
     assert.deepEqual([further.code, /Cannot sign in at "b c"/.test(further.stderr)], [2, true]);

@@ -59,7 +59,7 @@ test(
     ),
 );
 
-/** Findings of one name that are no `ok`, as `state: message -> fix`. */
+/** Findings of one name that are no `ok`, such as `state: message -> fix`. */
 async function problems(
   { run }: Machine,
   name: string,

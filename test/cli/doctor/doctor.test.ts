@@ -37,7 +37,7 @@ const ANY_PORT = { POSTERN__GATEWAY__PORT: "0" };
 interface Examined {
   readonly code: number;
   readonly all: readonly Finding[];
-  /** Findings of one name, as `state: message` */
+  /** Findings of one name, such as `state: message` */
   of(name: string): readonly string[];
 }
 

@@ -138,7 +138,7 @@ const CHANGED: Readonly<Record<string, readonly object[]>> = {
   workspaces: [{ v: 1, folder_digest: DIGEST, last_gateway: { host: "web-1", folder: "/work", data_dir: "/data" } }],
 };
 
-/** Objects that are put together anew, by collection and path. */
+/** Objects that are put together again, by collection and path. */
 const WHOLE: Readonly<Record<string, string>> = {
   "schedules.timing": "the times of one expression: an expression that is changed has others",
   "done_schedules.timing": "as that of schedules",

@@ -21,18 +21,18 @@ export interface RunOptions {
   readonly answers?: readonly string[];
   /** Waits for the line of a person who takes their time, in place of `answers`; undefined: Ctrl-C */
   readonly onAsk?: () => Promise<string | undefined>;
-  /** Told each question that `answers` or `onAsk` answers */
+  /** Receives each question that `answers` or `onAsk` answers */
   readonly onQuestion?: (question: string) => void;
-  /** Told the history that a chat begins with */
+  /** Receives the history that a chat begins with */
   readonly onHistory?: (history: readonly string[]) => void;
-  /** Told when stdout or stderr got text */
+  /** Runs when stdout or stderr got text */
   readonly onOutput?: (io: { readonly stdout: string; readonly stderr: string; interrupt(): void }) => void;
   readonly terminal?: boolean;
   /** Width of the terminal; undefined: unknown */
   readonly columns?: number;
-  /** Told once how to press Ctrl-C */
+  /** Receives once how to press Ctrl-C */
   readonly onInterruptible?: (interrupt: () => void) => void;
-  /** Told once how to send SIGHUP */
+  /** Receives once how to send SIGHUP */
   readonly onReloadable?: (hangUp: () => void) => void;
 }
 

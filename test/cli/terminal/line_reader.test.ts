@@ -65,7 +65,7 @@ test(
 );
 
 test(
-  "what is typed while nothing is read is not shown, and stands in the next line",
+  "what is typed while nothing is read is not shown, and is in the next line",
   withReader(async ({ reader, type, shown }) => {
     await type("early bird");
     assert.doesNotMatch(shown(), /early/);
@@ -89,7 +89,7 @@ test(
 );
 
 test(
-  "a short paste stands in the line and can be edited; Enter sends it, not its own newline",
+  "a short paste is in the line and can be edited; Enter sends it, not its own newline",
   withReader(async ({ reader, type }) => {
     const line = reader.read("> ");
     await type(PASTE("hello"), "\x7f!", "\r");

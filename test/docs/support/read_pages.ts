@@ -6,7 +6,7 @@ import { PROJECT_ROOT } from "../../support/source_files.ts";
 export interface Block {
   /** `path:line` of its fence, 1-based */
   readonly place: string;
-  /** First word behind the fence, as `sh`; empty: none */
+  /** First word behind the fence, such as `sh`; empty: none */
   readonly language: string;
   readonly text: string;
   /** `<!-- not run: reason -->`: why no test can run it */
@@ -29,7 +29,7 @@ export interface Block {
 }
 
 export interface Page {
-  /** Relative to the project, as `docs/http.md` */
+  /** Relative to the project, such as `docs/http.md` */
   readonly path: string;
   readonly text: string;
   readonly blocks: readonly Block[];

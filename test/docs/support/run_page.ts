@@ -97,7 +97,7 @@ class Reader {
   readonly #machine: Machine;
   readonly #shell: PageShell;
   readonly #host: string;
-  /** Newest identifier of each kind that was shown, as `run_` */
+  /** Newest identifier of each kind that was shown, such as `run_` */
   readonly #seen = new Map<string, string>();
 
   constructor({ machine, shell, host, banner }: {

@@ -55,7 +55,7 @@ describe("a change of the configuration while the gateway runs", () => {
     gateway: RunningGateway,
   ) => [...new Set((await toolsOf(gateway)).map(({ name }) => name.split("__")[1]))];
 
-  test("begins servers, starts those with other settings anew, and ends those that go", () =>
+  test("begins servers, restarts those with other settings, and ends those that go", () =>
     withTemporaryFolder((folder) =>
       withRunningGateway({ environment: ENVIRONMENT }, async (gateway) => {
         const notes = join(folder, "notes");

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { RequestDeadline } from "../../../lib/extensions/mcp/request_deadline.ts";
 import { createFakeClock } from "../../support/fake_clock.ts";
 
-test("the time of a request stands still in a pause, and progress begins it anew up to ten times", async () => {
+test("the time of a request stands still in a pause, and progress restarts it up to ten times", async () => {
   const clock = createFakeClock();
   const deadline = new RequestDeadline({ clock, timeoutMs: 1_000 });
   await clock.advance(900);

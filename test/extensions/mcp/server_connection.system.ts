@@ -153,7 +153,7 @@ describe("a program of the new era", () => {
       assert.equal(server().status().era, "modern");
     }));
 
-  test("an era that is no longer right is found out anew", () =>
+  test("an era that is no longer right is found out again", () =>
     withMcp({}, async ({ server, restart, folder, notes }) => {
       assert.equal(await call(server(), "echo", { text: "a" }), "a");
       assert.equal(server().status().era, "legacy");
@@ -340,7 +340,7 @@ describe("failures", () => {
       await until(() => notes().includes("notifications/cancelled"), "it is told");
     }));
 
-  test("progress is told, and begins the time anew", async () => {
+  test("progress is told, and restarts the time", async () => {
     const clock = createFakeClock();
     await withMcp({}, async ({ server }) => {
       const seen: unknown[] = [];

@@ -6,7 +6,7 @@ import { withWorkspace } from "../../support/workspace.ts";
 
 const NAME = "node__pi__echo";
 
-test("a node's tools enter the registry when it says hello, are off while it is away, and follow what it tells anew", async () => {
+test("a node's tools enter the registry when it says hello, are off while it is away, and follow what it tells later", async () => {
   await withWorkspace({}, async ({ root }) => {
     const bench = createNodeBench();
     const { executor } = createToolBench({ root, foreign: bench.nodes.tools });

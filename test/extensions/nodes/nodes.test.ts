@@ -260,7 +260,7 @@ test("a hostile node is cut off: wrong ids, replies nobody asked for, wrong type
   });
 });
 
-test("describe() asks anew; what a call was prepared for must still be there when it is made", async () => {
+test("describe() asks again; what a call was prepared for must still be there when it is made", async () => {
   const bench = createNodeBench();
   const node = bench.connect();
   const prepared = bench.tool("node__pi__echo").prepare('{"text":"a"}');

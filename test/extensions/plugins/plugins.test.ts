@@ -3,7 +3,7 @@ import { mkdirSync, readdirSync, rmSync, symlinkSync, writeFileSync } from "node
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import type { PluginEvent } from "../../../lib/guard/audit/audit_event.ts";
-import { PLUGIN_STATES } from "../../../lib/extensions/extension_views.ts";
+import { PLUGIN_STATES } from "../../../lib/base/records/extension_views.ts";
 import { nextState } from "../../../lib/extensions/plugins/plugin_record.ts";
 import type { PluginAnswer } from "../../../lib/extensions/plugins/plugin_host.ts";
 import type { ToolContext } from "../../../lib/tools/runtime/tool.ts";

@@ -185,9 +185,9 @@ test("a skill has its instructions and files, and the workspace's taint a run", 
 test("a skill of the user that changes between the look and the read is read at the second try", () =>
   withSkills(async ({ skills, write }) => {
     await skills.list();
-    write("home/.agents/skills/mine/SKILL.md", skillText("mine", { body: "Do it anew." }));
+    write("home/.agents/skills/mine/SKILL.md", skillText("mine", { body: "Do it again." }));
     await assert.rejects(skills.read("mine"), { code: "skill_changed", message: /call skill_read again/ });
-    assert.equal((await skills.read("mine")).text, "Do it anew.");
+    assert.equal((await skills.read("mine")).text, "Do it again.");
   }, { files: { "home/.agents/skills/mine/SKILL.md": skillText("mine") } }));
 
 test("links within a skill are not followed, and links to folders lead out of no workspace", () =>

@@ -26,13 +26,13 @@ export interface ClusteredAudit {
 export interface AuditedCluster {
   readonly clock: FakeClock;
   readonly store: Store;
-  /** Called before each batch. Throws: the batch fails */
+  /** Runs before each batch. Throws: the batch fails */
   beforeBatch: (writes: readonly Write[]) => void;
-  /** Called after each batch that was written. Throws: its answer is lost */
+  /** Runs after each batch that was written. Throws: its answer is lost */
   afterBatch: () => void;
-  /** Called before each scan. */
+  /** Runs before each scan. */
   onScan: (collection: string) => Promise<void>;
-  /** Called before the fences of other gateways are read. */
+  /** Runs before the fences of other gateways are read. */
   onFences: () => Promise<void>;
   /** Warnings and errors that were logged. */
   readonly complaints: string[];

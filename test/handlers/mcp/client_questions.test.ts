@@ -1,10 +1,10 @@
+import { CLIENT_ABILITIES } from "../../../lib/base/records/tool_info.ts";
 import type { Client, ClientOptions } from "@modelcontextprotocol/client";
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { defineTool, type ProgramQuestionAnswer, type ProgramToolCall, ToolError } from "../../../handlers/mod.ts";
 import type { InputRequest } from "@modelcontextprotocol/server";
 import { ClientQuestions, type QuestionWay, UnansweredError } from "../../../handlers/mcp/client_questions.ts";
-import { CLIENT_ABILITIES } from "../../../lib/tools/runtime/askable_client.ts";
 import type { FakeAudit } from "../../support/fake_audit.ts";
 import { createFakeServices } from "../../support/fake_services.ts";
 import { MCP_ERAS, type McpEra, type McpGateway, withMcpGateway } from "../../support/mcp_gateway.ts";

@@ -1,3 +1,4 @@
+import type { ToolInfo } from "../../../lib/base/records/tool_info.ts";
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import {
@@ -8,7 +9,6 @@ import {
   toOfferedTools,
 } from "../../../handlers/mcp/offered_tools.ts";
 import type { Scope } from "../../../lib/base/records/caller.ts";
-import type { ToolInfo } from "../../../lib/tools/runtime/tool_executor.ts";
 
 const tool = (name: string, more: Partial<ToolInfo> = {}): ToolInfo => ({
   name,

@@ -44,7 +44,7 @@ test("an expired claim is replaced together with the run that takes its place, o
   assert.deepEqual(won, [true, false]);
 });
 
-test("a reply takes the place of an expired one, and sweeping removes nothing that is claimed anew", async () => {
+test("a reply takes the place of an expired one, and sweeping removes nothing that is claimed again", async () => {
   const { store, clock, a, b } = createGateways();
   await a.keep("scope", REPLY, undefined);
   for (let index = 0; index < 60; index++) await a.keep(`old_${index}`, REPLY, undefined);

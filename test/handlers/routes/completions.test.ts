@@ -1,3 +1,4 @@
+import type { ToolInfo } from "../../../lib/base/records/tool_info.ts";
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { chatCompletions } from "../../../handlers/handlers.ts";
@@ -5,7 +6,6 @@ import { CancelError } from "../../../lib/base/cancel.ts";
 import { type HttpError, ProviderError, refuse } from "../../../lib/base/errors.ts";
 import type { AgentEventBody } from "../../../lib/base/records/agent_event.ts";
 import { SILENT } from "../../../lib/base/telemetry/log.ts";
-import type { ToolInfo } from "../../../lib/tools/runtime/tool_executor.ts";
 import { createFakeClock, type FakeClock } from "../../support/fake_clock.ts";
 import { accepted, jsonOf } from "../../support/json_of.ts";
 import { answer, createScriptedRuns, type ScriptStep } from "../../support/scripted_runs.ts";

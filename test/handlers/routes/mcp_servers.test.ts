@@ -3,7 +3,7 @@ import { Buffer } from "node:buffer";
 import process from "node:process";
 import { test } from "node:test";
 import { createTestGateway } from "../../../handlers/testing/mod.ts";
-import type { McpServerInfo } from "../../../lib/extensions/extension_views.ts";
+import type { McpServerInfo } from "../../../lib/base/records/extension_views.ts";
 import { fixtureServer, mcpConfig } from "../../support/mcp_bench.ts";
 import { type RunningGateway, withRunningGateway } from "../../support/running_gateway.ts";
 import { errorOf } from "../../support/test_router.ts";
@@ -41,7 +41,7 @@ const post = async (gateway: RunningGateway, path: string) => {
 };
 const toolsOf = async (gateway: RunningGateway) => await (await gateway.call("/v1/tools")).text();
 
-test("servers are shown, turned off and on, and started anew, and no secret that they send back is shown", () =>
+test("servers are shown, turned off and on, and restarted, and no secret that they send back is shown", () =>
   withRunningGateway({ environment: ENVIRONMENT, config: CONFIG }, async (gateway) => {
     const seen: string[] = [];
     await until(async () => (await serverOf(gateway, "one")).state === "ready", "one is ready");

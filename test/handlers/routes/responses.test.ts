@@ -1,3 +1,4 @@
+import type { ToolInfo } from "../../../lib/base/records/tool_info.ts";
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import * as v from "valibot";
@@ -13,7 +14,6 @@ import { ProviderError } from "../../../lib/base/errors.ts";
 import type { AgentEventBody } from "../../../lib/base/records/agent_event.ts";
 import { SILENT } from "../../../lib/base/telemetry/log.ts";
 import { createMemoryStore } from "../../../lib/storage/create_memory_store.ts";
-import type { ToolInfo } from "../../../lib/tools/runtime/tool_executor.ts";
 import { createFakeClock } from "../../support/fake_clock.ts";
 import { accepted } from "../../support/json_of.ts";
 import { checkEvents, checkResponse } from "../../support/response_events.ts";

@@ -118,7 +118,7 @@ test("a torn last line is ended before the next one", () =>
     assert.deepEqual(linesOf(path), ["whole", "to", '{"message":"next"}']);
   }));
 
-test("a file that was moved or removed is made anew within a second", () =>
+test("a file that was moved or removed is made again within a second", () =>
   withLog(async (log, path, clock) => {
     say(log, "one");
     renameSync(path, `${path}.moved`);

@@ -2,7 +2,7 @@ import process from "node:process";
 import { systemClock } from "../../../lib/base/clock.ts";
 import { openLogFile } from "../../../lib/host/daemon/log_file.ts";
 
-/** Run as a program, `<path> <first> <max bytes>`: writes numbered lines from `first` on until it is killed, telling each on stdout. */
+/** Program, `<path> <first> <max bytes>`: writes numbered lines from `first` on until it is killed, telling each on stdout. */
 const [path = "", first = "0", maxBytes = "1000"] = process.argv.slice(2);
 const log = openLogFile({
   path,

@@ -135,7 +135,7 @@ describe("unions at the top", () => {
   });
 });
 
-test("what a dialect cannot say stands in the description", () => {
+test("what a dialect cannot say is in the description", () => {
   const schema = object({
     mail: { type: "string", description: "Address", format: "email", pattern: "\\S+@\\S+", maxLength: 5000 },
     code: { type: "integer", enum: [1, 2] },

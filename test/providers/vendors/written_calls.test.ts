@@ -108,7 +108,7 @@ test("a written call stays text where no call or JSON is wanted, when the reply 
   }
 });
 
-test("a written call that stands in a result of a tool, or in the user's words, stays text", async (t) => {
+test("a written call that is in a result of a tool, or in the user's words, stays text", async (t) => {
   const lines = JSON.stringify(JSON.parse(CALL), null, 2).split("\n");
   const numbered = lines.map((line, at) => `${at + 1}: ${line}`).join("\n");
   const messages: readonly Message[] = [{ role: "user", content: "Show a.json" }, {

@@ -45,7 +45,7 @@ describe("[conversations] retention_days", () => {
     assert.equal((await store.read("conversation/kept", { afterSeq: 0, limit: 10 })).length, 2);
     await clock.advance(DAY_MS);
     assert.deepEqual(await ids(), []);
-    // A forgotten one begins anew under its name
+    // A forgotten one starts over under its name
     await say("old");
     await clock.advance(DAY_MS);
     assert.deepEqual(await ids(), ["old"]);

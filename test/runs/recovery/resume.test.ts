@@ -261,7 +261,7 @@ describe("after a restart", () => {
     assert.match(textOf(results[1]?.content ?? ""), /Cannot call "changed": it takes another input/);
   });
 
-  test("a built-in tool whose texts are worded anew is the same tool, another's tool is not", async () => {
+  test("a built-in tool whose texts are worded differently is the same tool, another's tool is not", async () => {
     const schema = (description: string, title: string) => ({
       type: "object",
       description,
@@ -505,7 +505,7 @@ describe("a run that waits for a person", () => {
     assert.deepEqual([executor.widest, (await recorded(second)).length], [1, 1]);
   });
 
-  test("asks anew where the call has become another one", async () => {
+  test("asks again where the call has become another one", async () => {
     const store = createMemoryStore();
     const { id } = await waiting(store);
     const [old] = await recorded(withApprovals(store));

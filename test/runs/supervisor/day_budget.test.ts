@@ -106,7 +106,7 @@ describe("the day's budget", () => {
     assert.equal((await stored())?.tokens, 0);
   });
 
-  test("begins anew at midnight UTC, and a call of yesterday costs today nothing", async () => {
+  test("starts over at midnight UTC, and a call of yesterday costs today nothing", async () => {
     const { reserve, stored, clock } = setUp(1000);
     const old = await reserve(100, 900);
     await clock.advance(DAY_MS);

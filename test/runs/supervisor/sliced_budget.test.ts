@@ -22,9 +22,9 @@ function createBench(tokensPerDay: number) {
     ...{ writes: 0, reads: 0, failing: undefined as Error | undefined, isMute: false },
     /** Name of the database's history. */
     history: "first",
-    /** Called with each record that was read, before it is handed on. */
+    /** Receives each record that was read, before it is handed on. */
     onRead: async (_stored: unknown) => {},
-    /** Called after each write. Throws: its answer is lost */
+    /** Runs after each write. Throws: its answer is lost */
     onWritten: () => {},
   };
   const store: Store = {

@@ -236,7 +236,7 @@ describe("moving the records of SQLite into PostgreSQL", { skip: NO_POSTGRES }, 
       await store.close();
     }));
 
-  test("a copy whose source has changed meanwhile is made anew", () =>
+  test("a copy whose source has changed meanwhile is made again", () =>
     withPlace(async ({ path, url, schema, database, options, steps }) => {
       await fill(path);
       for (let at = 1; steps.every(({ step }) => step !== "verify"); at++) {
@@ -311,7 +311,7 @@ describe("moving the records of SQLite into PostgreSQL", { skip: NO_POSTGRES }, 
       await store.close();
     }));
 
-  test("a copy that meets a record which a gateway left is made anew by the next call", () =>
+  test("a copy that meets a record which a gateway left is made again by the next call", () =>
     withPlace(async ({ path, url, schema, database, options, steps }) => {
       await fill(path);
       const store = await openTestStore(await openTestDatabase(url), schema);

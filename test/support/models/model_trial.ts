@@ -56,7 +56,7 @@ export interface TrialResult {
 export interface TrialOptions {
   readonly door: ModelDoor;
   readonly tasks: readonly ModelTask[];
-  /** Asked before each task: whether there is time for it. Default: always */
+  /** Tells before each task whether there is time for it. Default: always */
   readonly goesOn?: () => boolean;
   readonly onResult?: (result: TrialResult) => void;
 }

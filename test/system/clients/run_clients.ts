@@ -76,7 +76,7 @@ export interface CodingAgent {
   readonly missing?: string | undefined;
   /** Tool of the client that runs a line, and the field of its input */
   readonly tool: readonly [name: string, field: string];
-  /** Set where one run takes many seconds of a processor */
+  /** True where one run takes many seconds of a processor */
   readonly isSlow?: boolean;
   /** Tells it of the gateway. @returns how it is called for a task */
   prepare(gateway: RunningGateway, at: Workplace): (task: string, more?: TaskOptions) => Call;
@@ -84,7 +84,7 @@ export interface CodingAgent {
 
 /** How a coding agent is called for a task. */
 export interface TaskOptions {
-  /** Set for a task in the conversation of the last one. Default false */
+  /** True for a task in the conversation of the last one. Default false */
   readonly goesOn?: boolean;
   /** Further words of its command line */
   readonly words?: readonly string[];

@@ -9,7 +9,7 @@ import { EMPTY_CONFIG, mayTellSecrets, readConfigCopy, scrubConfig } from "../..
 import { gitTest } from "../../support/git_fixture.ts";
 import { withTemporaryFolder } from "../../support/temporary_folder.ts";
 
-/** Returns the entries that git itself reads in a scrubbed configuration, as `key=value`. */
+/** Returns the entries that git itself reads in a scrubbed configuration, such as `key=value`. */
 function entriesOf(config: string): readonly string[] {
   const listed = execFileSync("git", ["config", "--file", "-", "--list", "-z"], {
     input: Buffer.from(scrubConfig(config), "latin1"),

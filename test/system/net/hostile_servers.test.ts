@@ -30,7 +30,7 @@ interface Attack {
   readonly code?: string;
   readonly reason?: RegExp;
   readonly changes?: FetchChanges;
-  /** Set when Deno goes on reading until the time limit. It keeps nothing of what it reads. */
+  /** True when Deno goes on reading until the time limit. It keeps nothing of what it reads. */
   readonly lastsOnDeno?: boolean;
 }
 

@@ -4,7 +4,7 @@ import { type AddressInfo, connect, createServer as createTcpServer, type Server
 import { join } from "node:path";
 import { after, test } from "node:test";
 import { systemClock } from "../../../lib/base/clock.ts";
-import { createRelay, MAX_PROBLEMS, type Relay, type RelayOptions } from "../../../lib/system/net/relay.ts";
+import { MAX_PROBLEMS, Relay, type RelayOptions } from "../../../lib/system/net/relay.ts";
 import { createUrlPolicy, type UrlPolicyOptions } from "../../../lib/system/net/url_policy.ts";
 import type { UrlRules } from "../../../lib/system/net/url_rules.ts";
 import { createFakeClock } from "../../support/fake_clock.ts";
@@ -73,7 +73,7 @@ function withRelay(
         return host.endsWith(".test") ? Promise.resolve(["127.0.0.1"]) : Promise.reject(new Error("ENOTFOUND"));
       },
     });
-    const relay = createRelay({
+    const relay = new Relay({
       policy,
       rules: () => ({ ...RULES, ...rules }),
       clock: systemClock,
@@ -133,7 +133,7 @@ const tunnel = (to: string, more = "") => `CONNECT ${to} HTTP/1.1\r\nHost: ${to}
 
 test("a relay on loopback takes requests with its password alone, and passes the password on to nobody", async () => {
   const web = await site();
-  const relay = createRelay({
+  const relay = new Relay({
     ...{ policy: createUrlPolicy(), rules: () => RULES, clock: systemClock, requiresList: false },
     password: "open sesame",
   });
@@ -277,7 +277,7 @@ test("ports other than 80 and 443 need an entry that names the port", async () =
     assert.match(reply, new RegExp(`an entry without a port opens 80 and 443 alone; add "web\\.test:${port}" to`));
     assert.match(await send(tunnel("a.sub.test:22")), /^HTTP\/1\.1 403 [^]*add "a\.sub\.test:22"/);
     assert.deepEqual(looked, []);
-    // Nobody listens there, or somebody does: it is not the allowlist that stands in the way
+    // Nobody listens there, or somebody does: it is not the allowlist that is in the way
     assert.doesNotMatch(await send(tunnel("web.test:443", "x")), /domain_allowlist/);
   });
   await withRelay({ domain_allowlist: [`*.sub.test:${port}`] }, async ({ send }) => {

@@ -2,7 +2,7 @@ import process from "node:process";
 import { ToolError } from "../../../lib/base/errors.ts";
 import { createWorkspaceProcesses } from "../../support/workspace_processes.ts";
 
-/** Run as a program, `<workspace> <script>`: runs the script in the sandbox, and prints how it ended or the code and text of its refusal. */
+/** Program, `<workspace> <script>`: runs the script in the sandbox, and prints how it ended or the code and text of its refusal. */
 const [workspaceRoot = "", script = ""] = process.argv.slice(2);
 const processes = createWorkspaceProcesses(workspaceRoot);
 try {

@@ -3,7 +3,7 @@ import { systemClock } from "../../../lib/base/clock.ts";
 import { until } from "../../support/until.ts";
 import { createWorkspaceProcesses } from "../../support/workspace_processes.ts";
 
-/** Run as a program, `<workspace> <marker>`: starts a process with a child of its own, prints `started`, waits to be killed. */
+/** Program, `<workspace> <marker>`: starts a process with a child of its own, prints `started`, waits to be killed. */
 const [workspaceRoot = "", marker = ""] = process.argv.slice(2);
 const processes = createWorkspaceProcesses(workspaceRoot, { marker });
 const { id } = await processes.start({

@@ -86,7 +86,7 @@ test("any words come back from their quoted form", () => {
   );
 });
 
-test("any text gives words or a ToolError, and a forbidden character stands in a word only if it was quoted", () => {
+test("any text gives words or a ToolError, and a forbidden character is in a word only if it was quoted", () => {
   const text = fc.array(fc.constantFrom(..."ab'\"\\ ;&|><$`\n\r\0\t*")).map((chars) => chars.join(""));
   fc.assert(
     fc.property(text, (command) => {

@@ -12,7 +12,7 @@ export interface DocxParts {
   readonly links?: Readonly<Record<string, string>>;
   /** Addresses by relationship id, by the kind of the part that names them */
   readonly partLinks?: Readonly<Record<string, Readonly<Record<string, string>>>>;
-  /** Added to the archive, or in place of its own */
+  /** Files that go to the archive, or in place of its own */
   readonly entries?: readonly ZipPart[];
 }
 

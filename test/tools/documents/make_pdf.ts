@@ -11,9 +11,9 @@ export interface PdfParts {
   readonly parts?: readonly PdfPart[];
   /** In place of the page tree with one page */
   readonly pages?: string;
-  /** Added to the page */
+  /** Entries of the page */
   readonly page?: string;
-  /** Added to the trailer */
+  /** Entries of the trailer */
   readonly trailer?: string;
 }
 

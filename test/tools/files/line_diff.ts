@@ -6,7 +6,7 @@ export interface DiffHunk {
   readonly heading: string;
   /** Lines with their first character, and `\ No newline at end of file` */
   readonly lines: readonly string[];
-  /** Set when there are lines of the old text */
+  /** True when there are lines of the old text */
   readonly hasOld: boolean;
 }
 

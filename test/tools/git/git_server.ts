@@ -16,7 +16,7 @@ export interface GitServer {
   readonly url: string;
   /** The bare repository itself */
   readonly folder: string;
-  /** Requests so far, as `GET /repository.git/info/refs?...`, with the Authorization header behind a blank where there is one */
+  /** Requests so far, such as `GET /repository.git/info/refs?...`, with the Authorization header behind a blank where there is one */
   readonly requests: readonly string[];
   /** Puts a repository's branch `main` there, without HTTP */
   push(from: string): void;

@@ -9,13 +9,13 @@ export type StubAnswer = string | Uint8Array | null | undefined;
 export interface FakeStubOptions {
   /** The answer to `qSupported`. Default: only a packet size */
   readonly features?: string;
-  /** Texts by `<object>:<annex>`, as `memory-map:` */
+  /** Texts by `<object>:<annex>`, such as `memory-map:` */
   readonly documents?: Readonly<Record<string, string>>;
   /** By first address. Default: none can be read */
   readonly memory?: ReadonlyMap<number, Uint8Array>;
   /** Default: none, as `g` that is not known */
   readonly registers?: string;
-  /** Asked first */
+  /** Answers first */
   readonly answer?: (payload: string, socket: Socket) => StubAnswer;
   /** How a reply becomes bytes. Default: one packet without runs */
   readonly frame?: (payload: string) => Uint8Array;

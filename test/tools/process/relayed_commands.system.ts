@@ -503,7 +503,7 @@ test(
   { skip },
   () =>
     withCommands(["example.com"], async ({ workspace }) => {
-      // Something else stands in the place of the folder
+      // Something else takes the place of the folder
       writeFileSync(workspace.path("file"), "");
       const blocked = createToolBench({
         root: workspace.root,

@@ -207,7 +207,7 @@ test("secrets in the input are masked for the person, and the exact input is wha
     assert.equal(readFileSync(join(root, "a.txt"), "utf8"), input.content);
   }));
 
-test("a remembered answer stands in place of an approval, never for what always_ask names", () =>
+test("a remembered answer takes the place of an approval, never for what always_ask names", () =>
   withWorkspace({}, async ({ root }) => {
     const rule = (decision: "approve" | "deny") => ({ remembered: () => Promise.resolve({ id: "rule_1", decision }) });
     const call = ["write_file", { path: "a.txt", content: "x", overwrite: true }] as const;

@@ -77,7 +77,7 @@ test("a process that is started is bound to the files its command names too", ()
     assert.equal(ran, false, output);
   }));
 
-test("a file that is written anew with the same content is the same", () =>
+test("a file that is written again with the same content is the same", () =>
   withWorkspace(SCRIPT, async ({ root }) => {
     const again = () => writeFileSync(join(root, "build.sh"), SCRIPT["build.sh"]);
     assert.ok((await approved(root, ["shell", { command: "sh build.sh" }], again)).ran);

@@ -1,9 +1,10 @@
+import type { ClientAbility } from "../../../lib/base/records/tool_info.ts";
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { CancelError } from "../../../lib/base/cancel.ts";
 import { ToolError } from "../../../lib/base/errors.ts";
 import type { Elicitation } from "../../../lib/guard/elicitation.ts";
-import type { AskableClient, ClientAbility, ElicitationAnswer } from "../../../lib/tools/runtime/askable_client.ts";
+import type { AskableClient, ElicitationAnswer } from "../../../lib/tools/runtime/askable_client.ts";
 import { type AskingCall, CallAsker } from "../../../lib/tools/runtime/call_asker.ts";
 import { TimeLimit } from "../../../lib/tools/runtime/time_limit.ts";
 import type { CallingModel } from "../../../lib/tools/runtime/tool_executor.ts";

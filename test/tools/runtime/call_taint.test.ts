@@ -79,7 +79,7 @@ describe("a file that outside content reached", () => {
     withPage(async (bench, { path }) => {
       await bench.call("file_edit", { path: "page.md", edits: [{ old_text: "now", new_text: "then" }] });
       renameSync(path("page.md"), path("moved.md"));
-      writeFileSync(path("page.md"), "anew");
+      writeFileSync(path("page.md"), "again");
       assert.ok(isTainted(await bench.call("read_file", { path: "moved.md" })));
       linkSync(path("moved.md"), path("linked.md"));
       assert.ok(isTainted(await bench.call("shell", { command: "cat linked.md" })));

@@ -101,7 +101,7 @@ test("without xdg-open the portal is asked, with an address that gdbus reads as 
     ]);
   }));
 
-test("gio stands in for xdg-open", () =>
+test("gio replaces xdg-open", () =>
   withOpeners({ gio: OPENS, gdbus: "exit 1" }, async ({ bench, written }) => {
     assert.match((await bench.call("browser_open", "https://example.com/")).result.output, /by gio,/);
     assert.equal(written("args.txt"), "open\nhttps://example.com/\n");

@@ -477,7 +477,7 @@ describe("OAuth client credentials", () => {
     body: JSON.stringify({ access_token: `${TOKEN}${count}`, token_type: "Bearer", expires_in: 600, ...more }),
   });
 
-  test("a token is fetched once, kept, and fetched anew before it ends", () =>
+  test("a token is fetched once, kept, and fetched again before it ends", () =>
     withClient(token, async ({ tokens, site, send, clock }) => {
       assert.doesNotMatch(await send(`GET ${site.origin}`), new RegExp(`${TOKEN}|${SECRET}`));
       await send(`GET ${site.origin}`);

@@ -256,7 +256,7 @@ test("a compressed page is read, and private addresses are refused", () =>
       assert.match(await fetch("/z"), /is this machine; \[url_access\] allow_loopback/);
       assert.match(await fetch("http://169.254.169.254/latest"), /private or reserved/);
       for (const url of ["file:///etc/passwd", "example.com", "javascript:1"]) {
-        assert.match(await fetch(url), /"url" must be an address as https:/, url);
+        assert.match(await fetch(url), /"url" must be an address such as https:/, url);
       }
     },
   ));

@@ -1,7 +1,7 @@
 import { basename } from "node:path";
 import { type PackageSpec, parseAddTarget, shownPackage } from "./package_spec.ts";
 
-/** Command line of a server that fetches its program anew when it is started. */
+/** Command line of a server that fetches its program again when it is started. */
 export interface FloatingCommand {
   /** Program that fetches: `npx`, `uvx` and their kin */
   readonly runner: string;

@@ -171,7 +171,7 @@ function secretsOf(table: "env" | "headers", values: Readonly<Record<string, str
   );
 }
 
-/** Returns a placeholder as `${input:key}` that stands in an entry. */
+/** Returns a placeholder as `${input:key}` that is in an entry. */
 function variableOf({ command = "", args, env, url = "", serverUrl = "", headers }: Entry): string | undefined {
   for (const text of [command, url, serverUrl, ...args, ...Object.values(env), ...Object.values(headers)]) {
     const found = VARIABLE.exec(text)?.[0];

@@ -21,7 +21,7 @@ export interface LostPackage {
   readonly server: string | null;
   /** Package as `postern mcp add` takes it; null: nothing says which it was */
   readonly spec: string | null;
-  /** Set for a server that has arguments of the person */
+  /** True for a server that has arguments of the person */
   readonly hasArgs: boolean;
 }
 

@@ -72,7 +72,7 @@ export function parseAddTarget(text: string): AddTarget {
   return { kind: "package", spec: { registry: isBoth ? undefined : "npm", name, version } };
 }
 
-/** Returns the form of a package that `postern mcp add` takes back, as `npm:@scope/name@1.2.3`. */
+/** Returns the form of a package that `postern mcp add` takes back, such as `npm:@scope/name@1.2.3`. */
 export function shownPackage({ registry, name, version }: PackageSpec): string {
   const separator = registry === "pypi" ? "==" : "@";
   const prefix = registry === undefined ? "" : `${registry}:`;

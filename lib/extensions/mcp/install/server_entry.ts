@@ -9,15 +9,15 @@ export interface ServerEntry {
   readonly values: readonly (readonly [key: readonly string[], value: unknown])[];
 }
 
-/** Secret that moves out of an entry: a file of its own, and the name that stands in its place. */
+/** Secret that moves out of an entry: a file of its own, and the name that takes its place. */
 export interface MovedSecret {
   /** Name of the `[secrets.<name>]` */
   readonly name: string;
   /** Server that may have it */
   readonly server: string;
-  /** Table and key that it stood in, as `["env", "API_KEY"]` */
+  /** Table and key that it stood in, such as `["env", "API_KEY"]` */
   readonly place: readonly [table: "env" | "headers", key: string];
-  /** Text that stays before the value, as `Bearer ` */
+  /** Text that stays before the value, such as `Bearer ` */
   readonly prefix: string;
   readonly value: string;
   /** Hosts that it may go to: that of the server's address */

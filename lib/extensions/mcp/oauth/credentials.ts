@@ -108,7 +108,7 @@ export function createMcpCredentials(store: Store, open: () => Promise<RecordCip
         const writer = await (await cipher()).writer();
         const write = MCP_CREDENTIALS.putOver(key, number, bodyOf(credential, writer));
         if (await store.batch([write, ...writer.also])) return true;
-        // A record that was encrypted anew is the same sign-in: new tokens must not be lost over that
+        // A record that was re-encrypted is the same sign-in: new tokens must not be lost over that
         const now = await get(key, credential.url);
         if (typeof now !== "object" || now.version?.digest !== made.digest) return false;
         number = now.version.number;

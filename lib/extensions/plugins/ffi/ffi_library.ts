@@ -12,7 +12,7 @@ export interface FfiPlace {
   readonly library: string;
   /** Name of the C function */
   readonly symbol: string;
-  /** Module that loads libraries on Node, as `koffi` or a `file:` URL of it; Deno needs none */
+  /** Module that loads libraries on Node, such as `koffi` or a `file:` URL of it; Deno needs none */
   readonly koffi: string;
 }
 

@@ -10,7 +10,7 @@ import { answerTooLarge, invalidAnswer } from "../plugin_wire.ts";
 
 /** Options of a LineChannel. */
 export interface LineChannelOptions {
-  /** Name of the plugin for errors, as `plugin "weather"` */
+  /** Name of the plugin for errors, such as `plugin "weather"` */
   readonly title: string;
   readonly clock: Clock;
   /** Bytes of one answer */

@@ -58,7 +58,7 @@ interface Lane {
 /**
  * Opens a plugin that answers in lines of JSON. Nothing is started before the first call.
  *
- * Each call is prepared anew: the workspace is looked through, so that a process which was started before a file of credentials appeared
+ * Each call is prepared again: the workspace is looked through, so that a process which was started before a file of credentials appeared
  * gets no call after it.
  */
 export function openProgramPlugin(plugin: ProgramPlugin, services: ProgramServices): PluginHost {

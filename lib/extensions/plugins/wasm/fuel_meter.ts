@@ -30,7 +30,7 @@ export class FuelMeter {
     return this.#used + this.#granted - (this.#left?.value ?? 0);
   }
 
-  /** Counts anew. @param limit units until `out_of_fuel`; 0: none. @param what the work, for the message. Default: a call */
+  /** Starts the count over. @param limit units until `out_of_fuel`; 0: none. @param what the work, for the message. Default: a call */
   start(limit: number, what = "it"): void {
     this.#limit = limit;
     this.#what = what;

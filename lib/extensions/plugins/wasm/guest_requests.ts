@@ -29,9 +29,9 @@ export interface GuestServices {
 /** Module that makes requests, and the call that it makes them in. */
 export interface Guest {
   readonly module: {
-    /** Names it in errors, as `plugin "weather"` */
+    /** Names it in errors, such as `plugin "weather"` */
     readonly title: string;
-    /** Origin of what it writes, as `plugin weather` */
+    /** Origin of what it writes, such as `plugin weather` */
     readonly origin: string;
     readonly capabilities: PluginCapabilities;
     readonly config: Config;

@@ -25,9 +25,9 @@ export interface ModuleReport {
   readonly tables: readonly ModuleSizes[];
   /** Number of functions of its own */
   readonly functions: number;
-  /** Set when a function runs as soon as the module is instantiated */
+  /** True when a function runs as soon as the module is instantiated */
   readonly has_start: boolean;
-  /** Names of its custom sections, as `producers` */
+  /** Names of its custom sections, such as `producers` */
   readonly custom_sections: readonly string[];
   /** Features that its compiler used, by its section `target_features` */
   readonly features: readonly string[];
@@ -35,13 +35,13 @@ export interface ModuleReport {
   readonly refusal: ModuleRefusal | null;
 }
 
-/** Import of a module. `type` is that of a function, as `(i64) -> i64`. */
+/** Import of a module. `type` is that of a function, such as `(i64) -> i64`. */
 export interface ModuleImport {
   readonly module: string;
   readonly name: string;
   readonly kind: string;
   readonly type: string | null;
-  /** Set when the module may import it */
+  /** True when the module may import it */
   readonly granted: boolean;
 }
 

@@ -16,7 +16,7 @@ export const KIND = {
   /** `else` */
   otherwise: 5,
   end: 6,
-  /** Read and written by `rewrite` */
+  /** Instruction that `rewrite` reads and writes */
   other: 7,
 } as const;
 

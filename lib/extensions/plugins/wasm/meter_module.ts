@@ -19,7 +19,7 @@ export interface ModuleLimits {
 /** Module that counts its fuel and has bounds of memory and tables. */
 export interface MeteredModule {
   readonly bytes: Uint8Array<ArrayBuffer>;
-  /** Functions that the module itself imports, as `extism:host/env input_length` */
+  /** Functions that the module itself imports, such as `extism:host/env input_length` */
   readonly imports: readonly string[];
   /** Names of its exported functions */
   readonly exports: readonly string[];

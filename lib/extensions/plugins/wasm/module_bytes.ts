@@ -5,7 +5,7 @@ export type WasmRefusalCode = "module_invalid" | "module_feature" | "module_impo
 export class WasmRefusal extends Error {
   override readonly name = "WasmRefusal";
   readonly code: WasmRefusalCode;
-  /** The message's end, as `it is no WASM` */
+  /** The message's end, such as `it is no WASM` */
   readonly reason: string;
   constructor(code: WasmRefusalCode, reason: string) {
     super(`Cannot load the WASM module: ${reason}`);

@@ -2,7 +2,7 @@ import { WasmRefusal } from "./module_bytes.ts";
 
 /**
  * Reason why a module gave no answer. `cancelled` and `timeout`: it was told to stop. `out_of_fuel`: it used what it had. `failed`: it
- * trapped, said an error or broke a rule. `exited`: it ended itself as done. Others come from the gateway's own checks, as `module_import` or `url_not_allowed`.
+ * trapped, said an error or broke a rule. `exited`: it ended itself as done. Others come from the gateway's own checks, such as `module_import` or `url_not_allowed`.
  */
 export type ModuleFailureCode =
   | "cancelled"

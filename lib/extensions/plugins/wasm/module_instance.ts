@@ -57,7 +57,7 @@ const extism = lazily(() => import("@extism/extism"));
 export interface CompiledModule {
   /** Module as the engine has it */
   readonly compiled: object;
-  /** Functions that it imports itself, as `extism:host/env alloc` */
+  /** Functions that it imports itself, such as `extism:host/env alloc` */
   readonly imports: readonly string[];
   /** Functions that it exports */
   readonly exports: readonly string[];

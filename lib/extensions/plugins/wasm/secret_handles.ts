@@ -15,7 +15,7 @@ const WITHHELD: ReadonlySet<string> = new Set(["accept-encoding", "if-range", "r
 export interface SecretHandlesOptions {
   /** Id of the plugin */
   readonly id: string;
-  /** Names the plugin in errors, as `plugin "weather"` */
+  /** Names the plugin in errors, such as `plugin "weather"` */
   readonly title: string;
   readonly settings: PluginSettings | undefined;
   readonly secrets: Pick<ToolSecrets, "fill">;

@@ -15,7 +15,7 @@ export interface ReadModule {
   readonly place: string;
   readonly bytes: SharedArrayBuffer;
   readonly sha256: string;
-  /** SHA-256 that a file beside it wants, as `words.wasm.sha256`. undefined: there is no such file */
+  /** SHA-256 that a file beside it wants, such as `words.wasm.sha256`. undefined: there is no such file */
   readonly wanted: string | undefined;
 }
 

@@ -32,9 +32,9 @@ export interface WasmPluginServices extends WasmServices {
 
 /** Module that is to be opened. */
 export interface ModuleToOpen {
-  /** Names it in errors, as `plugin "weather"` */
+  /** Names it in errors, such as `plugin "weather"` */
   readonly title: string;
-  /** Origin of what it writes, as `plugin weather` */
+  /** Origin of what it writes, such as `plugin weather` */
   readonly origin: string;
   readonly bytes: Uint8Array;
   /** Exported function that answers calls. Default: none, for a module that is called by `callExport` alone */
@@ -48,7 +48,7 @@ export interface ModuleToOpen {
   readonly handles?: SecretHandles | undefined;
 }
 
-/** Functions that a module imports, as `extism:host/env alloc`, and exports. */
+/** Functions that a module imports, such as `extism:host/env alloc`, and exports. */
 export type ModuleFacts = Pick<CompiledModule, "imports" | "exports">;
 
 /** Call of one exported function of a module. */

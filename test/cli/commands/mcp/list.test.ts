@@ -58,7 +58,7 @@ test("postern doctor starts each server once, and says what it found, with a gat
     await withGateway([], async () => check(await look()), { env });
   }));
 
-test("postern mcp shows servers, turns them off over a restart of the gateway, and starts them anew", () =>
+test("postern mcp shows servers, turns them off over a restart of the gateway, and restarts them", () =>
   onMachine(async ({ run, home, withGateway }) => {
     const path = join(home, ".config/postern/postern.toml");
     mkdirSync(dirname(path), { recursive: true });

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
-import type { McpServerInfo } from "../../../../lib/extensions/extension_views.ts";
+import type { McpServerInfo } from "../../../../lib/base/records/extension_views.ts";
 import { type FakeAuthorizationServer, startAuthorizationServer } from "../../../support/fake_authorization_server.ts";
 import { until } from "../../../support/until.ts";
 import { type Machine, onMachine, type RunOptions } from "../../support/run_in.ts";

@@ -54,7 +54,7 @@ test("a package is there whole or not at all", () =>
     assert.deepEqual(installed.args, [join(root, "npm-acme+notes-1.0.0/index.js")]);
   }));
 
-test("a package that is installed stays as it is, and one that was changed is installed anew", () =>
+test("a package that is installed stays as it is, and one that was changed is installed again", () =>
   withTemporaryFolder(async (dataDir) => {
     const { folder } = await installPackage(placeIn(dataDir), fill("first"));
     const file = join(folder, "index.js");
@@ -83,7 +83,7 @@ test("a package that is too large, or has something else than files, is refused 
     assert.deepEqual(readdirSync(packagesFolder(dataDir)), []);
   }));
 
-test("a package whose files got other kinds or rights is installed anew, and nothing waits for one", () =>
+test("a package whose files got other kinds or rights is installed again, and nothing waits for one", () =>
   withTemporaryFolder(async (dataDir) => {
     for (
       const change of [

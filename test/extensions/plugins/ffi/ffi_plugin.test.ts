@@ -34,7 +34,7 @@ interface SampleBench {
   call(text: string, signal?: AbortSignal): ReturnType<PluginHost["call"]>;
 }
 
-/** Runs `use` with the sample library, built anew. */
+/** Runs `use` with the sample library, built again. */
 async function withLibrary(
   plugins: Readonly<Record<string, unknown>>,
   use: (bench: SampleBench) => Promise<void>,

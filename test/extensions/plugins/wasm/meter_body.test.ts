@@ -94,7 +94,7 @@ const LENGTHS: Readonly<Record<string, Code>> = {
   "64,0": [[0x20, 4], [0x41, 6], [0x74]],
 };
 
-/** Returns the bytes of code, with a count in the global 1 if `counts`. The rule is written here anew, over whole instructions. */
+/** Returns the bytes of code, with a count in the global 1 if `counts`. The rule is written here again, over whole instructions. */
 function bytesOf(code: Code, counts: boolean): readonly number[] {
   const one = counts ? addCount([[0x41, 1]]).flat() : [];
   const written = [...one];

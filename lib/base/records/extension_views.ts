@@ -1,9 +1,9 @@
 import * as v from "valibot";
-import type { DeepReadonly } from "../config/config.ts";
-import { SKILL_LAYERS } from "../config/folders.ts";
+import type { DeepReadonly, ObjectJsonSchema } from "../json.ts";
+import { accessSchema } from "./approval.ts";
 
 /**
- * Plugins, skills and MCP servers as the API shows them: each view is one schema, which the reply, the description of the API and the types
+ * Plugins, skills, MCP servers and nodes as the API shows them: each view is one schema, which the reply, the description of the API and the types
  * of whoever makes or reads it come from. Times are in ISO 8601. Only what a route needs is here, since routes load this file.
  */
 
@@ -115,6 +115,11 @@ export const SKILL_STATES = ["on", "untrusted", "changed", "unusable"] as const;
 export type SkillState = (typeof SKILL_STATES)[number];
 /** Kinds of sources that a skill is installed from. */
 export const SOURCE_KINDS = ["folder", "archive", "git"] as const;
+
+/** Place of skills: `own` holds what the operator put there, `user` is shared with other programs, `workspace` came with a project. */
+export const SKILL_LAYERS = ["own", "user", "workspace"] as const;
+/** Place of a skill. */
+export type SkillLayer = (typeof SKILL_LAYERS)[number];
 
 /** A skill, as `/v1/skills` shows it. */
 export const skillSchema = v.object({
@@ -260,3 +265,71 @@ export const mcpRecordSchema = v.object({
 });
 /** Records that are kept of a server. */
 export type KeptMcpRecord = DeepReadonly<v.InferOutput<typeof mcpRecordSchema>>;
+
+/** Instructions of the workspace as they are now, as `/v1/workspace-instructions` shows them. */
+export const instructionsSchema = v.object({
+  object: v.literal("workspace_instructions"),
+  /** `none`: there is no file. `unusable`: it is no text, too large, or not one that tools may read */
+  state: v.picklist(["none", "unusable", "untrusted", "changed", "trusted"]),
+  /** True for `[agent] workspace_instructions = true` */
+  enabled: v.boolean(),
+  /** True when runs that begin now are told of them */
+  on: v.boolean(),
+  /** Why they are off, with what turns them on; null while they are on */
+  reason: v.nullable(v.string()),
+  /** Path of the file in the workspace, such as `AGENTS.md`; null: there is none */
+  file: v.nullable(v.string()),
+  path: v.nullable(v.string()),
+  /** SHA-256 of the bytes, which trust binds; null: they cannot be read */
+  digest: v.nullable(v.string()),
+  bytes: v.nullable(v.number()),
+  /** Bytes that the system prompt has */
+  used_bytes: v.nullable(v.number()),
+  text: v.nullable(v.string()),
+  /** Digest that is trusted now; null: none is */
+  trusted_digest: v.nullable(v.string()),
+  /** Lines that changed since it was trusted; null: none was, or nothing changed */
+  difference: v.nullable(v.string()),
+});
+/** Instructions of the workspace as they are now. */
+export type InstructionsInfo = DeepReadonly<v.InferOutput<typeof instructionsSchema>>;
+
+/** An allowed node, as `/v1/nodes` shows it. */
+export const nodeSchema = v.object({
+  id: v.string(),
+  object: v.literal("node"),
+  connected: v.boolean(),
+  /** In a cluster: id of the gateway that holds its link; null while it is away */
+  gateway: v.exactOptional(v.nullable(v.string())),
+  /** Since when it is connected, or was the last time; null: it never was since the gateway started */
+  connected_at: v.nullable(v.string()),
+  disconnected_at: v.nullable(v.string()),
+  /** Peer address of its newest connection; null: none, or the server does not say */
+  address: v.nullable(v.string()),
+  /** Version of Postern that the node runs, for example "0.2.0" */
+  version: v.nullable(v.string()),
+  platform: v.nullable(v.string()),
+  calls_in_flight: v.number(),
+  tool_count: v.number(),
+});
+/** An allowed node. */
+export type NodeInfo = Readonly<v.InferOutput<typeof nodeSchema>>;
+
+/** A tool of a node. */
+const nodeToolSchema = v.object({
+  /** On the node */
+  name: v.string(),
+  /** In the gateway's registry: `node__<id>__<name>` */
+  registered_as: v.string(),
+  description: v.string(),
+  /** Access that the node declares. The gateway decides nothing by it */
+  node_access: accessSchema,
+  input_schema: v.optional(v.record(v.string(), v.unknown())),
+});
+/** A tool of a node. */
+export type NodeToolInfo = Readonly<Omit<v.InferOutput<typeof nodeToolSchema>, "input_schema">> & {
+  readonly input_schema: ObjectJsonSchema | undefined;
+};
+
+/** A node with the tools that it last reported. */
+export const nodeDetailSchema = v.object({ ...nodeSchema.entries, tools: v.array(nodeToolSchema) });
