@@ -1,5 +1,5 @@
 import type { NodeInfo, NodeToolInfo } from "../../base/records/extension_views.ts";
-import { untilEffectMayBegin } from "../../base/effect_right.ts";
+import { needsEffectRight, untilEffectMayBegin } from "../../base/effect_right.ts";
 import { canonicalDigest, type ObjectJsonSchema } from "../../base/json.ts";
 import { ToolError } from "../../base/errors.ts";
 import { parseInput } from "../../tools/runtime/parse_input.ts";
@@ -140,7 +140,8 @@ export class KnownNode {
           ...{ tool: offer.name, input, run_id: runId, call_id: callId },
           digest: digest ?? "",
         };
-        await untilEffectMayBegin(signal);
+        // Without a right the link looks at the signal, in the step in which it sends
+        if (needsEffectRight()) await untilEffectMayBegin(signal);
         const isElsewhere = this.#link === undefined && this.#shared.find(this.id) !== undefined;
         const answer = isElsewhere ? await this.#shared.call(this.id, call, signal) : await this.call(call, signal);
         const { output, is_error: isError, data } = answer;
