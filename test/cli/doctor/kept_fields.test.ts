@@ -72,6 +72,7 @@ const CHANGED: Readonly<Record<string, readonly object[]>> = {
     ...{ attempts: 0, next_attempt_at: null, last_error: null, ended_at: null },
   }],
   done_schedules: [SCHEDULE],
+  halts: [{ v: 1, halts: [{ id: "all", kind: "all", name: null, halted_at: TIME, by: BY }] }],
   idempotent_replies: [
     { record_version: 2, fingerprint: "f", run_id: null, told: [], gateway: { id: "gw_1", fence: 1 }, expires_at: 1 },
   ],
