@@ -14,12 +14,13 @@ import type { Access } from "./policy.ts";
 /** Most tools and runs that are halted at a time; the other kinds always find room. */
 const MAX_NAMED = 200;
 
+const storedHaltSchema = storedObject({ ...haltSchema.entries, by: storedObject(haltSchema.entries.by.entries) });
 /** Collection with one record: what a person has halted, and nobody has let go on yet. */
 export const HALTS = new Collection(
   "halts",
   storedObject({
     v: v.literal(1),
-    halts: v.pipe(v.array(storedObject(haltSchema.entries)), v.maxLength(MAX_NAMED + 3)),
+    halts: v.pipe(v.array(storedHaltSchema), v.maxLength(MAX_NAMED + 3)),
   }),
 );
 const KEY = "halts";
