@@ -106,17 +106,19 @@ test(`of ${RUNS} runs at three gateways none has an effect once its gateway has 
       if (words[0]?.startsWith("effect") === true) lastEffectAt = performance.now();
       return push(...words);
     };
+    let started = 0;
     const runs = Array.from({ length: RUNS }, async (_, index) => {
       const { services } = members[index % members.length] ?? assert.fail();
       const run = await services.agent?.runs.start(
         ask(`${index}`, { caller: { via: "http", tokenId: null, scopes: ["admin"] } }),
       ) ??
         assert.fail();
+      started++;
       let last;
       for await (const batch of run.events()) last = batch.at(-1);
       return last;
     });
-    await until(() => seen.length > 3 * RUNS);
+    await until(() => started === RUNS && seen.length > 3 * RUNS);
     await members[0]?.services.halts.halt(ALL, BY);
     const ends = await Promise.all(runs);
     for (const end of ends) assert.ok(end?.type === "error" && end.code === "halted", JSON.stringify(end));
