@@ -170,12 +170,12 @@ describe("the dashboard in Chromium", { skip: NO_PAGE_TEST }, () => {
     await page.locator(".turn-foot").nth(1).getByText("about 120 tokens").waitFor();
   });
 
-  test("a lost connection ends the reply honestly, and trying again works", async () => {
+  test("a reply whose connection is lost, and that cannot be read on, ends honestly, and trying again works", async () => {
     await openPaired();
     await ask("slow beans");
     await inTurns("The README says:");
     gateway.dropSockets();
-    await page.getByRole("alert").filter({ hasText: "connection was lost" }).waitFor();
+    await page.getByRole("alert").filter({ hasText: "There is no such run" }).waitFor();
     assert.match(await textOf(".tool >> nth=1"), /not finished/);
     await page.getByRole("button", { name: "Try again" }).click();
     await page.locator(".reply").nth(1).getByText("The README says:").waitFor();

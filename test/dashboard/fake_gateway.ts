@@ -184,6 +184,9 @@ export async function startFakeGateway(options: FakeGatewayOptions = {}): Promis
       if (command.type === "message") {
         void answer(socket, command.text, new Promise<void>((resolve) => (release = resolve)));
       }
+      if (command.type === "resume") {
+        event(socket, { type: "error", code: "not_found", message: "There is no such run" });
+      }
       if (command.type === "cancel") {
         event(socket, { type: "error", code: "cancelled", message: "The work was cancelled" });
       }
