@@ -268,7 +268,7 @@ export const HELP_GROUPS: Readonly<Record<string, Readonly<Record<string, Verb |
         stop: ["Stop the service", "serviceStopCommand"],
         uninstall: ["Stop the service and remove it; records and configuration stay", "serviceUninstallCommand"],
       }),
-      // It may stand before the verb too
+      // The flag may stand before the verb too
       args: { "service-init": { type: "string" } },
     },
     logs: verbOf(() => import("./commands/logs.ts"), "logsCommand", "Show the log of the running gateway"),

@@ -223,7 +223,7 @@ test("no program of an MCP server or a plugin starts while all work is halted", 
   withWorkspace({}, async ({ root }) => {
     const processes = createWorkspaceProcesses(root);
     processes.holdPrograms("a person has halted all work");
-    // It is refused before anything of the request is read
+    // The call is refused before anything of the request is read
     const request = {} as Parameters<typeof processes.prepareProgram>[0];
     await assert.rejects(processes.prepareProgram(request), {
       code: "halted",

@@ -75,7 +75,7 @@ test("the published package carries no Node and nothing that the project is buil
   assert.ok(paths.includes("README.md"));
   const allowed = /^(?:dist|docs)\/|^(?:README\.md|LICENSE|CHANGELOG\.md|package\.json)$/;
   assert.deepEqual(paths.filter((path) => !allowed.test(path) || path.startsWith("docs/design/")), []);
-  // What is not packed must not be linked to from a page that is
+  // A page in the package must not link to one that is not in it
   const broken = paths.filter((path) => path.endsWith(".md")).flatMap((path) =>
     [...readFileSync(join(PROJECT_ROOT, path), "utf8").matchAll(/\]\(([^)#\s]+)/g)]
       .map(([, link = ""]) => join(path, "..", link)).filter((file) => file.startsWith("docs/design"))

@@ -186,7 +186,7 @@ export class RunLauncher {
     };
     const run = this.#toAgentRun(plan, { entry, recorder, leave });
     active.add(entry);
-    // One that goes on from before the halt, or was accepted while it came
+    // A run may go on from before the halt, or have been accepted while that came
     entry.haltFor(this.#parts.configured.halted?.(entry.id));
     return { entry, run, recorder, leave, isReady: () => plan.place.ready(), workspace: plan.workspace };
   }

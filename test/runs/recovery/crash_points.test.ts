@@ -148,7 +148,7 @@ async function play(
   const working = (async () => {
     for (const text of ACCEPTED) {
       const conversationId = text.endsWith("of the talk") ? "talk" : undefined;
-      // What is said in a conversation outlives its reader by itself
+      // A run in a conversation outlives its reader by itself
       const handle = await before.runs.start(ask(text, { durable: conversationId === undefined, conversationId }));
       accepted.set(handle.id, text);
       const events: AgentEvent[] = [];
