@@ -49,7 +49,7 @@ export const answerRoute = defineRoute({
   reply: { status: 200, type: "text/html" },
   otherReplies: NO_ANSWERS,
   errors: ["rate_limited"],
-  idempotency: "refused",
+  idempotency: "harmless",
   async handle({ answerLinks }, { body, address }) {
     const form = v.safeParse(answerSchema, Object.fromEntries(new URLSearchParams(new TextDecoder().decode(body))));
     if (!form.success) {

@@ -206,6 +206,7 @@ export const STRICT_ENDPOINTS: readonly string[] = [
   "GET /v1/halts",
   "POST /v1/halts",
   "DELETE /v1/halts",
+  "POST /v1/notify/:name/test",
   "POST /v1/mcp-servers/:name/changes",
   "POST /v1/mcp-servers/:name/login",
   "POST /v1/mcp-servers/:name/login/complete",
