@@ -186,6 +186,7 @@ export function createFakeServices(options: FakeServicesOptions = {}): FakeServi
           halts: [],
           provider: null,
           containment: { kind: "uncontained", text: "Commands are not contained: this is a test" },
+          notify_problems: [],
           unreadable_records: [],
           config: { loaded_at: AT, needs_restart: [], last_reload: null },
         }),

@@ -1,6 +1,7 @@
 import { CancelError } from "../../base/cancel.ts";
 import { ToolError } from "../../base/errors.ts";
 import { failed, post, type SendOptions, type SendOutcome, signedHeaders } from "../channels/send_delivery.ts";
+import { whyUndeliverable } from "../../config/schema/notify.ts";
 import type { NotifyRule } from "./notice_work.ts";
 
 /** Message to a person. Its texts have no control characters but line breaks. */
@@ -53,16 +54,6 @@ export async function sendNotice(
     case "command":
       return await runCommand(message, rule, options);
   }
-}
-
-/** Returns why a rule cannot deliver anything now. Undefined where nothing is known against it */
-export function whyUndeliverable(
-  rule: NotifyRule,
-  environment: (name: string) => string | undefined,
-): string | undefined {
-  const names = [rule.secret_env, rule.topic_env, rule.token_env, rule.user_env].filter((name) => name !== "");
-  const missing = names.find((name) => !environment(name)?.trim());
-  return missing === undefined ? undefined : `the variable ${missing} is not set`;
 }
 
 async function sendWebhook(message: NoticeMessage, rule: NotifyRule, options: SendNoticeOptions): Promise<SendOutcome> {

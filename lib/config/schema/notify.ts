@@ -1,4 +1,6 @@
 import * as v from "valibot";
+import type { DeepReadonly } from "../../base/json.ts";
+import { isTimezone } from "../../base/zoned_time.ts";
 import { about, boolean, environmentName, httpUrl, integer, text, texts } from "./value.ts";
 
 /** Events that a rule of `[[notify]]` may tell a person of. */
@@ -61,3 +63,84 @@ export const notifyRuleSchema = v.strictObject({
   timezone: about("IANA name of the time zone of the quiet hours. Empty: that of `[cron]`", text("")),
   approvals_break_quiet: about("Tells of approvals in the quiet hours too", boolean(false)),
 });
+
+/** Contradiction in `[[notify]]`, or in the settings of answer links. */
+interface NotifyContradiction {
+  readonly path: readonly (string | number)[];
+  readonly reason: string;
+}
+
+type Rule = DeepReadonly<v.InferOutput<typeof notifyRuleSchema>>;
+
+/** Keys that each way needs. Others of these keys are for another way. */
+const NEEDED: Readonly<Record<Rule["kind"], readonly ("url" | "secret_env" | "topic_env" | "token_env" | "user_env" | "command")[]>> = {
+  webhook: ["url", "secret_env"],
+  ntfy: ["topic_env"],
+  pushover: ["token_env", "user_env"],
+  command: ["command"],
+};
+
+/** Finds contradictions of `[[notify]]`, and answer links without the address that they begin with. */
+export function* notifyChecks({ notify, gateway }: {
+  readonly notify: readonly Rule[];
+  readonly gateway: { readonly public_url: string; readonly answer_links: boolean };
+}): Iterable<NotifyContradiction> {
+  if (gateway.answer_links && gateway.public_url === "") {
+    yield { path: ["gateway", "answer_links"], reason: "a link begins with gateway.public_url, which is not set" };
+  }
+  if (gateway.public_url !== "" && !isPlain(gateway.public_url)) {
+    yield { path: ["gateway", "public_url"], reason: "it may have no user, query or fragment" };
+  }
+  for (const [index, rule] of notify.entries()) {
+    const path = (key: keyof Rule) => ["notify", index, key] as const;
+    if (notify.findIndex(({ name }) => name === rule.name) < index) {
+      yield { path: path("name"), reason: "another rule has this name" };
+    }
+    const missing = NEEDED[rule.kind].find((key) => rule[key].length === 0);
+    if (missing !== undefined) yield { path: path(missing), reason: `kind = "${rule.kind}" needs it` };
+    const [start, end] = rule.quiet_hours.split("-");
+    if (start !== undefined && start !== "" && start === end) {
+      yield { path: path("quiet_hours"), reason: "it begins and ends at the same time" };
+    }
+    if (rule.timezone !== "" && !isTimezone(rule.timezone)) {
+      yield { path: path("timezone"), reason: "it must be an IANA time zone, such as Europe/Berlin" };
+    }
+  }
+}
+
+/** Returns why a rule cannot deliver anything now. Undefined where nothing is known against it */
+export function whyUndeliverable(
+  rule: Rule,
+  environment: (name: string) => string | undefined,
+): string | undefined {
+  const names = [rule.secret_env, rule.topic_env, rule.token_env, rule.user_env].filter((name) => name !== "");
+  const missing = names.find((name) => !environment(name)?.trim());
+  return missing === undefined ? undefined : `the variable ${missing} is not set`;
+}
+
+function isPlain(address: string): boolean {
+  const url = URL.parse(address);
+  return url !== null && url.username === "" && url.password === "" && url.search === "" && url.hash === "";
+}
+
+/** Parts of a configuration that say whether a person can be asked who looks at nothing. */
+interface AskingSettings {
+  readonly notify: readonly Rule[];
+  readonly gateway: { readonly public_url: string; readonly answer_links: boolean };
+}
+
+/** Tells whether a rule tells a person of approvals. */
+export function tellsOfApprovals(
+  { notify }: Pick<AskingSettings, "notify">,
+  environment: (name: string) => string | undefined,
+): boolean {
+  return notify.some((rule) =>
+    rule.events.includes("approval_waiting") && whyUndeliverable(rule, environment) === undefined
+  );
+}
+
+/** Tells whether a message of an approval has a link that answers it. */
+export function sendsAnswerLinks(settings: AskingSettings, environment: (name: string) => string | undefined): boolean {
+  const { public_url: start, answer_links: isOn } = settings.gateway;
+  return isOn && start !== "" && tellsOfApprovals(settings, environment);
+}

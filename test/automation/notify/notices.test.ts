@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { describe, test } from "node:test";
 import { createDeliveries } from "../../../lib/automation/channels/delivery_service.ts";
 import type { DeliveryRecord } from "../../../lib/automation/channels/delivery_record.ts";
+import { createNoticeWatch } from "../../../lib/automation/notify/notice_watch.ts";
 import { createNoticeWork } from "../../../lib/automation/notify/notice_work.ts";
 import { approvalNotice, runNotice } from "../../../lib/automation/notify/notice_texts.ts";
 import { bodyHmac } from "../../../lib/base/body_hmac.ts";
@@ -11,6 +12,7 @@ import { systemClock } from "../../../lib/base/clock.ts";
 import { SILENT } from "../../../lib/base/telemetry/log.ts";
 import { createMetrics } from "../../../lib/base/telemetry/metrics.ts";
 import { defaultConfig } from "../../../lib/config/config.ts";
+import { sendsAnswerLinks, tellsOfApprovals } from "../../../lib/config/schema/notify.ts";
 import { validateConfig } from "../../../lib/config/validate_config.ts";
 import { createApprovals } from "../../../lib/guard/create_approvals.ts";
 import { createMemoryStore } from "../../../lib/storage/create_memory_store.ts";
@@ -102,10 +104,10 @@ describe("a message of [[notify]]", () => {
     assert.equal(server.seen.length, 0);
     await clock.advance(1_000);
     await becomes(delivered);
-    const [{ path, headers, body } = { path: "", headers: {}, body: "" }, ...more] = server.seen;
+    const [sent, ...more] = server.seen;
     assert.equal(more.length, 0);
-    assert.deepEqual([path, headers.authorization, headers["x-evil"]], ["/", "Bearer tk_of_ntfy", undefined]);
-    const { topic, title, message, priority, click, actions } = JSON.parse(body);
+    assert.deepEqual([sent?.path, sent?.headers.authorization, sent?.headers["x-evil"]], ["/", "Bearer tk_of_ntfy", undefined]);
+    const { topic, title, message, priority, click, actions } = JSON.parse(sent?.body ?? "{}");
     assert.deepEqual([topic, title, priority], ["a-topic-nobody-guesses", "The agent wants to use shell", 4]);
     assert.match(message, /^shell \(write\) in \/work\n.*echo 'a.*X-Evil/s);
     assert.equal(click, "https://postern.example/#approvals");
@@ -290,6 +292,45 @@ describe("the end of a run", () => {
   });
 });
 
+test("states that no record tells of are told when they begin: once a day, or once until they have ended", async () => {
+  const told: string[] = [];
+  let degraded: string | undefined;
+  let tokens = 799;
+  let today = "2026-01-01";
+  const config = validateConfig([{
+    budget: { tokens_per_day: 1000 },
+    notify: [{
+      ...{ name: "a", kind: "command", command: ["true"] },
+      events: ["budget_near", "gateway_degraded", "sign_in_needed"],
+    }],
+  }]);
+  assert.ok("config" in config);
+  const look = createNoticeWatch({
+    config: () => config.config,
+    today: () => today,
+    states: {
+      degraded: () => degraded,
+      spent: () => Promise.resolve({ day: today, tokens }),
+      signIns: () => Promise.resolve(["wiki"]),
+    },
+    tell({ event, key = "" }) {
+      told.push(`${event} ${key}`.trim());
+      return Promise.resolve();
+    },
+  });
+  await look();
+  assert.deepEqual(told.splice(0), ["sign_in_needed wiki 2026-01-01"]);
+  [degraded, tokens] = ["The disk is full", 800];
+  await look();
+  await look();
+  assert.deepEqual(told.splice(0), ["gateway_degraded", "budget_near 2026-01-01"]);
+  degraded = undefined;
+  await look();
+  [degraded, today] = ["The disk is full", "2026-01-02"];
+  await look();
+  assert.deepEqual(told, ["gateway_degraded", "budget_near 2026-01-02", "sign_in_needed wiki 2026-01-02"]);
+});
+
 test("[[notify]] refuses rules that could not deliver, by their key", () => {
   const reasons = (rule: object, gateway = {}) => {
     const result = validateConfig([{ gateway, notify: [{ name: "a", events: ["run_ended"], ...rule }] }]);
@@ -306,4 +347,18 @@ test("[[notify]] refuses rules that could not deliver, by their key", () => {
   assert.deepEqual(reasons(command, { public_url: "https://u:p@a.example" }), ["gateway.public_url"]);
   assert.deepEqual(reasons(command, { answer_links: true, public_url: "https://a.example/x" }), []);
   assert.deepEqual(defaultConfig().notify, []);
+});
+
+test("somebody can be asked who looks at nothing where a rule tells of approvals and could deliver", () => {
+  const of = (events: readonly string[], gateway = {}) => {
+    const rule = { name: "a", kind: "ntfy", topic_env: "TOPIC", events };
+    const result = validateConfig([{ gateway, notify: [rule] }]);
+    assert.ok("config" in result);
+    return [tellsOfApprovals, sendsAnswerLinks].map((asks) => asks(result.config, (name) => SECRETS[name]));
+  };
+  const links = { answer_links: true, public_url: "https://a.example" };
+  assert.deepEqual(of(["run_ended"], links), [false, false]);
+  assert.deepEqual(of(["approval_waiting"]), [true, false]);
+  assert.deepEqual(of(["approval_waiting"], links), [true, true]);
+  assert.equal(tellsOfApprovals({ notify: [] }, () => "x"), false);
 });

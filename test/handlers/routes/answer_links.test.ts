@@ -130,7 +130,7 @@ describe("an answer link", () => {
 
   test("of a question of the agent takes yes or no, and sends to the dashboard for more", async () => {
     const elicitation = (type: "boolean" | "string") => ({
-      ...{ agent: true, message: "Shall I go on?", url: null },
+      ...{ agent: true as const, message: "Shall I go on?", url: null },
       schema: { type: "object", properties: { answer: { type } }, required: ["answer"] },
     } as const);
     const simple = await setUp({ elicitation: elicitation("boolean") });
