@@ -184,11 +184,11 @@ export const watchWing = defineWing({
     const { kit: { clock, log }, config, storage: { store }, automation: { deliveries }, extensions, state } = needs;
     const today = () => new Date(clock.now()).toISOString().slice(0, 10);
     const load = lazily(async () => {
-      const [{ createNoticeWatch }, { BUDGET_DAYS }] = await Promise.all([
-        import("./automation/notify/notice_watch.ts"),
+      const [{ createAlertWatch }, { BUDGET_DAYS }] = await Promise.all([
+        import("./automation/notify/alert_watch.ts"),
         import("./runs/supervisor/day_budget.ts"),
       ]);
-      return createNoticeWatch({
+      return createAlertWatch({
         ...{ config, today },
         states: {
           degraded: () =>
@@ -202,8 +202,8 @@ export const watchWing = defineWing({
               state === "needed" ? [name] : []
             ),
         },
-        async tell(notice) {
-          const told = await deliveries.notice(notice);
+        async tell(alert) {
+          const told = await deliveries.alert(alert);
           // A key that is there was told of before, here or at another gateway
           if (told !== undefined && await store.batch(told.writes)) told.written();
         },

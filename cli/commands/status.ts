@@ -35,7 +35,8 @@ export const statusCommand = defineCliCommand({
     try {
       const status = await gateway.call("GET /v1/status");
       const counts = await Promise.all(WAITING.map(([, name, status]) => count(gateway, name, status)));
-      const { provider, containment, config, halts = [], unreadable_records: damaged, notify_problems: untold = [] } = status;
+      const { provider, containment, config, halts = [], unreadable_records: damaged, notify_problems: untold = [] } =
+        status;
       const rows = [
         ["Address", record.address],
         ["Health", status.status],

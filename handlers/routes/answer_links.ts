@@ -86,7 +86,8 @@ function questionOf({ approval, nonce, words }: LinkQuestion, token: string): st
   return `${asked}${form}<p class="hint">It can be answered until ${escaped(end)}, once.</p>`;
 }
 
-const STYLE = "body{font:16px/1.5 system-ui,sans-serif;margin:0 auto;max-width:46rem;padding:1rem;color-scheme:light dark}" +
+const STYLE =
+  "body{font:16px/1.5 system-ui,sans-serif;margin:0 auto;max-width:46rem;padding:1rem;color-scheme:light dark}" +
   "pre{white-space:pre-wrap;overflow-wrap:anywhere;border:1px solid #8888;border-radius:6px;padding:.75rem;font-size:.875rem}" +
   "form{display:flex;gap:.75rem;flex-wrap:wrap}button{flex:1 1 9rem;min-height:3rem;font:inherit;font-weight:600;border:1px solid #8888;" +
   "border-radius:6px;cursor:pointer}button:target{outline:3px solid #0f766e}.hint{opacity:.75;font-size:.875rem}";
@@ -96,7 +97,8 @@ const POLICY = `default-src 'none'; style-src 'sha256-${
 
 /** Returns a page without a script. It is never kept, and sends its address nowhere else. */
 function page(status: number, title: string, content: string) {
-  const body = `<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">` +
+  const body =
+    `<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">` +
     `<meta name="robots" content="noindex"><title>${title} - Postern</title><style>${STYLE}</style></head>` +
     `<body><main><h1>${title}</h1>${content}</main></body></html>`;
   const headers = {

@@ -92,7 +92,7 @@ export const testNotifyRoute = defineRoute({
   },
 });
 
-function toDelivery({ v: _, run_id, released_at, notice, ...rest }: DeliveryRecord) {
-  const { event = null, title = null } = notice ?? {};
+function toDelivery({ v: _, run_id, released_at, alert, ...rest }: DeliveryRecord) {
+  const { event = null, title = null } = alert ?? {};
   return { id: run_id, object: "delivery", ...rest, event, title, released_at: released_at ?? null };
 }

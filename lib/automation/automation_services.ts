@@ -23,7 +23,7 @@ import { OPEN_DELIVERIES } from "./channels/delivery_record.ts";
 import type { Deliveries } from "./channels/delivery_service.ts";
 import type { Webhooks } from "./channels/webhooks.ts";
 import type { ReplyTarget } from "./channels/send_delivery.ts";
-import type { NewNotice } from "./notify/notice_work.ts";
+import type { NewAlert } from "./notify/alert_work.ts";
 import type { Cron, ScheduleSharing } from "./cron/cron_service.ts";
 import { SCHEDULES } from "./cron/schedule_record.ts";
 import { OPEN_SOPS } from "./sops/execution_record.ts";
@@ -86,25 +86,25 @@ function createAutomation(needs: AutomationNeeds): AutomationServices {
   const cron = createLazyCron(needs);
   const sops = createLazySops(needs);
   const deliveries = createLazyDeliveries(needs);
-  const tell = async (about: (texts: typeof import("./notify/notice_texts.ts")) => NewNotice | undefined) => {
+  const tell = async (about: (texts: typeof import("./notify/alert_texts.ts")) => NewAlert | undefined) => {
     if (needs.config().notify.length === 0) return undefined;
     try {
-      const notice = about(await import("./notify/notice_texts.ts"));
-      if (notice === undefined) return undefined;
+      const alert = about(await import("./notify/alert_texts.ts"));
+      if (alert === undefined) return undefined;
       const { redact } = needs.telemetry.redactor;
-      return await deliveries.notice({ ...notice, title: redact(notice.title), text: redact(notice.text) });
+      return await deliveries.alert({ ...alert, title: redact(alert.title), text: redact(alert.text) });
     } catch (error) {
       // What happens is no less true when nobody can be told
       log.error("Nobody could be told of an approval or of the end of a run", { error });
       return undefined;
     }
   };
-  needs.guard.tellOfApprovals((...given) => tell((texts) => texts.approvalNotice(...given)));
+  needs.guard.tellOfApprovals((...given) => tell((texts) => texts.approvalAlert(...given)));
   return {
     cron,
     sops,
     deliveries,
-    tellOfRun: (run) => tell((texts) => texts.runNotice(run)),
+    tellOfRun: (run) => tell((texts) => texts.runAlert(run)),
     webhooks: lazily(async () => {
       const { Webhooks } = await import("./channels/webhooks.ts");
       return new Webhooks({ ...needs.kit, store: needs.storage.store, config: needs.config, deliveries });
@@ -253,11 +253,11 @@ function createLazyDeliveries(needs: AutomationNeeds): Deliveries {
   } = needs;
   const targetOf = (name: string) => replyTarget(config().channels, name);
   const { load, start, stop } = lazilyStarted(async () => {
-    const [{ createDeliveries }, { createNoticeWork }] = await Promise.all([
+    const [{ createDeliveries }, { createAlertWork }] = await Promise.all([
       import("./channels/delivery_service.ts"),
-      import("./notify/notice_work.ts"),
+      import("./notify/alert_work.ts"),
     ]);
-    const notices = createNoticeWork({
+    const alerts = createAlertWork({
       ...{ store, clock, config },
       isPending: async (id) => (await guard.approvals.get(id))?.status === "pending",
       makeLink: async (id) => config().gateway.answer_links ? await (await guard.answerLinks()).make(id) : undefined,
@@ -268,7 +268,7 @@ function createLazyDeliveries(needs: AutomationNeeds): Deliveries {
       },
     });
     return createDeliveries({
-      notices,
+      alerts,
       notify: () => config().notify,
       ...{ store, clock, random, log, metrics, environment, targetOf },
       work: cluster.work,
@@ -285,8 +285,10 @@ function createLazyDeliveries(needs: AutomationNeeds): Deliveries {
     // A channel without a reply_url loads nothing
     promise: async (reply) => targetOf(reply.channel) === undefined ? undefined : await (await load()).promise(reply),
     watch: async (...given) => await (await load()).watch(...given),
-    notice: async (notice) =>
-      config().notify.some(({ events }) => events.includes(notice.event)) ? await (await load()).notice(notice) : undefined,
+    alert: async (alert) =>
+      config().notify.some(({ events }) => events.includes(alert.event))
+        ? await (await load()).alert(alert)
+        : undefined,
     test: async (...given) => await (await load()).test(...given),
     page: async (...given) => await (await load()).page(...given),
     resolve: async (...given) => await (await load()).resolve(...given),

@@ -88,7 +88,10 @@ export class AnswerLinks {
     const { answer_links: isOn, public_url: start } = this.#options.config().gateway;
     const approval = isOn && start !== "" ? await approvals.get(approvalId) : undefined;
     if (approval?.status !== "pending") return undefined;
-    const oldest = ANSWER_LINKS.readable(store, await store.scan(ANSWER_LINKS.name, { order: "created", limit: SWEEP }));
+    const oldest = ANSWER_LINKS.readable(
+      store,
+      await store.scan(ANSWER_LINKS.name, { order: "created", limit: SWEEP }),
+    );
     const over = oldest.filter(({ value }) => isOver(value, clock.now()));
     const token = Buffer.from(random.bytes(TOKEN_BYTES)).toString("base64url");
     const { digest, expires_at } = approval;
@@ -138,7 +141,10 @@ export class AnswerLinks {
       // Somebody was faster; or the call waits at another gateway of the cluster
       const again = await this.#options.approvals.get(approval.id);
       const isSettled = again !== undefined && again.status !== "pending";
-      return await refuse(isSettled ? sayEnd(again, link) : "This question can be answered in the dashboard alone.", 409);
+      return await refuse(
+        isSettled ? sayEnd(again, link) : "This question can be answered in the dashboard alone.",
+        409,
+      );
     }
   }
 
@@ -164,7 +170,11 @@ export class AnswerLinks {
     if (approval.status !== "pending") return await refuse(sayEnd(approval, link), 410, link);
     if (isOver(link, clock.now())) return await refuse("The time for this answer is over.", 410, link);
     if (approval.digest !== link.digest) {
-      return await refuse("The call has changed since this link was sent. Open the dashboard to see it as it is.", 409, link);
+      return await refuse(
+        "The call has changed since this link was sent. Open the dashboard to see it as it is.",
+        409,
+        link,
+      );
     }
     const nonce = createHmac("sha256", token).update(`answer ${link.id} ${approval.digest}`).digest("base64url");
     return { link, approval, nonce };

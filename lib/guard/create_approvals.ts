@@ -125,7 +125,9 @@ class StoredApprovals implements Approvals {
     try {
       const told = request.isAnswered === true ? undefined : await this.#options.tell?.(approval, isMasked(request));
       const claims = [...[claim?.(approval.id) ?? []].flat(), ...told?.writes ?? []];
-      if (!await this.#records.insert(kept, { by: request.requestedBy, claim: claims, patience })) throw approvalClaimed();
+      if (!await this.#records.insert(kept, { by: request.requestedBy, claim: claims, patience })) {
+        throw approvalClaimed();
+      }
       told?.written();
     } catch (error) {
       if (isElicitation) this.#records.release(approval.id);

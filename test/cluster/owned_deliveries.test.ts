@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { OPEN_DELIVERIES } from "../../lib/automation/channels/delivery_record.ts";
-import { createNoticeWork } from "../../lib/automation/notify/notice_work.ts";
+import { createAlertWork } from "../../lib/automation/notify/alert_work.ts";
 import { defaultConfig } from "../../lib/config/config.ts";
 import { validateConfig } from "../../lib/config/validate_config.ts";
 import { createDeliveries, type Deliveries } from "../../lib/automation/channels/delivery_service.ts";
@@ -123,7 +123,7 @@ async function join(
     environment: () => "secret",
     retentionDays: () => 0,
     notify: () => NOTIFY,
-    notices: createNoticeWork({
+    alerts: createAlertWork({
       ...{ store, clock: member.cluster.clock, config: () => ({ ...defaultConfig(), notify: NOTIFY }) },
       isPending: () => Promise.resolve(true),
       makeLink: () => Promise.resolve(undefined),
@@ -159,7 +159,7 @@ const found = async ({ deliveries }: Member, runId: string) =>
 
 /** Tells of a failed run. @returns the id of the message */
 async function tellOf(runId: string, { deliveries, link }: Member): Promise<string> {
-  const told = await deliveries.notice({ event: "run_failed", title: "A run", text: runId, page: `runs/${runId}` });
+  const told = await deliveries.alert({ event: "run_failed", title: "A run", text: runId, page: `runs/${runId}` });
   assert.ok(told !== undefined && await link.store.batch(told.writes));
   told.written();
   return (await deliveries.page({ limit: 1 })).deliveries[0]?.run_id ?? "";

@@ -11,8 +11,8 @@ import type { Store } from "../../storage/store.ts";
 import type { WorkHold } from "../../cluster/work_hold.ts";
 import type { GuardedFetch } from "../../system/net/guarded_fetch.ts";
 import type { UrlRules } from "../../system/net/url_rules.ts";
-import type { NoticeWork } from "../notify/notice_work.ts";
-import { changeOf, DELIVERIES, type DeliveryRecord, isNotice, type NoticeRecord } from "./delivery_record.ts";
+import type { AlertWork } from "../notify/alert_work.ts";
+import { type AlertRecord, changeOf, DELIVERIES, type DeliveryRecord, isAlert } from "./delivery_record.ts";
 import { type FailedAttempt, type ReplyTarget, sendReply } from "./send_delivery.ts";
 
 /** Store, clock, runs and settings that replies are delivered with. */
@@ -32,7 +32,7 @@ export interface DeliverOptions {
   readonly rules: () => UrlRules;
   readonly environment: (name: string) => string | undefined;
   /** Messages of `[[notify]]`. Default: there are none */
-  readonly notices?: NoticeWork | undefined;
+  readonly alerts?: AlertWork | undefined;
 }
 
 /** Options, and the state that all deliveries share. */
@@ -79,8 +79,8 @@ export async function deliverReply(runId: string, given: DeliverContext): Promis
   const context = { ...given, stopping: signal };
   let record = (await DELIVERIES.read(store, runId))?.value;
   while (record !== undefined && record.status === "waiting") {
-    if (isNotice(record)) {
-      record = await deliverNotice(record, context);
+    if (isAlert(record)) {
+      record = await deliverAlert(record, context);
       continue;
     }
     const runs = context.runs();
@@ -101,12 +101,12 @@ export async function deliverReply(runId: string, given: DeliverContext): Promis
 }
 
 /** Waits until a message may be sent, and makes one attempt for it and those that go with it. @returns the message as it is then */
-async function deliverNotice(record: NoticeRecord, context: DeliverContext): Promise<DeliveryRecord | undefined> {
-  const { store, clock, stopping, notices } = context;
+async function deliverAlert(record: AlertRecord, context: DeliverContext): Promise<DeliveryRecord | undefined> {
+  const { store, clock, stopping, alerts } = context;
   const { run_id: id, channel } = record;
   const read = async () => (await DELIVERIES.read(store, id))?.value;
-  if (notices === undefined) return void await fail([record], "there is no [[notify]] any more", context);
-  const wait = notices.waitMs(record);
+  if (alerts === undefined) return void await fail([record], "there is no [[notify]] any more", context);
+  const wait = alerts.waitMs(record);
   if (wait > 0) {
     await clock.sleep(wait, stopping);
     return await read();
@@ -114,8 +114,8 @@ async function deliverNotice(record: NoticeRecord, context: DeliverContext): Pro
   return await context.oneAtATime(channel, async () => {
     const now = await read();
     // Another message may have taken it along
-    if (now?.status !== "waiting" || !isNotice(now) || notices.waitMs(now) > 0) return now;
-    const { group: [first, ...others], settled } = await notices.gather(now, context.isHere);
+    if (now?.status !== "waiting" || !isAlert(now) || alerts.waitMs(now) > 0) return now;
+    const { group: [first, ...others], settled } = await alerts.gather(now, context.isHere);
     if (settled.length > 0) {
       const ended_at = toIso(clock.now());
       await write(settled.map((each) => ({ ...each, status: "dropped", next_attempt_at: null, ended_at })), context);
@@ -134,7 +134,7 @@ async function attempt(
   run: Run | undefined,
   context: DeliverContext,
 ): Promise<DeliveryRecord | undefined> {
-  const { clock, semaphore, stopping, hold, halts, notices } = context;
+  const { clock, semaphore, stopping, hold, halts, alerts } = context;
   const [record] = group;
   const { channel } = record;
   const target = run && context.targetOf(channel);
@@ -152,7 +152,7 @@ async function attempt(
       sendWithin(async (given) => {
         const options = { ...context, fetch, rules: context.rules(), signal: AbortSignal.any([given, halted]) };
         if (run !== undefined && target !== undefined) return await sendReply(record, run, { ...options, target });
-        return await notices?.send(group.filter(isNotice), options);
+        return await alerts?.send(group.filter(isAlert), options);
       }, context);
     return await unlessHalted(subject, halts, send);
   });

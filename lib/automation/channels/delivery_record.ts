@@ -39,7 +39,7 @@ const deliveryRecordSchema = storedObject({
   /** ISO 8601; when a person released it: its time starts over then. Absent where nobody did */
   released_at: v.optional(v.string()),
   /** Message of a rule of `[[notify]]`, which `channel` names. Absent: the reply of a run to its channel */
-  notice: v.optional(storedObject({
+  alert: v.optional(storedObject({
     event: v.string(),
     title: v.string(),
     text: v.string(),
@@ -55,11 +55,11 @@ const deliveryRecordSchema = storedObject({
 export type DeliveryRecord = v.InferOutput<typeof deliveryRecordSchema>;
 
 /** Message of a rule of `[[notify]]` on its way. */
-export type NoticeRecord = DeliveryRecord & { readonly notice: NonNullable<DeliveryRecord["notice"]> };
+export type AlertRecord = DeliveryRecord & { readonly alert: NonNullable<DeliveryRecord["alert"]> };
 
 /** Tells whether a delivery is a message of `[[notify]]`. */
-export function isNotice(record: DeliveryRecord): record is NoticeRecord {
-  return record.notice !== undefined;
+export function isAlert(record: DeliveryRecord): record is AlertRecord {
+  return record.alert !== undefined;
 }
 
 /** Start of the channel of a message of `[[notify]]`, before the name of its rule. No channel has a colon in its name. */

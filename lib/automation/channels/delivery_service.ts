@@ -7,7 +7,7 @@ import type { WorkHold } from "../../cluster/work_hold.ts";
 import type { Metrics } from "../../base/telemetry/metrics.ts";
 import { parseMark, readable, type ReadRecord, scanAll } from "../../storage/read_records.ts";
 import type { Write } from "../../storage/store.ts";
-import type { NewNotice, NotifyRule } from "../notify/notice_work.ts";
+import type { NewAlert, NotifyRule } from "../notify/alert_work.ts";
 import { loneWork, type MakeWork, type WorkPart } from "../work_part.ts";
 import { type DeliverContext, type DeliverOptions, deliverReply } from "./deliver_reply.ts";
 import {
@@ -53,7 +53,7 @@ export interface Deliveries {
    * Returns what tells people of something by the rules of `[[notify]]`: writes for the transaction that makes it so, and a function to call
    * once they are written. Undefined: no rule tells of it, or too many messages wait
    */
-  notice(notice: NewNotice): Promise<Told | undefined>;
+  alert(alert: NewAlert): Promise<Told | undefined>;
   /** Sends a message of a test by a rule, once, and returns why it did not arrive; null: it did. @throws {HttpError} 404 `not_found` */
   test(rule: string, signal: AbortSignal): Promise<string | null>;
   /** Returns the newest first */
@@ -160,9 +160,9 @@ class DeliveryService implements Deliveries {
     return Promise.resolve();
   }
 
-  async notice(notice: NewNotice): Promise<Told | undefined> {
+  async alert(alert: NewAlert): Promise<Told | undefined> {
     const { clock, random, log, notify = () => [] } = this.#options;
-    const { event, title, text, page, approvalId: approval_id = null, mayLink: may_link = false, key } = notice;
+    const { event, title, text, page, approvalId: approval_id = null, mayLink: may_link = false, key } = alert;
     const rules = notify().filter(({ events }) => events.includes(event));
     if (rules.length === 0) return undefined;
     if (this.#open.size + rules.length > MAX_OPEN) {
@@ -176,7 +176,7 @@ class DeliveryService implements Deliveries {
       run_id: key === undefined ? random.id("ntf_") : `ntf_${hash("sha256", `${name} ${event} ${key}`).slice(0, 24)}`,
       ...{ channel: `${NOTIFY}${name}`, sender: null, message_id: null, status: "waiting", accepted_at, attempts: 0 },
       next_attempt_at: seconds === 0 ? null : new Date(clock.now() + seconds * 1000).toISOString(),
-      ...{ last_error: null, ended_at: null, notice: { event, title, text, page, approval_id, may_link } },
+      ...{ last_error: null, ended_at: null, alert: { event, title, text, page, approval_id, may_link } },
     }));
     return {
       writes: records.flatMap((record) => promiseOf(record, this.#work.opening(record.run_id))),
@@ -187,7 +187,7 @@ class DeliveryService implements Deliveries {
   async test(rule: string, signal: AbortSignal): Promise<string | null> {
     const fetch = await this.#options.fetch();
     const options = { ...this.#options, fetch, rules: this.#options.rules(), signal };
-    const outcome = await this.#options.notices?.test(rule, options);
+    const outcome = await this.#options.alerts?.test(rule, options);
     if (outcome === undefined) throw refuse("not_found", "Cannot try this rule: [[notify]] has none of this name");
     return outcome.kind === "delivered" ? null : outcome.reason;
   }
@@ -267,7 +267,7 @@ class DeliveryService implements Deliveries {
   async #release({ value: record, version }: ReadRecord<DeliveryRecord>): Promise<DeliveryRecord> {
     const { store, targetOf } = this.#options;
     const { run_id: runId, channel } = record;
-    if (record.notice === undefined && targetOf(channel) === undefined) {
+    if (record.alert === undefined && targetOf(channel) === undefined) {
       throw refuse("conflict", `Cannot release this delivery: [channels.${channel}] has no reply_url`);
     }
     if (this.#open.size >= MAX_OPEN) throw overloaded("release the delivery", channel);

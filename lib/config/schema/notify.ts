@@ -4,7 +4,7 @@ import { isTimezone } from "../../base/zoned_time.ts";
 import { about, boolean, environmentName, httpUrl, integer, text, texts } from "./value.ts";
 
 /** Events that a rule of `[[notify]]` may tell a person of. */
-export const NOTICE_EVENTS = [
+export const ALERT_EVENTS = [
   "approval_waiting",
   "run_ended",
   "run_failed",
@@ -14,7 +14,7 @@ export const NOTICE_EVENTS = [
   "sign_in_needed",
 ] as const;
 /** Event that a rule may tell of. */
-export type NoticeEvent = (typeof NOTICE_EVENTS)[number];
+export type AlertEvent = (typeof ALERT_EVENTS)[number];
 
 /** Ways of a message to a person. */
 const NOTIFY_KINDS = ["webhook", "ntfy", "pushover", "command"] as const;
@@ -27,7 +27,7 @@ export const notifyRuleSchema = v.strictObject({
   ),
   events: about(
     "Events that it tells of: an approval or question waits, a run has ended, failed or needs a review, 80 % of the day's tokens are used, the gateway is degraded, an MCP server wants a sign-in",
-    v.pipe(v.array(v.picklist(NOTICE_EVENTS)), v.minLength(1), v.maxLength(20)),
+    v.pipe(v.array(v.picklist(ALERT_EVENTS)), v.minLength(1), v.maxLength(20)),
   ),
   kind: about(
     "Way of its messages",
@@ -73,7 +73,9 @@ interface NotifyContradiction {
 type Rule = DeepReadonly<v.InferOutput<typeof notifyRuleSchema>>;
 
 /** Keys that each way needs. Others of these keys are for another way. */
-const NEEDED: Readonly<Record<Rule["kind"], readonly ("url" | "secret_env" | "topic_env" | "token_env" | "user_env" | "command")[]>> = {
+const NEEDED: Readonly<
+  Record<Rule["kind"], readonly ("url" | "secret_env" | "topic_env" | "token_env" | "user_env" | "command")[]>
+> = {
   webhook: ["url", "secret_env"],
   ntfy: ["topic_env"],
   pushover: ["token_env", "user_env"],

@@ -1,5 +1,5 @@
 import { createApprovalsView } from "./approvals_view.js";
-import { createBrowserNotices } from "./browser_notices.js";
+import { createBrowserAlerts } from "./browser_alerts.js";
 import { createChatView } from "./chat_view.js";
 import { createClusterView } from "./cluster_view.js";
 import { byId, element } from "./dom.js";
@@ -47,8 +47,8 @@ export function start() {
   const session = createSession({ onRefused: () => openPairing("The token is no longer valid: pair again.") });
   const pairing = createPairView({ session, onPaired: enter });
   const chat = createChatView({ session });
-  const notices = createBrowserNotices();
-  const approvals = createApprovalsView({ session, onWaiting: notices.show });
+  const alerts = createBrowserAlerts();
+  const approvals = createApprovalsView({ session, onWaiting: alerts.show });
   const runs = createRunsView({ session });
   const schedules = createSchedulesView({ session });
   const tools = createToolsView({ session });
@@ -119,7 +119,7 @@ export function start() {
    * @param {string} title
    */
   function showView(view, title) {
-    notices.setTitle(`${title} - Postern`);
+    alerts.setTitle(`${title} - Postern`);
     for (const id of ["pair", ...VIEWS]) byId(id, HTMLElement).hidden = id !== view;
     byId("nav", HTMLElement).hidden = view === "pair";
     byId("sign-out", HTMLElement).hidden = view === "pair" || !session.hasToken();

@@ -41,7 +41,10 @@ describe("an answer link", () => {
       assert.equal(status, 200);
       assert.ok(html.includes("&lt;b&gt;/x&lt;/b&gt;\\u202e"));
       assert.ok(!/<script|<b>/.test(html));
-      assert.match(headers.get("content-security-policy") ?? "", /^default-src 'none'; style-src 'sha256-[^']*'; form-action 'self'/);
+      assert.match(
+        headers.get("content-security-policy") ?? "",
+        /^default-src 'none'; style-src 'sha256-[^']*'; form-action 'self'/,
+      );
       assert.deepEqual(
         ["cache-control", "referrer-policy", "x-frame-options"].map((name) => headers.get(name)),
         ["no-store", "same-origin", "DENY"],

@@ -2,10 +2,10 @@ import { CancelError } from "../../base/cancel.ts";
 import { ToolError } from "../../base/errors.ts";
 import { failed, post, type SendOptions, type SendOutcome, signedHeaders } from "../channels/send_delivery.ts";
 import { whyUndeliverable } from "../../config/schema/notify.ts";
-import type { NotifyRule } from "./notice_work.ts";
+import type { NotifyRule } from "./alert_work.ts";
 
 /** Message to a person. Its texts have no control characters but line breaks. */
-export interface NoticeMessage {
+export interface AlertMessage {
   /** Id of the first delivery in it */
   readonly id: string;
   readonly rule: string;
@@ -18,11 +18,11 @@ export interface NoticeMessage {
   /** True: somebody waits for the person. Default false */
   readonly isUrgent?: boolean | undefined;
   /** Deliveries in it. */
-  readonly notices: readonly { readonly id: string; readonly event: string; readonly title: string }[];
+  readonly alerts: readonly { readonly id: string; readonly event: string; readonly title: string }[];
 }
 
 /** Services that one message is sent with. */
-export interface SendNoticeOptions extends SendOptions {
+export interface SendAlertOptions extends SendOptions {
   readonly run: (words: readonly string[], text: string, signal: AbortSignal) => Promise<unknown>;
   /** From 1 on */
   readonly attempt: number;
@@ -36,10 +36,10 @@ const PUSHOVER = "https://api.pushover.net/1/messages.json";
 const [MAX_TITLE, MAX_TEXT] = [200, 1_000];
 
 /** Sends a message by a rule, once. No redirect is followed. @throws {CancelError} when the signal aborts */
-export async function sendNotice(
-  { title: whole, text: long, ...rest }: NoticeMessage,
+export async function sendAlert(
+  { title: whole, text: long, ...rest }: AlertMessage,
   rule: NotifyRule,
-  options: SendNoticeOptions,
+  options: SendAlertOptions,
 ): Promise<SendOutcome> {
   const problem = whyUndeliverable(rule, options.environment);
   if (problem !== undefined) return failed(problem);
@@ -56,11 +56,11 @@ export async function sendNotice(
   }
 }
 
-async function sendWebhook(message: NoticeMessage, rule: NotifyRule, options: SendNoticeOptions): Promise<SendOutcome> {
-  const { id, title, text, page = null, answer = null, notices } = message;
+async function sendWebhook(message: AlertMessage, rule: NotifyRule, options: SendAlertOptions): Promise<SendOutcome> {
+  const { id, title, text, page = null, answer = null, alerts } = message;
   const body = JSON.stringify({
-    ...{ object: "notice", id, rule: rule.name, count: notices.length, title, text },
-    ...{ page_url: page, answer_url: answer, notices },
+    ...{ object: "alert", id, rule: rule.name, count: alerts.length, title, text },
+    ...{ page_url: page, answer_url: answer, alerts },
   });
   const headers = signedHeaders(body, { secretEnv: rule.secret_env, id, attempt: options.attempt }, options);
   if (headers === undefined) return failed(`the variable ${rule.secret_env} is not set`);
@@ -68,7 +68,7 @@ async function sendWebhook(message: NoticeMessage, rule: NotifyRule, options: Se
 }
 
 /** The topic and all texts go in the body: a topic in the address would be shown with it, and a text in a header could end it. */
-async function sendNtfy(message: NoticeMessage, rule: NotifyRule, options: SendNoticeOptions): Promise<SendOutcome> {
+async function sendNtfy(message: AlertMessage, rule: NotifyRule, options: SendAlertOptions): Promise<SendOutcome> {
   const { title, text, page, answer, isUrgent = false } = message;
   const view = (label: string, url: string) => ({ action: "view", label, url });
   const open = page === undefined ? [] : [view("Open", page)];
@@ -85,7 +85,7 @@ async function sendNtfy(message: NoticeMessage, rule: NotifyRule, options: SendN
   return await post({ url: rule.url || NTFY, headers, body, redirects: "refuse" }, options);
 }
 
-async function sendPushover(message: NoticeMessage, rule: NotifyRule, options: SendNoticeOptions): Promise<SendOutcome> {
+async function sendPushover(message: AlertMessage, rule: NotifyRule, options: SendAlertOptions): Promise<SendOutcome> {
   const { title, text, page, answer, isUrgent = false } = message;
   const url = answer ?? page;
   const body = new URLSearchParams({
@@ -99,7 +99,7 @@ async function sendPushover(message: NoticeMessage, rule: NotifyRule, options: S
   return await post({ url: rule.url || PUSHOVER, headers, body, redirects: "refuse", isFinal }, options);
 }
 
-async function runCommand(message: NoticeMessage, rule: NotifyRule, options: SendNoticeOptions): Promise<SendOutcome> {
+async function runCommand(message: AlertMessage, rule: NotifyRule, options: SendAlertOptions): Promise<SendOutcome> {
   const { title, text, page, answer } = message;
   try {
     const lines = [title, text, page, answer].filter((line) => line !== undefined);

@@ -3,7 +3,7 @@ import type { Run } from "../../base/records/run.ts";
 import { exactLine } from "../../base/text.ts";
 import { sayAsker } from "../../guard/approvals.ts";
 import { describeApproval } from "../../guard/describe_approval.ts";
-import type { NewNotice } from "./notice_work.ts";
+import type { NewAlert } from "./alert_work.ts";
 
 /** Characters of what a person wrote, or a call is about, in a message. */
 const MAX_QUOTED = 300;
@@ -11,7 +11,7 @@ const MAX_QUOTED = 300;
 const UNTOLD: ReadonlySet<Run["kind"]> = new Set(["tool", "subagent"]);
 
 /** Returns the message that an approval waits. @param isMasked true: its input has masked parts, which no link may answer */
-export function approvalNotice(approval: Approval, isMasked: boolean): NewNotice {
+export function approvalAlert(approval: Approval, isMasked: boolean): NewAlert {
   const { id, kind = "call", message = "", tool } = approval;
   const { call, input, reason } = describeApproval(approval);
   const isQuestion = kind === "elicitation";
@@ -27,14 +27,19 @@ export function approvalNotice(approval: Approval, isMasked: boolean): NewNotice
 }
 
 /** Returns the message that a run has ended, failed or needs a review. Undefined for a run whose end nobody is told of */
-export function runNotice({ id, kind, parent_id: parent, status, message, result, error }: Run): NewNotice | undefined {
+export function runAlert({ id, kind, parent_id: parent, status, message, result, error }: Run): NewAlert | undefined {
   if (UNTOLD.has(kind) || parent !== null) return undefined;
   const about = message === undefined || message === null ? id : quoted(message);
   const page = `runs/${id}`;
   const why = `${about}\n${quoted(error?.message ?? "")}`.trimEnd();
   switch (status) {
     case "completed":
-      return { event: "run_ended", title: "A run has ended", text: `${about}\n${quoted(result ?? "")}`.trimEnd(), page };
+      return {
+        event: "run_ended",
+        title: "A run has ended",
+        text: `${about}\n${quoted(result ?? "")}`.trimEnd(),
+        page,
+      };
     case "failed":
       return { event: "run_failed", title: "A run has failed", text: why, page };
     case "needs_review":

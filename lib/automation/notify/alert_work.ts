@@ -2,18 +2,18 @@ import type { Clock } from "../../base/clock.ts";
 import { withoutEnd } from "../../base/text.ts";
 import { zoneClock } from "../../base/zoned_time.ts";
 import type { Config } from "../../config/config.ts";
-import type { NoticeEvent } from "../../config/schema/notify.ts";
+import type { AlertEvent } from "../../config/schema/notify.ts";
 import type { Store } from "../../storage/store.ts";
-import { DELIVERIES, isNotice, type NoticeRecord, NOTIFY } from "../channels/delivery_record.ts";
+import { type AlertRecord, DELIVERIES, isAlert, NOTIFY } from "../channels/delivery_record.ts";
 import { failed, type SendOptions, type SendOutcome } from "../channels/send_delivery.ts";
-import { type NoticeMessage, sendNotice } from "./send_notice.ts";
+import { type AlertMessage, sendAlert } from "./send_alert.ts";
 
 /** Rule of `[[notify]]`. */
 export type NotifyRule = Config["notify"][number];
 
 /** Something that rules may tell of. */
-export interface NewNotice {
-  readonly event: NoticeEvent;
+export interface NewAlert {
+  readonly event: AlertEvent;
   readonly title: string;
   readonly text: string;
   /** Fragment of the page of the dashboard that shows more */
@@ -22,30 +22,30 @@ export interface NewNotice {
   readonly approvalId?: string | undefined;
   /** True: a link may answer the approval. Default false */
   readonly mayLink?: boolean | undefined;
-  /** Key under which it is told once, at whichever gateway and however often it is noticed. Default: each is told */
+  /** Key under which it is told once, at whichever gateway and however often it is alertd. Default: each is told */
   readonly key?: string | undefined;
 }
 
 /** The messages of rules, as their deliveries need them. */
-export interface NoticeWork {
+export interface AlertWork {
   /** Returns the milliseconds until a message may be sent, by its window, its next attempt and the quiet hours of its rule; 0: now. */
-  waitMs(record: NoticeRecord): number;
+  waitMs(record: AlertRecord): number;
   /**
    * Returns a message with those of its rule that go with it, the oldest first, and those that need not be told any more.
    * @param isHere tells whether a delivery is this gateway's
    */
-  gather(record: NoticeRecord, isHere: (id: string) => boolean): Promise<{
-    readonly group: readonly NoticeRecord[];
-    readonly settled: readonly NoticeRecord[];
+  gather(record: AlertRecord, isHere: (id: string) => boolean): Promise<{
+    readonly group: readonly AlertRecord[];
+    readonly settled: readonly AlertRecord[];
   }>;
   /** Sends messages of one rule as one. @throws {CancelError} when the signal aborts */
-  send(group: readonly NoticeRecord[], options: SendOptions): Promise<SendOutcome>;
+  send(group: readonly AlertRecord[], options: SendOptions): Promise<SendOutcome>;
   /** Sends a message of a test by a rule. Undefined: there is no such rule. @throws {CancelError} when the signal aborts */
   test(rule: string, options: SendOptions): Promise<SendOutcome | undefined>;
 }
 
 /** Configuration and services that messages are made with. */
-export interface NoticeOptions {
+export interface AlertOptions {
   readonly store: Store;
   readonly clock: Clock;
   readonly config: () => Pick<Config, "notify" | "gateway" | "cron">;
@@ -64,7 +64,7 @@ const MAX_TOLD = 1_000;
 /** Messages that are named in one that tells of many. */
 const MAX_NAMED = 5;
 
-const MANY: Readonly<Record<NoticeEvent, string>> = {
+const MANY: Readonly<Record<AlertEvent, string>> = {
   approval_waiting: "approvals wait for an answer",
   run_ended: "runs have ended",
   run_failed: "runs have failed",
@@ -75,12 +75,12 @@ const MANY: Readonly<Record<NoticeEvent, string>> = {
 };
 
 /** Creates the messages of `[[notify]]`. */
-export function createNoticeWork(options: NoticeOptions): NoticeWork {
+export function createAlertWork(options: AlertOptions): AlertWork {
   const { store, clock, config } = options;
   const ruleOf = (name: string) => config().notify.find((rule) => rule.name === name);
-  const untilLoud = ({ channel, notice }: NoticeRecord) => {
+  const untilLoud = ({ channel, alert }: AlertRecord) => {
     const rule = ruleOf(nameOf(channel));
-    const isQuiet = rule !== undefined && !(rule.approvals_break_quiet && notice.event === "approval_waiting");
+    const isQuiet = rule !== undefined && !(rule.approvals_break_quiet && alert.event === "approval_waiting");
     return isQuiet ? quietMs(rule, config().cron.timezone, clock.now()) : 0;
   };
   return {
@@ -94,15 +94,15 @@ export function createNoticeWork(options: NoticeOptions): NoticeWork {
       const where = { field: "status", value: "waiting" } as const;
       for await (const { value: other } of DELIVERIES.all(store, { order: "created", where })) {
         if (found.length === MAX_TOLD) break;
-        if (other.channel !== record.channel || other.run_id === record.run_id || !isNotice(other)) continue;
+        if (other.channel !== record.channel || other.run_id === record.run_id || !isAlert(other)) continue;
         // A window that is still open closes with that of the first
         const isDue = other.attempts === 0 || Date.parse(other.next_attempt_at ?? "") <= now;
         if (isDue && isHere(other.run_id) && untilLoud(other) === 0) found.push(other);
       }
-      const group: NoticeRecord[] = [];
-      const settled: NoticeRecord[] = [];
+      const group: AlertRecord[] = [];
+      const settled: AlertRecord[] = [];
       for (const each of found.sort((a, b) => (a.accepted_at < b.accepted_at ? -1 : 1))) {
-        const { approval_id: id } = each.notice;
+        const { approval_id: id } = each.alert;
         if (id === null || await options.isPending(id)) group.push(each);
         else settled.push({ ...each, last_error: "the approval was settled before it was told of" });
       }
@@ -114,16 +114,16 @@ export function createNoticeWork(options: NoticeOptions): NoticeWork {
       if (first === undefined || rule === undefined) {
         return { ...failed("[[notify]] has no rule of this name any more"), isFinal: true };
       }
-      const { approval_id: id, may_link: mayLink } = first.notice;
+      const { approval_id: id, may_link: mayLink } = first.alert;
       const answer = group.length === 1 && id !== null && mayLink ? await options.makeLink(id) : undefined;
       const message = toMessage(group, { rule: rule.name, publicUrl: config().gateway.public_url, answer });
-      return await sendNotice(message, rule, { ...given, run: options.run, attempt: first.attempts + 1 });
+      return await sendAlert(message, rule, { ...given, run: options.run, attempt: first.attempts + 1 });
     },
     async test(name, given) {
       const rule = ruleOf(name);
       const text = `This is a test of the rule "${name}". Nothing waits for you.`;
-      return rule && await sendNotice(
-        { id: "ntf_test", rule: name, title: "Postern: a test", text, notices: [] },
+      return rule && await sendAlert(
+        { id: "ntf_test", rule: name, title: "Postern: a test", text, alerts: [] },
         rule,
         { ...given, run: options.run, attempt: 1 },
       );
@@ -159,26 +159,26 @@ function minutesOf(time: string): number {
 
 /** Returns the message that tells of all of a group. */
 function toMessage(
-  group: readonly NoticeRecord[],
+  group: readonly AlertRecord[],
   { rule, publicUrl, answer }: {
     readonly rule: string;
     readonly publicUrl: string;
     readonly answer: string | undefined;
   },
-): NoticeMessage {
-  const [first, ...others] = group.map(({ notice }) => notice);
-  const notices = group.map(({ run_id: id, notice: { event, title } }) => ({ id, event, title }));
-  const hasApproval = group.some(({ notice }) => notice.event === "approval_waiting");
+): AlertMessage {
+  const [first, ...others] = group.map(({ alert }) => alert);
+  const alerts = group.map(({ run_id: id, alert: { event, title } }) => ({ id, event, title }));
+  const hasApproval = group.some(({ alert }) => alert.event === "approval_waiting");
   const page = others.length === 0 ? first?.page ?? "" : hasApproval ? "approvals" : "runs";
-  const { id = "" } = notices[0] ?? {};
+  const { id = "" } = alerts[0] ?? {};
   const place = publicUrl === "" ? {} : { page: `${withoutEnd(publicUrl, "/")}/#${page}` };
-  const rest = { id, rule, notices, answer, isUrgent: hasApproval, ...place };
+  const rest = { id, rule, alerts, answer, isUrgent: hasApproval, ...place };
   if (first !== undefined && others.length === 0) return { ...rest, title: first.title, text: first.text };
   const counts = Object.entries(MANY).flatMap(([event, words]) => {
-    const count = notices.filter((each) => each.event === event).length;
+    const count = alerts.filter((each) => each.event === event).length;
     return count === 0 ? [] : [`${count} ${words}`];
   });
-  const named = notices.slice(0, MAX_NAMED).map(({ title }) => `- ${title}`);
-  const more = notices.length > MAX_NAMED ? [`and ${notices.length - MAX_NAMED} more`] : [];
+  const named = alerts.slice(0, MAX_NAMED).map(({ title }) => `- ${title}`);
+  const more = alerts.length > MAX_NAMED ? [`and ${alerts.length - MAX_NAMED} more`] : [];
   return { ...rest, title: `Postern: ${counts.join(", ")}`, text: [...named, ...more].join("\n") };
 }

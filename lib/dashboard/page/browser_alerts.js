@@ -10,7 +10,7 @@ const MAX_NAMED = 3;
  * Tells the person who looks elsewhere: the number of approvals that wait goes into the title of the tab and onto the badge of an installed
  * page, and new ones are told through the browser once the person has allowed it by the button. Nothing is told while the page is closed.
  */
-export function createBrowserNotices() {
+export function createBrowserAlerts() {
   const button = byId("notify-me", HTMLButtonElement);
   const canTell = "Notification" in globalThis;
   /** Ids that the person has seen or was told of @type {Set<string>} */
@@ -31,11 +31,11 @@ export function createBrowserNotices() {
    * @param {string} tag a later one of the same tag takes its place
    */
   const tell = (text, tag) => {
-    const notice = new Notification("Postern", { body: text, tag });
-    notice.onclick = () => {
+    const alert = new Notification("Postern", { body: text, tag });
+    alert.onclick = () => {
       focus();
       location.hash = "#approvals";
-      notice.close();
+      alert.close();
     };
   };
 

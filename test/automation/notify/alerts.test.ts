@@ -4,9 +4,9 @@ import { join } from "node:path";
 import { describe, test } from "node:test";
 import { createDeliveries } from "../../../lib/automation/channels/delivery_service.ts";
 import type { DeliveryRecord } from "../../../lib/automation/channels/delivery_record.ts";
-import { createNoticeWatch } from "../../../lib/automation/notify/notice_watch.ts";
-import { createNoticeWork } from "../../../lib/automation/notify/notice_work.ts";
-import { approvalNotice, runNotice } from "../../../lib/automation/notify/notice_texts.ts";
+import { createAlertWatch } from "../../../lib/automation/notify/alert_watch.ts";
+import { createAlertWork } from "../../../lib/automation/notify/alert_work.ts";
+import { approvalAlert, runAlert } from "../../../lib/automation/notify/alert_texts.ts";
 import { bodyHmac } from "../../../lib/base/body_hmac.ts";
 import { systemClock } from "../../../lib/base/clock.ts";
 import { SILENT } from "../../../lib/base/telemetry/log.ts";
@@ -61,7 +61,7 @@ function setUp(rule: Rule, options: SetUp = {}) {
   const environment = (name: string) => secrets[name];
   const approvals = createApprovals({
     ...{ store, clock, random, log: SILENT, metrics: createMetrics(), audit: createFakeAudit(store).append },
-    tell: (...given) => deliveries.notice(approvalNotice(...given)),
+    tell: (...given) => deliveries.alert(approvalAlert(...given)),
   });
   const deliveries = createDeliveries({
     ...{ store, clock, random, log: SILENT, metrics: createMetrics(), environment },
@@ -71,7 +71,7 @@ function setUp(rule: Rule, options: SetUp = {}) {
     rules: () => STRICT,
     retentionDays: () => 0,
     notify: () => config.notify,
-    notices: createNoticeWork({
+    alerts: createAlertWork({
       ...{ store, clock, config: () => config },
       isPending: async (id) => (await approvals.get(id))?.status === "pending",
       makeLink: () => Promise.resolve(LINK),
@@ -82,7 +82,8 @@ function setUp(rule: Rule, options: SetUp = {}) {
         }),
     }),
   });
-  const asks = (more: Parameters<typeof newApproval>[0] = {}) => approvals.ask(newApproval({ timeoutMs: 24 * HOUR_MS, ...more }));
+  const asks = (more: Parameters<typeof newApproval>[0] = {}) =>
+    approvals.ask(newApproval({ timeoutMs: 24 * HOUR_MS, ...more }));
   const records = async () => (await deliveries.page({ limit: 1000 })).deliveries;
   /** Waits until a delivery is as it should be: requests and programs are real, and take real time. */
   const becomes = async (is: (record: DeliveryRecord) => boolean) => {
@@ -106,7 +107,11 @@ describe("a message of [[notify]]", () => {
     await becomes(delivered);
     const [sent, ...more] = server.seen;
     assert.equal(more.length, 0);
-    assert.deepEqual([sent?.path, sent?.headers.authorization, sent?.headers["x-evil"]], ["/", "Bearer tk_of_ntfy", undefined]);
+    assert.deepEqual([sent?.path, sent?.headers.authorization, sent?.headers["x-evil"]], [
+      "/",
+      "Bearer tk_of_ntfy",
+      undefined,
+    ]);
     const { topic, title, message, priority, click, actions } = JSON.parse(sent?.body ?? "{}");
     assert.deepEqual([topic, title, priority], ["a-topic-nobody-guesses", "The agent wants to use shell", 4]);
     assert.match(message, /^shell \(write\) in \/work\n.*echo 'a.*X-Evil/s);
@@ -119,7 +124,12 @@ describe("a message of [[notify]]", () => {
 
   test("goes to Pushover as a form, and what Pushover refuses is not sent again", async () => {
     const server = await site((_request, response) => response.writeHead(server.seen.length > 1 ? 200 : 400).end("{}"));
-    const rule = { kind: "pushover", url: `${server.origin}/1/messages.json`, token_env: "APP", user_env: "PERSON" } as const;
+    const rule = {
+      kind: "pushover",
+      url: `${server.origin}/1/messages.json`,
+      token_env: "APP",
+      user_env: "PERSON",
+    } as const;
     const { asks, clock, becomes, deliveries } = setUp({ ...rule, window_secs: 0 });
     await asks();
     const failed = await becomes(({ status }) => status === "failed");
@@ -160,7 +170,12 @@ describe("a message of [[notify]]", () => {
   test("goes to a command on its input: no text comes into its words, and no secret into its environment", async () => {
     await withTemporaryFolder(async (folder) => {
       const file = join(folder, "told");
-      const command = ["/bin/sh", "-c", 'cat > "$0.part"; env >> "$0.part"; echo "args $#" >> "$0.part"; mv "$0.part" "$0"', file];
+      const command = [
+        "/bin/sh",
+        "-c",
+        'cat > "$0.part"; env >> "$0.part"; echo "args $#" >> "$0.part"; mv "$0.part" "$0"',
+        file,
+      ];
       const { asks, becomes } = setUp({ kind: "command", command, window_secs: 0 });
       await asks({ tool: "x; touch /tmp/never $(id)\n--evil" });
       await becomes(delivered);
@@ -211,7 +226,10 @@ describe("a message of [[notify]]", () => {
     await approvals.answer(approval?.id ?? "", { decision: "deny", by: { via: "http", tokenId: null } });
     await clock.advance(60_000);
     const [record] = await records();
-    assert.deepEqual([record?.status, record?.last_error], ["dropped", "the approval was settled before it was told of"]);
+    assert.deepEqual([record?.status, record?.last_error], [
+      "dropped",
+      "the approval was settled before it was told of",
+    ]);
     assert.equal(server.seen.length, 0);
   });
 
@@ -273,22 +291,22 @@ describe("the end of a run", () => {
     const { runs } = supervised(["All is well"], {
       store,
       tellEnd: async (run) => {
-        const notice = runNotice(run);
-        return notice && await deliveries.notice(notice);
+        const alert = runAlert(run);
+        return alert && await deliveries.alert(alert);
       },
     });
     const run = await runs.start(ask("Look after it", { durable: true }));
     await runs.ended(run.id, AbortSignal.timeout(60_000));
     await becomes(delivered);
     const [record] = await records();
-    assert.deepEqual([record?.notice?.event, record?.notice?.page], ["run_ended", `runs/${run.id}`]);
-    assert.equal(record?.notice?.text, "Look after it\nAll is well");
+    assert.deepEqual([record?.alert?.event, record?.alert?.page], ["run_ended", `runs/${run.id}`]);
+    assert.equal(record?.alert?.text, "Look after it\nAll is well");
     const ended = await runs.get(run.id);
     assert.ok(ended);
-    assert.equal(runNotice({ ...ended, status: "cancelled" }), undefined);
-    assert.equal(runNotice({ ...ended, kind: "subagent" }), undefined);
+    assert.equal(runAlert({ ...ended, status: "cancelled" }), undefined);
+    assert.equal(runAlert({ ...ended, kind: "subagent" }), undefined);
     const broken = { ...ended, status: "failed", error: { code: "x", message: "It broke\u202e" } } as const;
-    assert.deepEqual(runNotice(broken)?.text, "Look after it\nIt broke\\u202e");
+    assert.deepEqual(runAlert(broken)?.text, "Look after it\nIt broke\\u202e");
   });
 });
 
@@ -305,7 +323,7 @@ test("states that no record tells of are told when they begin: once a day, or on
     }],
   }]);
   assert.ok("config" in config);
-  const look = createNoticeWatch({
+  const look = createAlertWatch({
     config: () => config.config,
     today: () => today,
     states: {
