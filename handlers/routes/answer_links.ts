@@ -4,7 +4,7 @@ import { describeApproval, toApprovalText } from "../../lib/guard/describe_appro
 import { sayAsker } from "../../lib/guard/approvals.ts";
 import type { LinkQuestion, LinkRefusal } from "../../lib/guard/answer_links.ts";
 import { refuse } from "../../lib/base/errors.ts";
-import { exactLine } from "../../lib/base/text.ts";
+import { exactLine, exactText } from "../../lib/base/text.ts";
 import { defineRoute } from "../define_route.ts";
 
 const MAX_FORM_BYTES = 2_048;
@@ -71,7 +71,7 @@ function questionOf({ approval, nonce, words }: LinkQuestion, token: string): st
   const { kind = "call", message = "", expires_at: end, tool } = approval;
   const isQuestion = kind === "elicitation";
   const asked = isQuestion
-    ? `<p>A question of ${escaped(exactLine(sayAsker(approval)))}:</p><pre>${escaped(message)}</pre>`
+    ? `<p>A question of ${escaped(exactLine(sayAsker(approval)))}:</p><pre>${escaped(exactText(message))}</pre>`
     : `<p>The agent wants to use <strong>${escaped(exactLine(tool))}</strong>:</p><pre>${
       escaped(toApprovalText(describeApproval(approval, { maxInput: MAX_INPUT })))
     }</pre>`;

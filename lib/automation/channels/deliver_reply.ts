@@ -13,7 +13,7 @@ import type { GuardedFetch } from "../../system/net/guarded_fetch.ts";
 import type { UrlRules } from "../../system/net/url_rules.ts";
 import type { AlertWork } from "../notify/alert_work.ts";
 import { type AlertRecord, changeOf, DELIVERIES, type DeliveryRecord, isAlert } from "./delivery_record.ts";
-import { type FailedAttempt, type ReplyTarget, sendReply } from "./send_delivery.ts";
+import { type FailedAttempt, type ReplyTarget, sendRunReply } from "./send_delivery.ts";
 
 /** Store, clock, runs and settings that replies are delivered with. */
 export interface DeliverOptions {
@@ -151,7 +151,7 @@ async function attempt(
     const send = (halted: AbortSignal) =>
       sendWithin(async (given) => {
         const options = { ...context, fetch, rules: context.rules(), signal: AbortSignal.any([given, halted]) };
-        if (run !== undefined && target !== undefined) return await sendReply(record, run, { ...options, target });
+        if (run !== undefined && target !== undefined) return await sendRunReply(record, run, { ...options, target });
         return await alerts?.send(group.filter(isAlert), options);
       }, context);
     return await unlessHalted(subject, halts, send);

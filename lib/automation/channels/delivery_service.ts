@@ -7,7 +7,8 @@ import type { WorkHold } from "../../cluster/work_hold.ts";
 import type { Metrics } from "../../base/telemetry/metrics.ts";
 import { parseMark, readable, type ReadRecord, scanAll } from "../../storage/read_records.ts";
 import type { Write } from "../../storage/store.ts";
-import type { NewAlert, NotifyRule } from "../notify/alert_work.ts";
+import type { NotifyRule } from "../../config/schema/notify.ts";
+import type { NewAlert } from "../notify/alert_work.ts";
 import { loneWork, type MakeWork, type WorkPart } from "../work_part.ts";
 import { type DeliverContext, type DeliverOptions, deliverReply } from "./deliver_reply.ts";
 import {

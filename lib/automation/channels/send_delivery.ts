@@ -58,7 +58,7 @@ const MAX_RETRY_AFTER_MS = 3_600_000;
  * channel's signature where it has a secret.
  * @throws {CancelError} when the signal aborts
  */
-export async function sendReply(
+export async function sendRunReply(
   record: DeliveryRecord,
   run: Run,
   { target: { url, secretEnv }, ...options }: SendOptions & { readonly target: ReplyTarget },
@@ -74,7 +74,7 @@ export async function sendReply(
     error: run.error,
   });
   const headers = signedHeaders(body, { secretEnv, id: run.id, attempt: record.attempts + 1 }, options);
-  if (headers === undefined) return failed(`the signature's secret ${secretEnv} is not set`);
+  if (headers === undefined) return failedAttempt(`the signature's secret ${secretEnv} is not set`);
   return await post({ url, headers, body, redirects: "keep_method" }, options);
 }
 
@@ -125,13 +125,13 @@ export async function post(
       retryAfterMs: Math.min(retryAfterMs(reply.headers, clock.now()) ?? 0, MAX_RETRY_AFTER_MS),
     };
   } catch (error) {
-    if (error instanceof ToolError) return failed(error.message);
+    if (error instanceof ToolError) return failedAttempt(error.message);
     throw error;
   }
 }
 
 /** Returns the outcome of an attempt that another may follow. */
-export function failed(reason: string): FailedAttempt {
+export function failedAttempt(reason: string): FailedAttempt {
   return { kind: "failed", reason, isFinal: false, retryAfterMs: 0 };
 }
 

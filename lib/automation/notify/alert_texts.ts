@@ -7,13 +7,15 @@ import type { NewAlert } from "./alert_work.ts";
 
 /** Characters of what a person wrote, or a call is about, in a message. */
 const MAX_QUOTED = 300;
+/** Characters of an input that are described: spelling out is slow. */
+const MAX_DESCRIBED = 1_000;
 /** Kinds of runs whose end nobody is told of: whoever started them waits for it. */
 const UNTOLD: ReadonlySet<Run["kind"]> = new Set(["tool", "subagent"]);
 
 /** Returns the message that an approval waits. @param isMasked true: its input has masked parts, which no link may answer */
 export function approvalAlert(approval: Approval, isMasked: boolean): NewAlert {
   const { id, kind = "call", message = "", tool } = approval;
-  const { call, input, reason } = describeApproval(approval);
+  const { call, input, reason } = describeApproval(approval, { maxInput: MAX_DESCRIBED });
   const isQuestion = kind === "elicitation";
   const asker = sayAsker(approval);
   return {

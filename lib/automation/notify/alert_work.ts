@@ -2,14 +2,11 @@ import type { Clock } from "../../base/clock.ts";
 import { withoutEnd } from "../../base/text.ts";
 import { zoneClock } from "../../base/zoned_time.ts";
 import type { Config } from "../../config/config.ts";
-import type { AlertEvent } from "../../config/schema/notify.ts";
+import type { AlertEvent, NotifyRule } from "../../config/schema/notify.ts";
 import type { Store } from "../../storage/store.ts";
 import { type AlertRecord, DELIVERIES, isAlert, NOTIFY } from "../channels/delivery_record.ts";
-import { failed, type SendOptions, type SendOutcome } from "../channels/send_delivery.ts";
+import { failedAttempt, type SendOptions, type SendOutcome } from "../channels/send_delivery.ts";
 import { type AlertMessage, sendAlert } from "./send_alert.ts";
-
-/** Rule of `[[notify]]`. */
-export type NotifyRule = Config["notify"][number];
 
 /** Something that rules may tell of. */
 export interface NewAlert {
@@ -112,7 +109,7 @@ export function createAlertWork(options: AlertOptions): AlertWork {
       const [first] = group;
       const rule = first && ruleOf(nameOf(first.channel));
       if (first === undefined || rule === undefined) {
-        return { ...failed("[[notify]] has no rule of this name any more"), isFinal: true };
+        return { ...failedAttempt("[[notify]] has no rule of this name any more"), isFinal: true };
       }
       const { approval_id: id, may_link: mayLink } = first.alert;
       const answer = group.length === 1 && id !== null && mayLink ? await options.makeLink(id) : undefined;

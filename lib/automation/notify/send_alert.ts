@@ -1,8 +1,7 @@
 import { CancelError } from "../../base/cancel.ts";
 import { ToolError } from "../../base/errors.ts";
-import { failed, post, type SendOptions, type SendOutcome, signedHeaders } from "../channels/send_delivery.ts";
-import { whyUndeliverable } from "../../config/schema/notify.ts";
-import type { NotifyRule } from "./alert_work.ts";
+import { failedAttempt, post, type SendOptions, type SendOutcome, signedHeaders } from "../channels/send_delivery.ts";
+import { type NotifyRule, whyUndeliverable } from "../../config/schema/notify.ts";
 
 /** Message to a person. Its texts have no control characters but line breaks. */
 export interface AlertMessage {
@@ -42,7 +41,7 @@ export async function sendAlert(
   options: SendAlertOptions,
 ): Promise<SendOutcome> {
   const problem = whyUndeliverable(rule, options.environment);
-  if (problem !== undefined) return failed(problem);
+  if (problem !== undefined) return failedAttempt(problem);
   const message = { ...rest, title: cut(whole, MAX_TITLE), text: cut(long, MAX_TEXT) };
   switch (rule.kind) {
     case "webhook":
@@ -63,7 +62,7 @@ async function sendWebhook(message: AlertMessage, rule: NotifyRule, options: Sen
     ...{ page_url: page, answer_url: answer, alerts },
   });
   const headers = signedHeaders(body, { secretEnv: rule.secret_env, id, attempt: options.attempt }, options);
-  if (headers === undefined) return failed(`the variable ${rule.secret_env} is not set`);
+  if (headers === undefined) return failedAttempt(`the variable ${rule.secret_env} is not set`);
   return await post({ url: rule.url, headers, body, redirects: "refuse" }, options);
 }
 
@@ -107,7 +106,7 @@ async function runCommand(message: AlertMessage, rule: NotifyRule, options: Send
     return { kind: "delivered" };
   } catch (error) {
     if (error instanceof CancelError || !(error instanceof ToolError)) throw error;
-    return failed(error.message);
+    return failedAttempt(error.message);
   }
 }
 

@@ -70,11 +70,12 @@ interface NotifyContradiction {
   readonly reason: string;
 }
 
-type Rule = DeepReadonly<v.InferOutput<typeof notifyRuleSchema>>;
+/** Rule of `[[notify]]`. */
+export type NotifyRule = DeepReadonly<v.InferOutput<typeof notifyRuleSchema>>;
 
 /** Keys that each way needs. Others of these keys are for another way. */
 const NEEDED: Readonly<
-  Record<Rule["kind"], readonly ("url" | "secret_env" | "topic_env" | "token_env" | "user_env" | "command")[]>
+  Record<NotifyRule["kind"], readonly ("url" | "secret_env" | "topic_env" | "token_env" | "user_env" | "command")[]>
 > = {
   webhook: ["url", "secret_env"],
   ntfy: ["topic_env"],
@@ -84,7 +85,7 @@ const NEEDED: Readonly<
 
 /** Finds contradictions of `[[notify]]`, and answer links without the address that they begin with. */
 export function* notifyChecks({ notify, gateway }: {
-  readonly notify: readonly Rule[];
+  readonly notify: readonly NotifyRule[];
   readonly gateway: { readonly public_url: string; readonly answer_links: boolean };
 }): Iterable<NotifyContradiction> {
   if (gateway.answer_links && gateway.public_url === "") {
@@ -94,7 +95,7 @@ export function* notifyChecks({ notify, gateway }: {
     yield { path: ["gateway", "public_url"], reason: "it may have no user, query or fragment" };
   }
   for (const [index, rule] of notify.entries()) {
-    const path = (key: keyof Rule) => ["notify", index, key] as const;
+    const path = (key: keyof NotifyRule) => ["notify", index, key] as const;
     if (notify.findIndex(({ name }) => name === rule.name) < index) {
       yield { path: path("name"), reason: "another rule has this name" };
     }
@@ -112,7 +113,7 @@ export function* notifyChecks({ notify, gateway }: {
 
 /** Returns why a rule cannot deliver anything now. Undefined where nothing is known against it */
 export function whyUndeliverable(
-  rule: Rule,
+  rule: NotifyRule,
   environment: (name: string) => string | undefined,
 ): string | undefined {
   const names = [rule.secret_env, rule.topic_env, rule.token_env, rule.user_env].filter((name) => name !== "");
@@ -127,7 +128,7 @@ function isPlain(address: string): boolean {
 
 /** Parts of a configuration that say whether a person can be asked who looks at nothing. */
 interface AskingSettings {
-  readonly notify: readonly Rule[];
+  readonly notify: readonly NotifyRule[];
   readonly gateway: { readonly public_url: string; readonly answer_links: boolean };
 }
 
