@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { APPROVALS } from "../../../lib/guard/approval_records.ts";
+import type { Elicitation } from "../../../lib/guard/elicitation.ts";
 import { newApproval } from "../../support/new_approval.ts";
 import { createTestRouter } from "../../support/test_router.ts";
 
@@ -132,14 +133,14 @@ describe("an answer link", () => {
   });
 
   test("of a question of the agent takes yes or no, and sends to the dashboard for more", async () => {
-    const elicitation = (type: "boolean" | "string") => ({
-      ...{ agent: true as const, message: "Shall I go on?", url: null },
+    const elicitation = (type: "boolean" | "string"): Elicitation => ({
+      ...{ agent: true, message: "Shall I go on?\u202e", url: null },
       schema: { type: "object", properties: { answer: { type } }, required: ["answer"] },
-    } as const);
+    });
     const simple = await setUp({ elicitation: elicitation("boolean") });
     const waiting = simple.services.approvals.elicited(simple.id, AbortSignal.timeout(60_000));
     const { html, nonce } = await simple.open();
-    assert.match(html, /A question of the agent:.*Shall I go on\?.*>Yes<.*>No</s);
+    assert.match(html, /A question of the agent:.*Shall I go on\?\\u202e.*>Yes<.*>No</s);
     assert.equal((await simple.answer({ nonce, decision: "deny" })).status, 200);
     assert.deepEqual((await waiting).content, { answer: false });
     const long = await setUp({ elicitation: elicitation("string") });
