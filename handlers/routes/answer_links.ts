@@ -2,14 +2,12 @@ import { hash } from "node:crypto";
 import * as v from "valibot";
 import { describeApproval, toApprovalText } from "../../lib/guard/describe_approval.ts";
 import { sayAsker } from "../../lib/guard/approvals.ts";
-import type { LinkQuestion, LinkRefusal } from "../../lib/guard/answer_links.ts";
+import { type LinkQuestion, type LinkRefusal, NOT_HERE } from "../../lib/guard/answer_links.ts";
 import { refuse } from "../../lib/base/errors.ts";
 import { exactLine, exactText } from "../../lib/base/text.ts";
 import { defineRoute } from "../define_route.ts";
 
 const MAX_FORM_BYTES = 2_048;
-/** Characters of an input that the page shows. */
-const MAX_INPUT = 20_000;
 
 /** Pages that say why a link answers nothing. */
 const NO_ANSWERS = [404, 409, 410].map((status) => ({
@@ -73,13 +71,13 @@ function questionOf({ approval, nonce, words }: LinkQuestion, token: string): st
   const asked = isQuestion
     ? `<p>A question of ${escaped(exactLine(sayAsker(approval)))}:</p><pre>${escaped(exactText(message))}</pre>`
     : `<p>The agent wants to use <strong>${escaped(exactLine(tool))}</strong>:</p><pre>${
-      escaped(toApprovalText(describeApproval(approval, { maxInput: MAX_INPUT })))
+      escaped(toApprovalText(describeApproval(approval)))
     }</pre>`;
   const field = (name: string, value: string) => `<input type="hidden" name="${name}" value="${escaped(value)}">`;
   const button = (id: string, label: string) =>
     `<button id="${id}" name="decision" value="${id}">${escaped(label)}</button>`;
   const form = words === undefined
-    ? "<p>This question has more to fill in. Answer it in the dashboard.</p>"
+    ? `<p>${NOT_HERE}</p>`
     : `<form method="post" action="../answer">${field("token", token)}${field("nonce", nonce)}${
       button("allow", words.allow)
     }${button("deny", words.deny)}</form>`;

@@ -34,7 +34,7 @@ export interface LinkQuestion {
   readonly approval: Approval;
   /** Proof that an answer comes from the page of the question. */
   readonly nonce: string;
-  /** Words of the two answers. Undefined: the question has more to fill in than a page without a script can take */
+  /** Words of the two answers. Undefined: the page can take none, see `NOT_HERE` */
   readonly words: { readonly allow: string; readonly deny: string } | undefined;
 }
 
@@ -61,6 +61,11 @@ export interface AnswerLinksOptions {
   readonly approvals: Pick<Approvals, "get" | "answer">;
   readonly config: () => Pick<Config, "gateway">;
 }
+
+/** Sentence on a question that the page of a link cannot take an answer to. */
+export const NOT_HERE = "This cannot be answered by a link: it is too long, or has more to fill in. Answer it in the dashboard.";
+/** Characters of an input as JSON that the page shows whole, however they are spelled out. Nothing is allowed that is shown in part. */
+const MAX_SHOWN = 16_000;
 
 /** Visits of one address to answer pages in a minute, whatever the limits of other requests are. */
 const VISITS = { max: 30, windowMs: 60_000 } as const;
@@ -127,7 +132,7 @@ export class AnswerLinks {
       return await refuse("This answer did not come from the page of the question. Open the link again.", 409);
     }
     if (wordsOf(approval) === undefined) {
-      return await refuse("This question has more to fill in. Answer it in the dashboard.", 409);
+      return await refuse(NOT_HERE, 409);
     }
     const field = soleSwitch(approval);
     const reply = field === undefined
@@ -202,8 +207,9 @@ function isSame(given: string, expected: string): boolean {
   return a.length === b.length && timingSafeEqual(a, b);
 }
 
-/** Returns the words of the two answers; undefined for a question that has more to fill in than yes or no. */
+/** Returns the words of the two answers; undefined for a question that is too long, or has more to fill in than yes or no. */
 function wordsOf(approval: Approval): LinkQuestion["words"] {
+  if (JSON.stringify(approval.input ?? null).length > MAX_SHOWN) return undefined;
   if (approval.kind !== "elicitation") return { allow: "Allow once", deny: "Deny" };
   const fields = Object.keys(approval.schema?.properties ?? {}).length;
   if (approval.schema === null || approval.schema === undefined) return undefined;

@@ -117,6 +117,14 @@ describe("an answer link", () => {
     assert.equal((await now())?.status, "pending");
   });
 
+  test("allows nothing that its page could not show whole", async () => {
+    const { open, answer, now, refusals } = await setUp({ input: { command: "x".repeat(16_001) } });
+    const { html } = await open();
+    assert.ok(!html.includes("<form") && html.includes("too long"));
+    assert.equal((await answer({ nonce: "x" })).status, 409);
+    assert.deepEqual([(await now())?.status, refusals().length], ["pending", 1]);
+  });
+
   test("counts for nothing once links are turned off, and none is made then", async () => {
     const { services, id } = await setUp({}, { public_url: "http://gateway.test", answer_links: false });
     assert.equal(await (await services.answerLinks()).make(id), undefined);
