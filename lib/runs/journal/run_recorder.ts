@@ -68,6 +68,8 @@ export class RunRecorder {
   #durableSeq: number;
   /** The last write. Writes follow each other; after one that failed all later ones fail with its error. */
   #tail: Promise<void> = Promise.resolve();
+  /** True once a write has failed. */
+  #hasFailed = false;
 
   constructor(options: RecorderOptions) {
     this.#options = options;
@@ -157,9 +159,9 @@ export class RunRecorder {
     return events.filter((event) => event.seq <= shownTo && !isTerminal(event));
   }
 
-  /** Tells whether the journal has nothing more for a reader. */
+  /** Tells whether the journal has nothing more for a reader. After a write that failed nobody knows: the reader looks, and meets the error. */
   hasAll(afterSeq: number): boolean {
-    return afterSeq >= this.#durableSeq;
+    return !this.#hasFailed && afterSeq >= this.#durableSeq;
   }
 
   /** Returns the furthest seq that may have been shown, in this process or in one before a crash. A reader cannot go on beyond it. */
@@ -171,7 +173,11 @@ export class RunRecorder {
   #afterLast(write: () => Promise<void>): Promise<void> {
     this.#tail = this.#tail.then(write);
     // Not every caller waits. An error that nobody awaits must not end the process
-    this.#tail.catch(() => {});
+    this.#tail.catch(() => {
+      if (this.#hasFailed) return;
+      this.#hasFailed = true;
+      this.#options.onChange();
+    });
     return this.#tail;
   }
 
