@@ -112,11 +112,17 @@ export class RunRecorder {
     return this.#active;
   }
 
-  /** Makes a durable run known before its acceptance is answered, without events yet; on disk when it resolves. See RunStore.accept. */
-  async accept(claim?: Write | readonly Write[]): Promise<void> {
-    const { runs, state, input } = this.#options;
-    await runs.accept(state, input(), claim);
-    this.#known = true;
+  /**
+   * Makes a durable run known before its acceptance is answered; on disk when it resolves. A run that has begun is known by its first record.
+   * @throws {JournalError} when that could not be written; {HttpError} as RunStore.accept
+   */
+  accept(): Promise<void> {
+    return this.#afterLast(async () => {
+      if (this.#known) return;
+      const { runs, state, input, beside } = this.#options;
+      await runs.accept(state, input(), beside);
+      this.#known = true;
+    });
   }
 
   /** Resolves when everything recorded so far is durable. @throws {JournalError} */

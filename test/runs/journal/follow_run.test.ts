@@ -121,7 +121,7 @@ test("nothing of a run is shown before its first record is on disk, so that none
     },
   };
   const { runs, clock } = supervised([{ text: ["a", "b"] }], { store: slow });
-  const handle = await runs.start(ask("Go", { durable: true }));
+  const handle = await runs.start(ask("Go", { durable: true, claim: () => [] }));
   const events: AgentEvent[] = [];
   const following = followed(runs, handle.id, { into: events });
   await clock.advance(100);
@@ -153,7 +153,7 @@ test("a run at work is followed without a look into its journal, and a store tha
   assert.equal(textIn(await followed(runs, whole.id)), "ab");
   assert.equal(reads, 0);
   isDown = true;
-  const cut = await runs.start(ask("Go", { durable: true }));
+  const cut = await runs.start(ask("Go", { durable: true, claim: () => [] }));
   let error: unknown;
   void followed(runs, cut.id).catch((thrown: unknown) => (error = thrown));
   await clock.advance(100);
