@@ -63,7 +63,8 @@ export interface AnswerLinksOptions {
 }
 
 /** Sentence on a question that the page of a link cannot take an answer to. */
-export const NOT_HERE = "This cannot be answered by a link: it is too long, or has more to fill in. Answer it in the dashboard.";
+export const NOT_HERE =
+  "This cannot be answered by a link: it is too long, or has more to fill in. Answer it in the dashboard.";
 /** Characters of an input as JSON that the page shows whole, however they are spelled out. Nothing is allowed that is shown in part. */
 const MAX_SHOWN = 16_000;
 
