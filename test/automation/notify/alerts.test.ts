@@ -122,6 +122,15 @@ describe("a message of [[notify]]", () => {
     ]);
   });
 
+  test("has no link for an approval whose input has masked parts", async () => {
+    const server = await site((_request, response) => response.end("{}"));
+    const { asks, becomes } = setUp({ kind: "ntfy", url: server.origin, topic_env: "TOPIC", window_secs: 0 });
+    await asks({ masked: [{ name: "a token", isOwn: true }] });
+    await becomes(delivered);
+    const { actions } = JSON.parse(server.seen[0]?.body ?? "{}");
+    assert.deepEqual(actions, [{ action: "view", label: "Open", url: "https://postern.example/#approvals" }]);
+  });
+
   test("goes to Pushover as a form, and what Pushover refuses is not sent again", async () => {
     const server = await site((_request, response) => response.writeHead(server.seen.length > 1 ? 200 : 400).end("{}"));
     const rule = {
