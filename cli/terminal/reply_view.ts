@@ -42,7 +42,11 @@ export function createReplyView({ io, flags }: CommandContext): ReplyView {
         case "tool_end":
           return aside(
             `[tool] ${event.tool} ${
-              event.is_error ? `failed: ${shorten(event.output)}` : `done in ${event.duration_ms} ms`
+              event.skipped === true
+                ? "skipped: your message came first"
+                : event.is_error
+                ? `failed: ${shorten(event.output)}`
+                : `done in ${event.duration_ms} ms`
             }`,
           );
         case "approval_needed":
@@ -53,6 +57,8 @@ export function createReplyView({ io, flags }: CommandContext): ReplyView {
           );
         case "approval_answered":
           return aside(`[approval] ${event.decision}`);
+        case "message_taken":
+          return aside(`[steer] The agent has your message now: ${shorten(exactLine(event.text))}`);
         case "review_answered":
           return aside(`[review] A person says of the call that was cut off: ${event.outcome}`);
         case "turn_restart":

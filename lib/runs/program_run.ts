@@ -295,6 +295,12 @@ export type ProgramRunEvent =
       readonly note: string | null;
     }
     | {
+      readonly type: "message_taken";
+      readonly message_id: string;
+      readonly text: string;
+      readonly by: string | null;
+    }
+    | {
       readonly type: "notice";
       readonly code: string;
       readonly message: string;
