@@ -62,10 +62,10 @@ async function play(mode: MessageMode, crashAt: number, when: "before" | "after"
     isAccepted = true;
     release.resolve();
     for (const { id } of [first, message]) {
-      while (isAtWork((await runs.get(id))?.status ?? "queued")) await settle();
+      while (dying.healthy() && isAtWork((await runs.get(id))?.status ?? "queued")) await settle();
     }
   })();
-  await talking.catch(() => {});
+  await Promise.race([talking.catch(() => {}), dying.crashed]);
   release.resolve();
   for (let i = 0; i < 20; i++) await settle();
 
