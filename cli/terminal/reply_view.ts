@@ -57,6 +57,12 @@ export function createReplyView({ io, flags }: CommandContext): ReplyView {
           );
         case "approval_answered":
           return aside(`[approval] ${event.decision}`);
+        case "accepted":
+          return aside(
+            event.steers === null
+              ? "[steer] The reply has ended: your message is the next turn"
+              : "[steer] Your message is kept: the reply takes it in at its next step, else it is the next turn",
+          );
         case "message_taken":
           return aside(`[steer] The agent has your message now: ${shorten(exactLine(event.text))}`);
         case "review_answered":

@@ -50,6 +50,8 @@ interface Reading {
   readonly events: AsyncIterable<readonly AgentEvent[]>;
   /** False: another gateway works on the run, and each turn comes when it is complete. */
   isLive(): boolean;
+  /** Conversation of the run. Undefined: this connection did not begin the run */
+  readonly conversationId?: string | undefined;
   /** True for a message that was sent to another run: its end there is no end of a reply */
   readonly steers?: boolean;
   /** Stops the run. */
@@ -316,9 +318,14 @@ export class SocketSession {
   }
 
   /** Tells whether a message goes to its conversation at once. Before the first run has made the conversation, it waits for its turn. */
-  #isSteering({ mode = null, conversation_id }: MessageFrame): boolean {
-    const hasPlace = this.#reading !== undefined || (conversation_id ?? this.#conversationId) !== "new";
-    return mode !== null && mode !== "queue" && hasPlace && this.#queue.length < MAX_QUEUED;
+  #isSteering(frame: MessageFrame): boolean {
+    const { mode = "queue" } = frame;
+    return mode !== null && mode !== "queue" && this.#placeOf(frame) !== "new" && this.#queue.length < MAX_QUEUED;
+  }
+
+  /** Returns the conversation of a message. One with a mode that names none is for the reply at work. */
+  #placeOf({ conversation_id, mode }: MessageFrame): string {
+    return conversation_id ?? (mode == null ? undefined : this.#reading?.conversationId) ?? this.#conversationId;
   }
 
   async #steer(frame: MessageFrame): Promise<Reading> {
@@ -368,11 +375,12 @@ export class SocketSession {
     return frame.type === "message" ? this.#start(frame) : this.#resume(frame);
   }
 
-  async #start({ text: message, conversation_id, model, mode }: MessageFrame): Promise<Reading> {
+  async #start(frame: MessageFrame): Promise<Reading> {
+    const { text: message, conversation_id, model, mode } = frame;
     const { parts, caller, requestId } = this.#options;
     const steers = mode == null ? undefined : { mode };
     const handle = await requireAgent(parts).runs.start(toChatRequest(
-      { message, conversationId: conversation_id ?? this.#conversationId, model: model ?? undefined },
+      { message, conversationId: this.#placeOf(frame), model: model ?? undefined },
       { kind: "chat", by: { caller, requestId, steers }, durable: false, reader: { canApprove: this.#mayApprove() } },
     ));
     if (mode != null) this.#reply(acceptedFrame(handle.id, handle.steers));
@@ -385,6 +393,7 @@ export class SocketSession {
       events: handle.events(({ live }) => void (isLive = live)),
       isLive: () => isLive,
       steers: handle.steers !== undefined,
+      conversationId: handle.conversationId ?? undefined,
       cancel: () => handle.cancel("cancelled"),
       leave: () => handle.leave("client_gone"),
     };
