@@ -72,14 +72,16 @@ export async function sayToRun(
     & Pick<RunRequest, "by" | "claim">,
 ): Promise<Run> {
   const reaches = await reachesRun(runs, id, circumstances.by.caller);
-  const { conversation_id: conversationId } = await findRun(runs, id);
+  const { conversation_id: conversationId, kind } = await findRun(runs, id);
   if (reaches !== true) {
     throw refuse("insufficient_scope", 'Cannot write to this run: another token began it, and yours lacks the scope "runs"');
   }
-  if (conversationId === null) {
+  if (conversationId === null || kind !== "chat") {
     throw refuse(
       "conflict",
-      'Cannot write to this run: it is in no conversation; start runs with "conversation_id", "new" begins one',
+      kind === "chat"
+        ? 'Cannot write to this run: it is in no conversation; start runs with "conversation_id", "new" begins one'
+        : `Cannot write to this run: its kind is "${kind}", and no person talks with it; POST /v1/runs/${id}/cancel stops it`,
     );
   }
   const handle = await runs.start({

@@ -159,7 +159,8 @@ export class RunStarter {
     const here = () => active.all().find((run) => run.conversationId === conversationId && run.startedAt !== null)?.id;
     const runId = isAsked ? steers.runId ?? here() ?? await cluster.runIn(conversationId) : undefined;
     const run = runId === undefined ? undefined : await runs.get(runId);
-    const isThere = run !== undefined && isAtWork(run.status) && run.conversation_id === conversationId;
+    const isThere = run !== undefined && isAtWork(run.status) && run.kind === "chat" &&
+      run.conversation_id === conversationId;
     if (steers === undefined || !isThere || !await this.#mayAct(run.id, by.caller)) return { ...request, by };
     return { ...request, by: { ...by, steers: { mode: steers.mode, runId: run.id } } };
   }
