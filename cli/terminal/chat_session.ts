@@ -11,11 +11,12 @@ export type ChatEvent =
   | { readonly type: "error"; readonly code: string; readonly message: string }
   | AcceptedMessage;
 
-/** A message to a reply at work is on disk. `steers` is the run that it was sent to; null: it is the next turn. */
+/** A message to a reply at work is on disk. */
 export interface AcceptedMessage {
   readonly type: "accepted";
   readonly run_id: string;
-  readonly steers: string | null;
+  /** `queue` for one that is the next turn in any case */
+  readonly mode: MessageMode;
 }
 
 /** Model and conversation of the next message. Both may change between two messages. */

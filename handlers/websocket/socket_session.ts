@@ -257,6 +257,9 @@ export class SocketSession {
     this.#watch.stop();
     this.#outbox.close();
     this.#options.parts.sockets.remove(this.#socket);
+    for (const frame of this.#queue) {
+      if (frame.type === "steered") void frame.reading.then((reading) => reading.leave(), () => {});
+    }
     this.#queue.length = 0;
     this.#arrived.length = 0;
     this.#stop("leave");
@@ -277,7 +280,7 @@ export class SocketSession {
     }
     switch (frame.type) {
       case "message":
-        return this.#enqueue(this.#isSteering(frame) ? { type: "steered", reading: this.#steer(frame) } : frame);
+        return this.#enqueue(this.#isSteering(frame) ? { type: "steered", reading: this.#start(frame) } : frame);
       case "resume":
         return this.#enqueue(frame);
       case "cancel":
@@ -328,15 +331,15 @@ export class SocketSession {
     return conversation_id ?? (mode == null ? undefined : this.#reading?.conversationId) ?? this.#conversationId;
   }
 
-  async #steer(frame: MessageFrame): Promise<Reading> {
-    const reading = await this.#start(frame);
-    if (!this.#isOpen) reading.leave();
-    return reading;
-  }
-
   #enqueue(frame: MessageFrame | ResumeFrame | Steered): void {
     if (frame.type === "steered") {
-      frame.reading.catch(() => {}); // Reported when its turn comes
+      frame.reading.catch((error) => {
+        const at = this.#queue.indexOf(frame);
+        // The work on it tells of the failure itself
+        if (at < 0) return;
+        this.#queue.splice(at, 1);
+        this.#report(error);
+      });
       // Before the messages that wait for their turn here: it has its place in the conversation already
       const behind = this.#queue.findIndex(({ type }) => type !== "steered");
       this.#queue.splice(behind < 0 ? this.#queue.length : behind, 0, frame);

@@ -74,7 +74,10 @@ export async function sayToRun(
   const reaches = await reachesRun(runs, id, circumstances.by.caller);
   const { conversation_id: conversationId, kind } = await findRun(runs, id);
   if (reaches !== true) {
-    throw refuse("insufficient_scope", 'Cannot write to this run: another token began it, and yours lacks the scope "runs"');
+    throw refuse(
+      "insufficient_scope",
+      'Cannot write to this run: another token began it, and yours lacks the scope "runs"',
+    );
   }
   if (conversationId === null || kind !== "chat") {
     throw refuse(

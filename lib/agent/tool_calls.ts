@@ -247,12 +247,14 @@ class RunningCall {
   #end(
     output: string,
     isError: boolean,
-    { taint = UNTAINTED, data, pictures, skill, turnOn, skipped }: Partial<Pick<RecordedResult, "pictures" | "skill">> & {
-      readonly skipped?: true;
-      readonly taint?: Taint | undefined;
-      readonly turnOn?: ToolCallOutcome["turnOn"] | undefined;
-      readonly data?: unknown;
-    } = {},
+    { taint = UNTAINTED, data, pictures, skill, turnOn, skipped }:
+      & Partial<Pick<RecordedResult, "pictures" | "skill">>
+      & {
+        readonly skipped?: true;
+        readonly taint?: Taint | undefined;
+        readonly turnOn?: ToolCallOutcome["turnOn"] | undefined;
+        readonly data?: unknown;
+      } = {},
   ): CallResult {
     this.#options.emit({
       type: "tool_end",

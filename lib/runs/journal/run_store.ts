@@ -368,7 +368,9 @@ export class RunStore {
   /** Notes on disk that the owner of an open run has something to read. */
   async signal(runId: string): Promise<void> {
     const open = await this.#store.get(OPEN_RUNS.name, runId);
-    if (open !== undefined) await this.#store.batch([OPEN_RUNS.check(runId, open.version), ...this.#ownership.signal(runId)]);
+    if (open !== undefined) {
+      await this.#store.batch([OPEN_RUNS.check(runId, open.version), ...this.#ownership.signal(runId)]);
+    }
   }
 
   /** Returns the ids of the open runs whose messages were sent to a run, the oldest first. */

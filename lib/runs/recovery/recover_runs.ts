@@ -137,9 +137,7 @@ async function settle(
   const recalled = await recallRun(runs, id);
   const parent = run.parent_id === null ? undefined : await runs.get(run.parent_id);
   const isTaken = cancelled === true && run.steers !== undefined && await runs.hasTaken(run.steers.run_id, id);
-  const end = isTaken
-    ? TAKEN_IN
-    : endOf({ input, recalled, cancelled: parent?.status === "cancelled" || cancelled });
+  const end = isTaken ? TAKEN_IN : endOf({ input, recalled, cancelled: parent?.status === "cancelled" || cancelled });
   if (end === undefined) {
     const { seq, approvals } = recalled;
     const openCalls = recalled.turns.slice(-1).flatMap(openCallsOf).map((call) => call.id);

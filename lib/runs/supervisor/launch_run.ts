@@ -350,7 +350,8 @@ export class RunLauncher {
         recorder,
         cancel,
         patience: patience ?? ((work) => work()),
-        isResumed: plan.interrupted !== undefined,
+        // A run of a cluster that begins was claimed, and hears of its messages by its signal
+        isResumed: plan.interrupted !== undefined && (plan.interrupted.seq > 0 || !this.#parts.cluster.isShared),
       });
     }
     const findWindow = conversationId !== null || agentTools.length > 0 || request.wishes?.condenses

@@ -46,7 +46,11 @@ function setUp() {
     return { peer, ...socket };
   };
   // deno-lint-ignore no-explicit-any
-  const post = async (id: string, body: unknown, identity = OWN): Promise<{ status: number; head: Headers; body: any }> => {
+  const post = async (
+    id: string,
+    body: unknown,
+    identity = OWN,
+  ): Promise<{ status: number; head: Headers; body: any }> => {
     const send = runMessage({ ...parts, identify: () => ({ identity }) });
     const reply = await send(
       new Request(`http://gateway.test/v1/runs/${id}/messages`, {
@@ -90,7 +94,8 @@ test("POST /v1/runs/:id/messages refuses an unknown run, another token's, one wi
   const first = await runs.start(ask("Work", { conversationId: "talk" }));
   const alone = await runs.start(ask("Work", { durable: true }));
   await until(() => held.length === 2);
-  const refused = async (id: string, body: unknown, identity = OWN) => (await post(id, body, identity)).body.error?.code;
+  const refused = async (id: string, body: unknown, identity = OWN) =>
+    (await post(id, body, identity)).body.error?.code;
   assert.equal(await refused("run_none", { message: "Hi" }), "not_found");
   assert.equal(await refused(first.id, { message: "Hi" }, { ...OWN, tokenId: "tok_2" }), "insufficient_scope");
   assert.equal(await refused(alone.id, { message: "Hi", mode: "steer" }), "conflict");

@@ -45,7 +45,13 @@ function boot(store: Store, { effects, seed, held, mode }: {
       return "counted";
     },
   } as const;
-  return supervised(SCRIPT, { store, seed, tools: [count], agent: { parallelTools: false }, whenReaderLeaves: "go_on" });
+  return supervised(SCRIPT, {
+    store,
+    seed,
+    tools: [count],
+    agent: { parallelTools: false },
+    whenReaderLeaves: "go_on",
+  });
 }
 
 async function play(mode: MessageMode, crashAt: number, when: "before" | "after"): Promise<number> {

@@ -7,7 +7,15 @@ import { type Message, textOf } from "../../../lib/base/records/message.ts";
 import type { MessageMode } from "../../../lib/base/records/run.ts";
 import { createStoredConversations } from "../../../lib/runs/conversations/stored_conversations.ts";
 import type { FakeTool } from "../../support/fake_tool_executor.ts";
-import { ask, type AskOptions, only, readAll, supervised, type SupervisedOptions, typesOf } from "../../support/supervised.ts";
+import {
+  ask,
+  type AskOptions,
+  only,
+  readAll,
+  supervised,
+  type SupervisedOptions,
+  typesOf,
+} from "../../support/supervised.ts";
 import { until } from "../../support/until.ts";
 
 /** A tool whose calls wait until the test lets them go. */
@@ -152,7 +160,14 @@ test("queued messages keep their turns behind the run that takes a steering one 
   await events;
   await queued;
   const said = (await told()).filter((line) => !line.startsWith("tool"));
-  assert.deepEqual(said, ["user: Work", "assistant: (calls)", "user: Now", "assistant: To Now", "user: Then", "assistant: To Then"]);
+  assert.deepEqual(said, [
+    "user: Work",
+    "assistant: (calls)",
+    "user: Now",
+    "assistant: To Now",
+    "user: Then",
+    "assistant: To Then",
+  ]);
 });
 
 test("an interrupting message ends the turn, whose stopped call keeps its result, and is answered next", async () => {
@@ -181,7 +196,10 @@ test("an interrupting message ends the turn, whose stopped call keeps its result
 test("a message is not taken in by a run that works with more rights than its sender has", async () => {
   const { say, write, runs } = scene(twoCalls("write"));
   const admin = await runs.start(
-    ask("Work", { conversationId: "talk", caller: { via: "http", tokenId: "tok_1", scopes: ["chat", "runs", "tools"] } }),
+    ask("Work", {
+      conversationId: "talk",
+      caller: { via: "http", tokenId: "tok_1", scopes: ["chat", "runs", "tools"] },
+    }),
   );
   const events = readAll(admin);
   await until(() => write.length === 1);
