@@ -184,6 +184,7 @@ async function openReader(options: LineReaderOptions): Promise<LineReader> {
     read: (prompt) => reader.read(prompt),
     ask: (question) => reader.ask(question),
     onInterrupt: (listener) => reader.onInterrupt(listener),
+    onLine: (listener) => reader.onLine(listener),
     close() {
       process.off("exit", restore);
       reader.close();

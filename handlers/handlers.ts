@@ -42,6 +42,7 @@ export const startRun: HandlerOf<"agent"> = makeHandler(ROUTE_TABLE.startRun);
 export const runs: HandlerOf<"agent" | "storedRuns"> = makeHandler(ROUTE_TABLE.runs);
 export const runBrowser: HandlerOf<"agent" | "storedRuns" | "browserOf"> = makeHandler(ROUTE_TABLE.runBrowser);
 export const run: HandlerOf<"agent" | "storedRuns"> = makeHandler(ROUTE_TABLE.run);
+export const runMessage: HandlerOf<"agent"> = makeHandler(ROUTE_TABLE.runMessage);
 export const cancelRun: HandlerOf<"agent" | "kit"> = makeHandler(ROUTE_TABLE.cancelRun);
 export const resolveRun: HandlerOf<"agent"> = makeHandler(ROUTE_TABLE.resolveRun);
 export const runEvents: HandlerOf<"agent" | "storedRuns" | "kit"> = makeHandler(ROUTE_TABLE.runEvents);

@@ -107,7 +107,15 @@ import {
   responsesRoute,
   storedResponseRoute,
 } from "./routes/responses.ts";
-import { cancelRunRoute, resolveRunRoute, runBrowserRoute, runRoute, runsRoute, startRunRoute } from "./routes/runs.ts";
+import {
+  cancelRunRoute,
+  resolveRunRoute,
+  runBrowserRoute,
+  runMessageRoute,
+  runRoute,
+  runsRoute,
+  startRunRoute,
+} from "./routes/runs.ts";
 import { runScheduleRoute, scheduleHistoryRoute, scheduleRoute, schedulesRoute } from "./routes/schedules.ts";
 import { callToolRoute, enableToolRoute, toolRoute, toolsRoute } from "./routes/tools.ts";
 import { webhookRoute } from "./routes/webhook.ts";
@@ -143,6 +151,7 @@ export const ROUTE_TABLE = {
   runs: runsRoute,
   runBrowser: runBrowserRoute,
   run: runRoute,
+  runMessage: runMessageRoute,
   cancelRun: cancelRunRoute,
   resolveRun: resolveRunRoute,
   runEvents: runEventsRoute,

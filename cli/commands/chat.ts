@@ -64,6 +64,8 @@ interface Talk {
   readonly gateway: ReachedGateway;
   readonly topic: ChatTopic;
   readonly history: ChatHistory;
+  /** Terminal, where lines are read from one */
+  readonly reader?: LineReader;
   /** Tools that were offered to be turned on: no one twice */
   readonly offered: Set<string>;
 }
@@ -96,7 +98,7 @@ async function converse(talk: Talk): Promise<number> {
   const reader = await context.io.openReader({ history: history.lines });
   if (reader === undefined) return EXIT.ok;
   try {
-    const withReader = { ...talk, context: readingContext(context, reader) };
+    const withReader = { ...talk, reader, context: readingContext(context, reader) };
     const commands = new ChatCommands({ context, gateway, topic });
     context.say(wrapText(GREETING, messageColumns(context.io)).join("\n"));
     for (;;) {
@@ -139,6 +141,11 @@ async function showReply(talk: Talk, events: AsyncIterable<ChatEvent>): Promise<
     context.say("Stopping the reply, for good; Ctrl-C once more ends the chat");
     session.cancel();
   });
+  const stopOffers = talk.reader?.onLine((line) => {
+    const [, mode, text = ""] = /^\/(steer|interrupt)\s+(\S[^]*)$/.exec(line) ?? [];
+    if (mode === "steer" || mode === "interrupt") session.steer(text, mode);
+    return mode !== undefined;
+  });
   const reply = createReplyView(context);
   const off: OffTool[] = [];
   try {
@@ -164,6 +171,7 @@ async function showReply(talk: Talk, events: AsyncIterable<ChatEvent>): Promise<
   } finally {
     reply.end();
     ignore();
+    stopOffers?.();
     // Kept after each reply, so that --continue finds the conversation however the chat ends
     if (topic.conversationId !== undefined) await history.setConversation(topic.conversationId);
   }

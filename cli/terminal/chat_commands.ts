@@ -20,11 +20,14 @@ const HELP = [
   ["/model", "list the models"],
   ["/model <name>", "use one from the next message on; /model default goes back"],
   ["/tools", "list the agent's tools"],
+  ["/steer <message>", "while a reply is at work: it takes the message in after the tool call at work"],
+  ["/interrupt <message>", "while a reply is at work: stop it, and answer this instead"],
   ["/exit", "end the chat, as Ctrl-D does"],
 ] as const;
 
 const NOTES =
   "With the offline assistant /<tool> {...} calls a tool. A line that begins with a space is sent as it is.\n" +
+  "A line that is typed while a reply is at work waits for its turn.\n" +
   "Ctrl-C stops a reply, or empties the line. Up and down give earlier messages; a paste is one piece.\n" +
   "To connect a model: postern init asks which, or put a key into the environment, such as OPENAI_API_KEY.";
 
@@ -85,6 +88,10 @@ export class ChatCommands {
         return "done";
       case "/tools":
         await this.#listTools();
+        return "done";
+      case "/steer":
+      case "/interrupt":
+        this.#say("No reply is at work: send the message without the command");
         return "done";
       case "/exit":
       case "/quit":

@@ -1,11 +1,23 @@
 import { type AgentEvent, isTerminal } from "../../lib/base/records/agent_event.ts";
 import { SCOPES } from "../../lib/base/records/caller.ts";
+import type { MessageMode } from "../../lib/base/records/run.ts";
 import type { RunHandle } from "../../lib/runs/run_request.ts";
 import { CommandError } from "../command.ts";
 import type { ReachedGateway } from "../reach_gateway.ts";
 
 /** Event of a reply. An error from outside a run has only a code and a message. */
-export type ChatEvent = AgentEvent | { readonly type: "error"; readonly code: string; readonly message: string };
+export type ChatEvent =
+  | AgentEvent
+  | { readonly type: "error"; readonly code: string; readonly message: string }
+  | AcceptedMessage;
+
+/** A message to a reply at work is on disk. */
+export interface AcceptedMessage {
+  readonly type: "accepted";
+  readonly run_id: string;
+  /** `queue` for one that is the next turn in any case */
+  readonly mode: MessageMode;
+}
 
 /** Model and conversation of the next message. Both may change between two messages. */
 export interface ChatTopic {
@@ -28,6 +40,11 @@ export interface ChatSession {
   send(text: string): AsyncIterable<ChatEvent>;
   /** Joins a reply that is at work. @returns its events from the first on, as `send` */
   join(runId: string): AsyncIterable<ChatEvent>;
+  /**
+   * Says something to the reply under way. What it does not take in is the next turn, whose events follow those of the reply. An `accepted`
+   * event says which it is.
+   */
+  steer(text: string, mode: "steer" | "interrupt"): void;
   /** Stops the reply under way. Its events then end with an error */
   cancel(): void;
   close(): void;
@@ -41,6 +58,7 @@ export async function openChatSession(gateway: ReachedGateway, options: ChatOpti
   socket.send(JSON.stringify({ type: "hello", events: true, approvals: options.canApprove }));
   const frames = socket.frames()[Symbol.asyncIterator]();
   const { topic } = options;
+  const open = new OpenMessages();
   async function* reply(command: Readonly<Record<string, unknown>>): AsyncGenerator<ChatEvent> {
     socket.send(JSON.stringify(command));
     for (;;) {
@@ -54,16 +72,49 @@ export async function openChatSession(gateway: ReachedGateway, options: ChatOpti
       const event = JSON.parse(frame.value) as ChatEvent;
       if (event.type === "run_start") topic.conversationId = event.conversation_id ?? topic.conversationId;
       yield event;
-      if (isTerminal(event)) return;
+      open.take(event);
+      if (event.type !== "accepted" && isTerminal(event) && open.isOver()) return;
     }
   }
   return {
     send: (text) =>
       reply({ type: "message", text, model: topic.model, conversation_id: topic.conversationId ?? "new" }),
     join: (runId) => reply({ type: "resume", run_id: runId, after: 0 }),
+    steer(text, mode) {
+      open.send();
+      socket.send(JSON.stringify({ type: "message", text, mode, conversation_id: topic.conversationId }));
+    },
     cancel: () => socket.send(JSON.stringify({ type: "cancel" })),
     close: () => socket.close(),
   };
+}
+
+/** Messages to the reply at work whose own end is still to come. */
+class OpenMessages {
+  /** Number of those that were not accepted yet */
+  #sent = 0;
+  readonly #accepted = new Set<string>();
+
+  send(): void {
+    this.#sent++;
+  }
+
+  take(event: ChatEvent & { readonly run_id?: string }): void {
+    if (event.type === "accepted") {
+      this.#sent--;
+      this.#accepted.add(event.run_id);
+    } else if (event.type === "message_taken") this.#accepted.delete(event.message_id);
+    else if (isTerminal(event)) {
+      // A refusal belongs to no run
+      if (event.run_id === undefined && this.#sent > 0) this.#sent--;
+      this.#accepted.delete(event.run_id ?? "");
+    }
+  }
+
+  /** Tells whether no reply of its own follows. */
+  isOver(): boolean {
+    return this.#sent === 0 && this.#accepted.size === 0;
+  }
 }
 
 function localSession({ services }: ReachedGateway, options: ChatOptions): ChatSession {
@@ -71,21 +122,34 @@ function localSession({ services }: ReachedGateway, options: ChatOptions): ChatS
   if (runs === undefined) throw new CommandError('Cannot chat: there is no agent, since provider.kind is "none"');
   const { topic } = options;
   let running: Pick<RunHandle, "cancel" | "leave"> | undefined;
+  /** Messages to the reply at work */
+  const more: Promise<RunHandle>[] = [];
+  const start = (text: string, mode: MessageMode) =>
+    runs.start({
+      kind: "chat",
+      messages: [{ role: "user", content: text }],
+      model: topic.model,
+      conversationId: topic.conversationId ?? "new",
+      by: { caller: { via: "cli", tokenId: null, scopes: SCOPES }, ...(mode === "queue" ? {} : { steers: { mode } }) },
+      durable: false,
+      reader: { canApprove: options.canApprove },
+      agentTools: "configured",
+    });
   return {
     async *send(text) {
-      const started = await runs.start({
-        kind: "chat",
-        messages: [{ role: "user", content: text }],
-        model: topic.model,
-        conversationId: topic.conversationId ?? "new",
-        by: { caller: { via: "cli", tokenId: null, scopes: SCOPES } },
-        durable: false,
-        reader: { canApprove: options.canApprove },
-        agentTools: "configured",
-      });
-      running = started;
-      topic.conversationId = started.conversationId ?? topic.conversationId;
-      for await (const events of started.events()) yield* events;
+      for (let next: Promise<RunHandle> | undefined = start(text, "queue"); next !== undefined; next = more.shift()) {
+        const started = await next;
+        running = started;
+        topic.conversationId = started.conversationId ?? topic.conversationId;
+        for await (const events of started.events()) {
+          for (const event of events) if (event.type !== "error" || event.code !== "taken_in") yield event;
+        }
+      }
+    },
+    steer(text, mode) {
+      const started = start(text, mode);
+      started.catch(() => {}); // Told when its turn comes
+      more.push(started);
     },
     async *join(runId) {
       const reading = new AbortController();

@@ -30,6 +30,11 @@ export interface LineReader {
   ask(question: string): Promise<string | undefined>;
   /** Calls back at each Ctrl-C while nothing is read. Returns a function that removes the listener */
   onInterrupt(listener: () => void): () => void;
+  /**
+   * Offers each line that comes while nothing is read. A listener that takes it returns true; else it waits for the next read. Returns a
+   * function that removes the listener.
+   */
+  onLine(listener: (line: string) => boolean): () => void;
   /** Gives the terminal back. A second call does nothing */
   close(): void;
 }
@@ -72,6 +77,7 @@ class TerminalLineReader implements LineReader {
   /** Texts of pastes that are shown as marks, by the number in the mark */
   readonly #pastes = new Map<string, string>();
   readonly #onInterrupt = new Set<() => void>();
+  #onLine: ((line: string) => boolean) | undefined = undefined;
   #waiting: Waiting | undefined;
   /** Number of lines that were dropped since the last read */
   #dropped = 0;
@@ -136,6 +142,11 @@ class TerminalLineReader implements LineReader {
     return () => void this.#onInterrupt.delete(listener);
   }
 
+  onLine(listener: (line: string) => boolean): () => void {
+    this.#onLine = listener;
+    return () => void (this.#onLine = undefined);
+  }
+
   close(): void {
     if (this.#closed) return;
     this.#closed = true;
@@ -176,8 +187,9 @@ class TerminalLineReader implements LineReader {
   }
 
   #take(line: string): void {
-    if (this.#waiting !== undefined) this.#settle(line);
-    else if (this.#queue.length < MAX_WAITING) this.#queue.push(line);
+    if (this.#waiting !== undefined) return this.#settle(line);
+    if (this.#onLine?.(this.#withPastes(line)) === true) return;
+    if (this.#queue.length < MAX_WAITING) this.#queue.push(line);
     else this.#dropped++;
   }
 

@@ -13,6 +13,11 @@ export interface ReplyView {
 }
 
 const MAX_SHOWN_INPUT = 200;
+const FATES = {
+  queue: "it is the next turn",
+  steer: "the reply takes it in at its next step, or it is the next turn",
+  interrupt: "the reply ends, and it is the next turn",
+};
 
 /** Creates a view that writes the text to stdout as it comes, and tool use and notices to stderr. With --json each event is a line of stdout. */
 export function createReplyView({ io, flags }: CommandContext): ReplyView {
@@ -42,7 +47,11 @@ export function createReplyView({ io, flags }: CommandContext): ReplyView {
         case "tool_end":
           return aside(
             `[tool] ${event.tool} ${
-              event.is_error ? `failed: ${shorten(event.output)}` : `done in ${event.duration_ms} ms`
+              event.skipped === true
+                ? "skipped: your message came first"
+                : event.is_error
+                ? `failed: ${shorten(event.output)}`
+                : `done in ${event.duration_ms} ms`
             }`,
           );
         case "approval_needed":
@@ -53,6 +62,10 @@ export function createReplyView({ io, flags }: CommandContext): ReplyView {
           );
         case "approval_answered":
           return aside(`[approval] ${event.decision}`);
+        case "accepted":
+          return aside(`[steer] Your message is kept: ${FATES[event.mode]}`);
+        case "message_taken":
+          return aside(`[steer] The agent has your message now: ${shorten(exactLine(event.text))}`);
         case "review_answered":
           return aside(`[review] A person says of the call that was cut off: ${event.outcome}`);
         case "turn_restart":
@@ -62,7 +75,11 @@ export function createReplyView({ io, flags }: CommandContext): ReplyView {
         case "notice":
           return aside(`[notice] ${event.message}`);
         case "error":
+          // Another reply may follow
+          end();
           return aside(`[error] ${event.message}`);
+        case "done":
+          return end();
         default:
           return;
       }

@@ -6,7 +6,7 @@ import { createRunState } from "../../lib/runs/journal/apply_event.ts";
 import { defineRoute } from "../define_route.ts";
 import { choiceQuery, LIMIT_QUERY, listReply, listSchema, textQuery } from "../wire/lists.ts";
 import { requireAgent, RUN_ERRORS, runsToRead } from "../wire/agent_runs.ts";
-import { cancelRun, findRun, startRun, startRunSchema } from "../wire/run_work.ts";
+import { cancelRun, findRun, runMessageSchema, sayToRun, startRun, startRunSchema } from "../wire/run_work.ts";
 import { jsonReply, type Reply } from "../wire/reply.ts";
 
 const resolveSchema = v.object({
@@ -42,7 +42,8 @@ export const startRunRoute = defineRoute({
 
 /** Replies with the run as it was accepted, whatever has happened since, so that a repeat gets the same reply. */
 function accepted({ url }: { readonly url: string }, run: Run): Reply {
-  return jsonReply(202, createRunState(run).run, { location: `${new URL(url).pathname}/${run.id}` });
+  const runsPath = new URL(url).pathname.replace(/\/[^/]+\/messages$/, "");
+  return jsonReply(202, createRunState(run).run, { location: `${runsPath}/${run.id}` });
 }
 
 /** GET /v1/runs: recorded runs, newest first. */
@@ -128,6 +129,30 @@ export const runBrowserRoute = defineRoute({
         taken_at: picture.takenAt,
       },
     });
+  },
+});
+
+/**
+ * POST /v1/runs/:id/messages: says something to a run at work, which is on disk before the reply.
+ * Source: docs/design/runs.md "Steering"
+ */
+export const runMessageRoute = defineRoute({
+  method: "POST",
+  path: "/v1/runs/:id/messages",
+  access: "chat",
+  needs: ["agent"],
+  params: { id: RUN_ID_SCHEMA },
+  summary: "Say something to the conversation of a run: next, at the run's next tool boundary, or in its place",
+  body: runMessageSchema,
+  reply: { status: 202, type: "application/json", schema: runSchema },
+  errors: [...RUN_ERRORS, "model_not_found", "provider_error"],
+  idempotency: "by_run",
+  repeat: async ({ agent }, { head }, runId) =>
+    accepted(head, await findRun(requireAgent({ agent }).runs, runId ?? "")),
+  before: (parts) => void requireAgent(parts),
+  async handle(parts, { params, body, caller, requestId, claim, head }) {
+    const { runs } = requireAgent(parts);
+    return accepted(head, await sayToRun(runs, params.id, { body, by: { caller, requestId }, claim: claim?.write }));
   },
 });
 

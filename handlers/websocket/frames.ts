@@ -1,6 +1,7 @@
 import * as v from "valibot";
 import type { AgentEvent } from "../../lib/base/records/agent_event.ts";
 import { REMEMBER, RULE_MATCHES } from "../../lib/base/records/approval.ts";
+import { MESSAGE_MODES, type Run } from "../../lib/base/records/run.ts";
 import type { Door } from "../door.ts";
 
 const id = v.pipe(v.string(), v.minLength(1), v.maxLength(128));
@@ -28,6 +29,8 @@ export const FRAMES = {
       text: v.pipe(v.string(), v.regex(/\S/)),
       conversation_id: v.nullish(id),
       model: v.nullish(v.string()),
+      /** Default `queue`, without an `accepted` frame */
+      mode: v.nullish(v.picklist(MESSAGE_MODES)),
     }),
   },
   resume: {
@@ -146,6 +149,12 @@ export function notLive(frame: string): string {
 /** Writes a failure that is no event of a run: a bad frame, a full queue, a run that could not start. */
 export function errorFrame(code: string, message: string): string {
   return JSON.stringify({ type: "error", message, code });
+}
+
+/** Writes that a message with a mode is on disk, and which run at work it goes to; null: it is the next turn. */
+export function acceptedFrame(runId: string, steers: Run["steers"]): string {
+  const { run_id = null, mode = "queue" } = steers ?? {};
+  return JSON.stringify({ type: "accepted", run_id: runId, mode, steers: run_id });
 }
 
 /** The answer to a `ping` frame, in both modes. */

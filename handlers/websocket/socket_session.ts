@@ -9,6 +9,7 @@ import type { RouteParts } from "../route.ts";
 import { openRunEvents, requireAgent, toChatRequest } from "../wire/agent_runs.ts";
 import { endedInSilence, toHttpError } from "../wire/http_errors.ts";
 import {
+  acceptedFrame,
   type AnswerFrame,
   encodeEvent,
   encodePlain,
@@ -49,10 +50,20 @@ interface Reading {
   readonly events: AsyncIterable<readonly AgentEvent[]>;
   /** False: another gateway works on the run, and each turn comes when it is complete. */
   isLive(): boolean;
+  /** Conversation of the run. Undefined: this connection did not begin the run */
+  readonly conversationId?: string | undefined;
+  /** True for a message that was sent to another run: its end there is no end of a reply */
+  readonly steers?: boolean;
   /** Stops the run. */
   cancel(): void;
   /** Ends the reading, and the run where it is attached. */
   leave(): void;
+}
+
+/** A message with a mode: its run is at work, or waits behind another one. */
+interface Steered {
+  readonly type: "steered";
+  readonly reading: Promise<Reading>;
 }
 
 /** A frame that came, with the door of its type. A frame that cannot be read has none. */
@@ -81,7 +92,7 @@ export class SocketSession {
   readonly #outbox: Outbox;
   readonly #socket: OpenSocket;
   readonly #watch: Watch;
-  readonly #queue: (MessageFrame | ResumeFrame)[] = [];
+  readonly #queue: (MessageFrame | ResumeFrame | Steered)[] = [];
   #encode: FrameEncoder = encodePlain;
   /** false: nobody at the client answers approvals */
   #answersApprovals = true;
@@ -246,6 +257,9 @@ export class SocketSession {
     this.#watch.stop();
     this.#outbox.close();
     this.#options.parts.sockets.remove(this.#socket);
+    for (const frame of this.#queue) {
+      if (frame.type === "steered") void frame.reading.then((reading) => reading.leave(), () => {});
+    }
     this.#queue.length = 0;
     this.#arrived.length = 0;
     this.#stop("leave");
@@ -266,6 +280,7 @@ export class SocketSession {
     }
     switch (frame.type) {
       case "message":
+        return this.#enqueue(this.#isSteering(frame) ? { type: "steered", reading: this.#start(frame) } : frame);
       case "resume":
         return this.#enqueue(frame);
       case "cancel":
@@ -305,7 +320,32 @@ export class SocketSession {
     return this.#encode === encodeEvent && this.#answersApprovals && hasScope(this.#options.caller.scopes, "approve");
   }
 
-  #enqueue(frame: MessageFrame | ResumeFrame): void {
+  /** Tells whether a message goes to its conversation at once. Before the first run has made the conversation, it waits for its turn. */
+  #isSteering(frame: MessageFrame): boolean {
+    const { mode = "queue" } = frame;
+    return mode !== null && mode !== "queue" && this.#placeOf(frame) !== "new" && this.#queue.length < MAX_QUEUED;
+  }
+
+  /** Returns the conversation of a message. One with a mode that names none is for the reply at work. */
+  #placeOf({ conversation_id, mode }: MessageFrame): string {
+    return conversation_id ?? (mode == null ? undefined : this.#reading?.conversationId) ?? this.#conversationId;
+  }
+
+  #enqueue(frame: MessageFrame | ResumeFrame | Steered): void {
+    if (frame.type === "steered") {
+      frame.reading.catch((error) => {
+        const at = this.#queue.indexOf(frame);
+        // The work on it tells of the failure itself
+        if (at < 0) return;
+        this.#queue.splice(at, 1);
+        this.#report(error);
+      });
+      // Before the messages that wait for their turn here: it has its place in the conversation already
+      const behind = this.#queue.findIndex(({ type }) => type !== "steered");
+      this.#queue.splice(behind < 0 ? this.#queue.length : behind, 0, frame);
+      if (!this.#isWorking) void this.#work();
+      return;
+    }
     if (this.#queue.length >= MAX_QUEUED) {
       return this.#fail(
         "overloaded",
@@ -320,8 +360,8 @@ export class SocketSession {
     this.#isWorking = true;
     for (let frame = this.#queue.shift(); frame !== undefined; frame = this.#queue.shift()) {
       try {
-        const ended = await this.#show(frame.type === "message" ? await this.#start(frame) : await this.#resume(frame));
-        if (!ended && frame.type === "message") throw endedInSilence();
+        const ended = await this.#show(await this.#open(frame));
+        if (!ended && frame.type !== "resume") throw endedInSilence();
       } catch (error) {
         this.#report(error);
       }
@@ -333,12 +373,20 @@ export class SocketSession {
     if (this.#isOpen && this.#options.parts.sockets.draining()) this.#close(GOING_AWAY, "The gateway is shutting down");
   }
 
-  async #start({ text: message, conversation_id, model }: MessageFrame): Promise<Reading> {
+  #open(frame: MessageFrame | ResumeFrame | Steered): Promise<Reading> {
+    if (frame.type === "steered") return frame.reading;
+    return frame.type === "message" ? this.#start(frame) : this.#resume(frame);
+  }
+
+  async #start(frame: MessageFrame): Promise<Reading> {
+    const { text: message, conversation_id, model, mode } = frame;
     const { parts, caller, requestId } = this.#options;
+    const steers = mode == null ? undefined : { mode };
     const handle = await requireAgent(parts).runs.start(toChatRequest(
-      { message, conversationId: conversation_id ?? this.#conversationId, model: model ?? undefined },
-      { kind: "chat", by: { caller, requestId }, durable: false, reader: { canApprove: this.#mayApprove() } },
+      { message, conversationId: this.#placeOf(frame), model: model ?? undefined },
+      { kind: "chat", by: { caller, requestId, steers }, durable: false, reader: { canApprove: this.#mayApprove() } },
     ));
+    if (mode != null) this.#reply(acceptedFrame(handle.id, handle.steers));
     if (conversation_id === undefined || conversation_id === null) {
       this.#conversationId = handle.conversationId ?? this.#conversationId;
     }
@@ -347,6 +395,8 @@ export class SocketSession {
       runId: handle.id,
       events: handle.events(({ live }) => void (isLive = live)),
       isLive: () => isLive,
+      steers: handle.steers !== undefined,
+      conversationId: handle.conversationId ?? undefined,
       cancel: () => handle.cancel("cancelled"),
       leave: () => handle.leave("client_gone"),
     };
@@ -385,8 +435,10 @@ export class SocketSession {
   }
 
   /** @returns true when the run has ended with these events */
-  #deliver(events: readonly AgentEvent[], { runId, isLive }: Reading): boolean {
+  #deliver(events: readonly AgentEvent[], { runId, isLive, steers }: Reading): boolean {
     for (const event of events) {
+      // The run that took the message in has shown it
+      if (steers && event.type === "error" && event.code === "taken_in") return true;
       const encoded = this.#encode(event, runId);
       const frame = encoded === undefined || isLive() ? encoded : notLive(encoded);
       if (frame !== undefined && !this.#outbox.send(frame) && this.#isOpen) this.#giveUp(runId, event.seq);

@@ -196,6 +196,7 @@ const CANCEL_CODES: Record<CancelReason, ErrorCode> = {
   shutdown: "shutting_down",
   budget: "rate_limited",
   halted: "halted",
+  taken_in: "conflict",
 };
 
 function fromProvider(error: ProviderError): HttpError {

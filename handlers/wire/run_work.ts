@@ -2,10 +2,10 @@ import * as v from "valibot";
 import type { Clock } from "../../lib/base/clock.ts";
 import { refuse } from "../../lib/base/errors.ts";
 import type { Message } from "../../lib/base/records/message.ts";
-import { isEnded, type Run } from "../../lib/base/records/run.ts";
+import { isEnded, MESSAGE_MODES, type Run } from "../../lib/base/records/run.ts";
 import type { StoredRuns } from "../../lib/runs/journal/stored_runs.ts";
 import type { RunRequest, RunSupervisor } from "../../lib/runs/run_request.ts";
-import { conversationIdSchema, spokenSchema } from "./agent_runs.ts";
+import { conversationIdSchema, reachesRun, spokenSchema } from "./agent_runs.ts";
 import { completionSchema } from "./completion_body.ts";
 import { toCompletionInput } from "./to_completion_input.ts";
 
@@ -21,6 +21,17 @@ export const startRunSchema = v.object({
   agent: v.optional(v.pipe(v.string(), v.minLength(1), v.maxLength(128))),
 });
 type StartInput = v.InferOutput<typeof startRunSchema>;
+
+/** Body that says something to the conversation of a run. */
+export const runMessageSchema = v.object({
+  message: spokenSchema,
+  /**
+   * `queue`: the next turn. `steer`: the run takes it in at its next tool boundary. `interrupt`: the run ends, and the message is the next
+   * turn. Of a run that has ended each is the next turn. Default `queue`
+   */
+  mode: v.optional(v.picklist(MESSAGE_MODES)),
+  model: startRunSchema.entries.model,
+});
 
 /** How long a cancel waits for the end of the run before it replies with the run as it is, in milliseconds. */
 const CANCEL_WAIT_MS = 5_000;
@@ -42,6 +53,47 @@ export async function startRun(
     model,
     conversationId,
     agent: { name: agent },
+    durable: true,
+    agentTools: "configured",
+  });
+  return await findRun(runs, handle.id);
+}
+
+/**
+ * Says something to the conversation of a run.
+ * @returns the run that the message was accepted as, which is on disk; `steers` says which run takes it in
+ * @throws {HttpError} 404 not_found; 403 insufficient_scope; 409 conflict for a run in no conversation; see RunSupervisor.start
+ */
+export async function sayToRun(
+  runs: RunSupervisor,
+  id: string,
+  { body: { message, mode = "queue", model }, ...circumstances }:
+    & { readonly body: v.InferOutput<typeof runMessageSchema> }
+    & Pick<RunRequest, "by" | "claim">,
+): Promise<Run> {
+  const reaches = await reachesRun(runs, id, circumstances.by.caller);
+  const { conversation_id: conversationId, kind } = await findRun(runs, id);
+  if (reaches !== true) {
+    throw refuse(
+      "insufficient_scope",
+      'Cannot write to this run: another token began it, and yours lacks the scope "runs"',
+    );
+  }
+  if (conversationId === null || kind !== "chat") {
+    throw refuse(
+      "conflict",
+      kind === "chat"
+        ? 'Cannot write to this run: it is in no conversation; start runs with "conversation_id", "new" begins one'
+        : `Cannot write to this run: its kind is "${kind}", and no person talks with it; POST /v1/runs/${id}/cancel stops it`,
+    );
+  }
+  const handle = await runs.start({
+    ...circumstances,
+    by: { ...circumstances.by, steers: { mode, runId: id } },
+    kind: "chat",
+    messages: [{ role: "user", content: message }],
+    model,
+    conversationId,
     durable: true,
     agentTools: "configured",
   });

@@ -42,6 +42,8 @@ export interface AgentApprover {
   (request: ApprovalRequest, signal: AbortSignal, emit: (body: AgentEventBody) => void): Promise<ApprovalAnswer>;
   /** Takes back the approval that was filed for the call before the run was interrupted, if there is one: the call is decided without it */
   readonly withdraw?: ((callId: string, emit: (body: AgentEventBody) => void) => Promise<void>) | undefined;
+  /** Tells whether a call was asked about before the run was interrupted, and is not decided yet. Default: none was */
+  readonly isAsked?: ((callId: string) => boolean) | undefined;
   /** Puts the question of a call's server to a person. Default: nobody can be asked */
   readonly elicit?:
     | ((
@@ -101,6 +103,9 @@ export interface RecordedResult {
   readonly skill?: ReadSkill | undefined;
 }
 
+/** Messages that were taken into a run, by the number of the turn that they came behind; 0: before the first. */
+export type TakenMessages = ReadonlyMap<number, readonly SteeringMessage[]>;
+
 /** A finished turn of the model, as the journal has it. */
 export interface RecordedTurn {
   readonly text: string;
@@ -125,6 +130,7 @@ export interface RecordedRun {
   /** True when the run had begun; false when it only waited in the queue */
   readonly started: boolean;
   readonly turns: readonly RecordedTurn[];
+  readonly taken: TakenMessages;
   /** Events from this seq on belong to no finished step: their text does not count */
   readonly fromSeq: number;
 }
@@ -156,6 +162,24 @@ export interface AgentJournal {
   end(outcome: AgentOutcome): void | Promise<void>;
 }
 
+/** A message that a person sent to a run at work. */
+export interface SteeringMessage {
+  readonly id: string;
+  readonly text: string;
+  /** Id of the token that sent it; null for none */
+  readonly by: string | null;
+}
+
+/** Messages that wait to be taken in at the next tool boundary of a run. */
+export interface AgentSteering {
+  /** True while a message may wait. A turn and a call cost this one look where none does */
+  readonly isDue: boolean;
+  /** Returns the messages that wait, the oldest first. Without one `isDue` is false afterwards */
+  waiting(): Promise<readonly SteeringMessage[]>;
+  /** Ends the wait of messages whose event was recorded. It is on disk first, so that each is taken in once */
+  taken(ids: readonly string[]): Promise<void>;
+}
+
 /** Everything one run of the agent needs. */
 export interface AgentRun {
   /** Scope that each tool call gets whole */
@@ -166,6 +190,8 @@ export interface AgentRun {
   readonly opening: AgentOpening;
   /** undefined for a run that begins */
   readonly resume: RunResume | undefined;
+  /** Messages to the run while it is at work. Default: nobody can send one */
+  readonly steering?: AgentSteering | undefined;
   readonly limits: AgentLimits;
   /** Account that is asked before each call of the model; undefined where no budget is set */
   readonly budget?: TokenBudget | undefined;

@@ -117,7 +117,12 @@ export function afterTools({ results, verdict, hasNextTurn, turn, callsLeft, lim
       message: `The limit of ${limit} is reached: one last turn without tools follows`,
     });
   }
-  const answers = results.map((result, i): Message => {
+  return { answers: toMessages(results, advice), notices };
+}
+
+/** Returns the results as messages for the model. @param advice lines of the gateway under the last one. Default: none */
+export function toMessages(results: readonly CallResult[], advice: readonly string[] = []): readonly Message[] {
+  return results.map((result, i): Message => {
     const lines = i === results.length - 1 ? advice.map((line) => `[Postern] ${line}`) : [];
     const content = [result.content, ...lines].join("\n\n");
     const { pictures, frame } = result;
@@ -130,5 +135,4 @@ export function afterTools({ results, verdict, hasNextTurn, turn, callsLeft, lim
     };
     return result.isError ? { ...message, is_error: true } : message;
   });
-  return { answers, notices };
 }

@@ -6,10 +6,10 @@ import type { ProviderEvent } from "../base/records/provider_event.ts";
 import { addUsage, NO_USAGE, type Usage } from "../base/records/usage.ts";
 import { taintField } from "../base/taint.ts";
 import { mayHaveBeenServed } from "../providers/retry.ts";
-import type { AgentRun, RecordedRun, RecordedTurn, TurnCall } from "./agent_run.ts";
+import type { AgentRun, AgentSteering, RecordedRun, RecordedTurn, SteeringMessage, TurnCall } from "./agent_run.ts";
 import { type FittedRequest, trimNotice } from "./context_window.ts";
 import { EventRecorder, type TerminalBody, toTerminal } from "./event_recorder.ts";
-import { afterTools, createLoopGuard, type LoopGuard } from "./loop_guard.ts";
+import { afterTools, createLoopGuard, type LoopGuard, toMessages } from "./loop_guard.ts";
 import { askTurn, type LoopState, ModelRequests, type OpenTurn, replayTurn } from "./model_request.ts";
 import { type ModelTurn, separatorAfter, type TurnFinish } from "./model_turn.ts";
 import { hasMoreThanClient, turnKeys } from "./parked_client_calls.ts";
@@ -35,6 +35,8 @@ export async function* runAgent(run: AgentRun): AsyncGenerator<readonly AgentEve
     const beginning = loop.begin();
     if (beginning !== undefined) await beginning;
     for (;;) {
+      const steered = loop.steer();
+      if (steered !== undefined) await steered;
       const opening = loop.openTurn();
       const open = opening instanceof Promise ? await opening : opening;
       for await (const batch of open.stream) {
@@ -106,6 +108,8 @@ class AgentLoop implements LoopState {
   #guard: LoopGuard | undefined = undefined;
   /** Skills that the run has read. Made with the first tool work */
   #skills: ReadSkills | undefined = undefined;
+  /** Results of the running turn's calls, for the history of a run that is stopped among them */
+  #results: CallResult[] = [];
 
   constructor(run: AgentRun) {
     this.run = run;
@@ -163,6 +167,34 @@ class AgentLoop implements LoopState {
     if (recalled === undefined) return;
     this.usage = addUsage(this.usage, recalled.usage);
     this.head.push(...events.note(recalled.notices));
+  }
+
+  /** Takes in what was said to the run while it was at work. Undefined: there is nothing to wait for. */
+  steer(): Promise<void> | undefined {
+    const known = this.#recorded?.taken.get(this.#number);
+    if (known !== undefined) this.#takeIn(known);
+    if (this.run.steering?.isDue !== true || this.recordedTurn(this.#number + 1) !== undefined) return undefined;
+    return this.#steerLater(this.run.steering, known ?? []);
+  }
+
+  /** @param known messages that a crash left waiting after they were recorded */
+  async #steerLater(steering: AgentSteering, known: readonly SteeringMessage[]): Promise<void> {
+    const waiting = await steering.waiting();
+    if (waiting.length === 0) return;
+    const fresh = waiting.filter(({ id }) => !known.some((one) => one.id === id));
+    this.head.push(...this.events.note(
+      fresh.map(({ id, text, by }) => ({ type: "message_taken", message_id: id, text, by })),
+    ));
+    this.#takeIn(fresh);
+    await steering.taken(waiting.map(({ id }) => id));
+  }
+
+  #takeIn(messages: readonly SteeringMessage[]): void {
+    const said = messages.map(({ text }): Message => ({ role: "user", content: text }));
+    this.messages = [...this.messages, ...said];
+    this.added.push(...said);
+    // A person has changed the course: what came before is no pattern any more
+    if (said.length > 0) this.#guard = undefined;
   }
 
   /** Opens the next turn: the recorded one, else one at the provider. */
@@ -264,6 +296,7 @@ class AgentLoop implements LoopState {
       allowed: this.requests.agentTools,
       skills: this.#skills ??= new ReadSkills(),
       known: known?.results,
+      ended: this.#results = [],
       note: (bodies) => this.events.note(bodies),
     };
   }
@@ -292,6 +325,7 @@ class AgentLoop implements LoopState {
     const { answers, notices } = afterTools({ results, verdict, hasNextTurn, turn: this.#number, callsLeft, limits });
     this.messages = [...this.messages, ...answers];
     this.added.push(...answers);
+    this.#results = [];
     this.head = !isLive && known?.followed === true ? [] : this.events.note(notices);
     if (verdict.kind === "stop") {
       return this.#end({ type: "error", code: "loop_detected", message: loopMessage(verdict.what) });
@@ -346,7 +380,8 @@ class AgentLoop implements LoopState {
   }
 
   /**
-   * Settles the budget of the running turn and keeps its text: the text belongs to the history, its calls do not.
+   * Settles the budget of the running turn and keeps its text: the text belongs to the history, its calls do not. Of a turn that was stopped
+   * among its calls, the results so far do.
    * @param isLeft the reader goes, not the provider: what came is what it costs
    */
   async #breakOff({ isUnused, isLeft }: { readonly isUnused: boolean; readonly isLeft: boolean }): Promise<void> {
@@ -354,6 +389,7 @@ class AgentLoop implements LoopState {
     const { turn, leave } = this.#open ?? NO_TURN;
     if (isLeft && this.#answered && turn !== undefined && turn.finish === undefined) await leave?.();
     this.#requests?.account?.broken(isUnused);
+    added.push(...toMessages(this.#results));
     if (turn === undefined || turn.finish !== undefined) return;
     const said = turn.message({ provider: run.model.provider.name, calls: false });
     if (said !== undefined) added.push(said);

@@ -7,7 +7,7 @@ import type { CallingModel, ToolCallOutcome, ToolExecutor } from "../tools/runti
 import { matchesPatterns } from "../tools/runtime/registry.ts";
 import type { Approver, ReadSkill } from "../tools/runtime/tool_call.ts";
 import type { PreparedCall } from "../tools/runtime/tool.ts";
-import type { AgentRun, RecordedResult, TurnCall } from "./agent_run.ts";
+import type { AgentRun, AgentSteering, RecordedResult, TurnCall } from "./agent_run.ts";
 import { envelopeLines, wrapUntrusted } from "./untrusted_text.ts";
 
 /** The calls of one turn, and everything they run with. */
@@ -22,6 +22,8 @@ export interface CallToolsOptions {
   readonly skills: ReadSkills;
   /** Results of calls that ended before the run was interrupted: these are not made again */
   readonly known: ReadonlyMap<string, RecordedResult> | undefined;
+  /** Takes the results as they come */
+  readonly ended: CallResult[];
   readonly model: CallingModel;
   readonly emit: (body: AgentEventBody) => void;
 }
@@ -62,6 +64,8 @@ export class ReadSkills {
   }
 }
 
+/** Result of a call that a message of a person came before. */
+const SKIPPED = "Not called: the user has sent a message meanwhile, which follows. Call it again if it is still needed";
 /** At most this many read calls run at once. */
 const MAX_PARALLEL = 8;
 
@@ -81,9 +85,8 @@ export async function callTools(options: CallToolsOptions): Promise<readonly Cal
       const i = next++;
       const call = calls[i] as TurnCall; // i is below calls.length
       const known = options.known?.get(call.id);
-      results[i] = known === undefined
-        ? await new RunningCall(call, options).run(i < options.left)
-        : toResult(call, known, options.run);
+      if (known === undefined) results[i] = await new RunningCall(call, options).run(i < options.left);
+      else options.ended.push(results[i] = toResult(call, known, options.run));
     }
   };
   const workers = await Promise.allSettled(Array.from({ length: Math.min(width, calls.length) }, work));
@@ -120,9 +123,13 @@ class RunningCall {
 
   async run(mayRun: boolean): Promise<CallResult> {
     const { name } = this.#call;
-    const { resume, scope: { signal }, limits: { maxToolCalls } } = this.#run;
+    const { resume, steering, scope: { signal }, limits: { maxToolCalls } } = this.#run;
     const problem = resume?.gone.get(name) ?? this.#options.skills.refusalOf(name) ?? this.#parsed.problem;
     if (signal.aborted) throw cancelError(signal);
+    if (steering?.isDue === true && await this.#isSteered(steering)) {
+      this.#start(this.#parsed.input);
+      return this.#end(SKIPPED, true, { skipped: true });
+    }
     if (mayRun && problem === undefined) return await this.#execute();
     await this.#withdraw();
     this.#start(this.#parsed.input);
@@ -130,6 +137,12 @@ class RunningCall {
       problem ?? `Cannot call "${name}": the limit of ${maxToolCalls} tool calls for one run is reached`,
       true,
     );
+  }
+
+  /** Tells whether a message comes before the call. A call that a person was asked about has begun: nothing takes the question back. */
+  async #isSteered(steering: AgentSteering): Promise<boolean> {
+    if (this.#run.tools.approve.isAsked?.(this.#call.id) === true) return false;
+    return (await steering.waiting()).length > 0;
   }
 
   async #execute(): Promise<CallResult> {
@@ -234,11 +247,14 @@ class RunningCall {
   #end(
     output: string,
     isError: boolean,
-    { taint = UNTAINTED, data, pictures, skill, turnOn }: Partial<Pick<RecordedResult, "pictures" | "skill">> & {
-      readonly taint?: Taint | undefined;
-      readonly turnOn?: ToolCallOutcome["turnOn"] | undefined;
-      readonly data?: unknown;
-    } = {},
+    { taint = UNTAINTED, data, pictures, skill, turnOn, skipped }:
+      & Partial<Pick<RecordedResult, "pictures" | "skill">>
+      & {
+        readonly skipped?: true;
+        readonly taint?: Taint | undefined;
+        readonly turnOn?: ToolCallOutcome["turnOn"] | undefined;
+        readonly data?: unknown;
+      } = {},
   ): CallResult {
     this.#options.emit({
       type: "tool_end",
@@ -251,10 +267,13 @@ class RunningCall {
       ...(turnOn === undefined ? {} : { turn_on: turnOn }),
       ...taintField(taint),
       ...(pictures === undefined ? {} : { pictures: [...pictures] }),
+      ...(skipped === undefined ? {} : { skipped }),
       ...(skill === undefined ? {} : { skill: { name: skill.name, disallowed_tools: [...skill.disallowedTools] } }),
     });
     this.#run.journal.afterCall(this.#call.id);
-    return toResult(this.#call, { output, isError, taint, pictures, skill }, this.#run);
+    const result = toResult(this.#call, { output, isError, taint, pictures, skill }, this.#run);
+    this.#options.ended.push(result);
+    return result;
   }
 }
 

@@ -12,6 +12,8 @@ export interface ToolWorkOptions {
   /** Skills that the run has read: those of this turn are added */
   readonly skills: ReadSkills;
   readonly known: ReadonlyMap<string, RecordedResult> | undefined;
+  /** Takes each result as it comes: those that are there when the run is stopped belong to its history */
+  readonly ended: CallResult[];
   /** Stamps and records what the tools emit */
   readonly note: (bodies: readonly AgentEventBody[]) => readonly AgentEvent[];
 }
@@ -24,7 +26,7 @@ export interface ToolWorkOptions {
  */
 export async function* toolWork(
   run: AgentRun,
-  { calls, left, allowed, skills, known, note }: ToolWorkOptions,
+  { calls, left, allowed, skills, known, ended: results, note }: ToolWorkOptions,
 ): AsyncGenerator<readonly AgentEvent[], readonly CallResult[], undefined> {
   const { provider, id } = run.model;
   const queue = createEventQueue();
@@ -36,6 +38,7 @@ export async function* toolWork(
     allowed,
     skills,
     known,
+    ended: results,
     model: {
       sees: provider.sees?.(id) === true,
       // A run that is one call has no model

@@ -1,5 +1,5 @@
 /** Why work was stopped (docs/design/architecture.md "Signals"): the typed reason of every derived signal. */
-export type CancelReason = "client_gone" | "timeout" | "cancelled" | "shutdown" | "budget" | "halted";
+export type CancelReason = "client_gone" | "timeout" | "cancelled" | "shutdown" | "budget" | "halted" | "taken_in";
 
 /** The `reason` of an aborted signal; also what a cancelled wait rejects with. */
 export class CancelError extends Error {
@@ -18,6 +18,7 @@ const SENTENCE: Record<CancelReason, string> = {
   shutdown: "The gateway is shutting down",
   budget: "The token budget is used up",
   halted: "A person has halted the work",
+  taken_in: "The run at work took this message in: it answers in its own reply",
 };
 
 /** Returns the reason of an aborted signal; `cancelled` for a signal aborted with anything but a CancelError. */

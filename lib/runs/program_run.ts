@@ -56,6 +56,8 @@ export interface ProgramRun {
   readonly message?: string | null | undefined;
   readonly conversation_id: string | null;
   readonly parent_id: string | null;
+  /** Run at work that its message was sent to. Absent: it is a turn of its own */
+  readonly steers?: { readonly run_id: string; readonly mode: "steer" | "interrupt" } | undefined;
   /** Text of the answer; null until the run is completed */
   readonly result: string | null;
   readonly error: { readonly code: string; readonly message: string } | null;
@@ -248,6 +250,8 @@ export type ProgramRunEvent =
       readonly taint?: readonly string[] | undefined;
       /** Pictures of the output, without their bytes */
       readonly pictures?: readonly ProgramRunPicture[] | undefined;
+      /** The call was not made: a message to the run came before it */
+      readonly skipped?: true | undefined;
       /** Skill that the output is from, with patterns of tools that the run may not call any more */
       readonly skill?: { readonly name: string; readonly disallowed_tools: readonly string[] } | undefined;
     }
@@ -293,6 +297,12 @@ export type ProgramRunEvent =
       readonly outcome: "done" | "not_done" | "unknown";
       readonly by: string | null;
       readonly note: string | null;
+    }
+    | {
+      readonly type: "message_taken";
+      readonly message_id: string;
+      readonly text: string;
+      readonly by: string | null;
     }
     | {
       readonly type: "notice";

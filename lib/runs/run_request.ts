@@ -4,7 +4,7 @@ import type { AgentEvent, ReviewOutcome } from "../base/records/agent_event.ts";
 import type { CancelReason } from "../base/cancel.ts";
 import type { Actor, Caller } from "../base/records/caller.ts";
 import type { Message } from "../base/records/message.ts";
-import type { Run, RunKind, RunStatus } from "../base/records/run.ts";
+import type { MessageMode, Run, RunKind, RunStatus } from "../base/records/run.ts";
 import type { Taint } from "../base/taint.ts";
 import type { Write } from "../storage/store.ts";
 import type { ConversationPlace } from "./conversations/conversation_records.ts";
@@ -32,6 +32,8 @@ export interface RunAuthor {
    * condensing run is not continued, and goes before its messages. Default: `conversationId` alone says
    */
   readonly after?: ConversationPlace | undefined;
+  /** The message is for the run at work in the conversation, or for this one of it. Default: it is the next turn */
+  readonly steers?: { readonly mode: MessageMode; readonly runId?: string | undefined } | undefined;
 }
 
 /** Reader of a run, who follows its events as they come. */
@@ -98,6 +100,8 @@ export interface RunHandle {
   /** The resolved model, as the reply names it. */
   readonly model: string;
   readonly conversationId: string | null;
+  /** Run at work that takes the message in, or that it has ended; see `Run.steers`. Default: none */
+  readonly steers?: Run["steers"];
   /** false: the run ends with its reader */
   readonly durable: boolean;
   /**
@@ -199,8 +203,12 @@ export interface RunSupervisor {
   startedBy(id: string): Promise<Pick<Caller, "tokenId"> | undefined>;
   /** Returns runs, the newest first. */
   list(options: ListRunsOptions): Promise<RunList>;
-  /** Stops the work and its sub-agents. For durable work this is on disk first. @returns false when the run is unknown or has ended */
-  cancel(id: string, reason: CancelReason): Promise<boolean>;
+  /**
+   * Stops the work and its sub-agents. For durable work this is on disk first.
+   * @param why sentence of the end. Default: that of the reason
+   * @returns false when the run is unknown or has ended
+   */
+  cancel(id: string, reason: CancelReason, why?: string): Promise<boolean>;
   /**
    * Returns a run's events after `afterSeq`, from the journal and then as they come, to the terminal one. Each follower reads at its
    * own pace, so a slow one costs nothing but its place. After a restart the seq jumps ahead, so that no position is ambiguous. Ends

@@ -32,6 +32,7 @@ export const ENDPOINTS: readonly (readonly [method: string, path: string, access
   ["GET", "/v1/runs", "runs"],
   ["GET", "/v1/runs/:id", "runs"],
   ["GET", "/v1/runs/:id/browser", "runs"],
+  ["POST", "/v1/runs/:id/messages", "chat"],
   ["POST", "/v1/runs/:id/cancel", "runs"],
   ["POST", "/v1/runs/:id/resolve", "runs"],
   ["GET", "/v1/runs/:id/events", "runs"],

@@ -33,6 +33,8 @@ export interface FakeGateway {
   setGone(gone: boolean): void;
   /** Lets a reply to a message that begins with "slow" go on to its end */
   release(): void;
+  /** Lets the reply take in the last message that was to steer it */
+  takeIn(): void;
   close(): Promise<void>;
 }
 
@@ -105,6 +107,7 @@ export async function startFakeGateway(options: FakeGatewayOptions = {}): Promis
   let gone = false;
   let metricsRead = 10;
   let release = () => {};
+  let onSteered = () => {};
 
   const server = createServer((request, response) => {
     const path = pathOf(request, base);
@@ -169,6 +172,16 @@ export async function startFakeGateway(options: FakeGatewayOptions = {}): Promis
         send(response, 200, approval);
       });
     }
+    if (path === "/v1/runs/run_1/messages") {
+      return void readBody(request).then((body) => {
+        answers.push({ path, ...body });
+        const id = `run_${answers.length + 1}`;
+        const steers = body["mode"] === "steer" ? { run_id: "run_1", mode: "steer" } : undefined;
+        send(response, 202, { id, status: "queued", steers });
+        const taken = { type: "message_taken", message_id: id, text: body["message"], by: "tok_1" };
+        if (steers !== undefined) onSteered = () => sockets.clients.forEach((socket) => event(socket, taken));
+      });
+    }
     if (runs.answer(request, response, path)) return;
     if (schedules.answer(request, response, path)) return;
     if (path === "/v1/ws-ticket") return send(response, 200, { ticket: "t1", expires_in: 30 });
@@ -184,6 +197,7 @@ export async function startFakeGateway(options: FakeGatewayOptions = {}): Promis
       if (command.type === "message") {
         void answer(socket, command.text, new Promise<void>((resolve) => (release = resolve)));
       }
+      if (command.type === "resume" && command.run_id !== "run_1") return void answer(socket, "", Promise.resolve());
       if (command.type === "resume") {
         event(socket, { type: "error", code: "not_found", message: "There is no such run" });
       }
@@ -235,6 +249,7 @@ export async function startFakeGateway(options: FakeGatewayOptions = {}): Promis
     dropSockets: () => sockets.clients.forEach((socket) => socket.terminate()),
     setGone: (next) => void (gone = next),
     release: () => release(),
+    takeIn: () => onSteered(),
     async close() {
       sockets.clients.forEach((socket) => socket.terminate());
       sockets.close();

@@ -52,6 +52,7 @@ const POST_ROUTES: readonly PostRoute[] = [
   { path: "/v1/halts", body: { kind: "run", name: "run_none" }, strict: true },
   { path: "/v1/conversations/none", body: { title: "x" }, missing: true },
   { path: "/v1/runs", body: { message: "Hi" } },
+  { path: "/v1/runs/none/messages", body: { message: "Hi" }, missing: true },
   { path: "/v1/runs/none/cancel" },
   { path: "/v1/runs/none/resolve", body: { action: "close" }, missing: true },
   { path: "/v1/schedules/none/run" },

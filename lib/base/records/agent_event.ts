@@ -84,6 +84,8 @@ export const agentEventSchema = v.variant("type", [
     taint: v.optional(v.array(v.string())),
     /** Pictures of the output, without their bytes. Absent: none */
     pictures: v.optional(v.array(pictureSchema)),
+    /** The call was not made: a message that a person sent to the run came before it. Absent: it was made, or refused for another reason */
+    skipped: v.optional(v.literal(true)),
     /** Skill that the output is from, with patterns of tools that the run may not call any more. Absent: it is from none */
     skill: v.optional(v.object({ name: v.string(), disallowed_tools: v.array(v.string()) })),
   }),
@@ -119,6 +121,14 @@ export const agentEventSchema = v.variant("type", [
     outcome: reviewOutcomeSchema,
     by: v.nullable(v.string()),
     note: v.nullable(v.string()),
+  }),
+  /** The run took in what a person said to it while it was at work: the next turn of the model answers it */
+  event("message_taken", {
+    /** Id of the run that the message was accepted as */
+    message_id: v.string(),
+    text: v.string(),
+    /** Id of the token that sent it; null for none */
+    by: v.nullable(v.string()),
   }),
   /** Something the reader should know that changes nothing: a loop warning, a retry, a fallback, a trimmed window */
   event("notice", {

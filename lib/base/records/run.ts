@@ -25,6 +25,11 @@ export const runKindSchema = v.picklist(["chat", "tool", "cron", "sop", "subagen
 /** Kind of a run. */
 export type RunKind = v.InferOutput<typeof runKindSchema>;
 
+/** Ways of a message to a conversation: behind the run at work, into it at its next tool boundary, or in its place. */
+export const MESSAGE_MODES = ["queue", "steer", "interrupt"] as const;
+/** Way of a message to a conversation. */
+export type MessageMode = typeof MESSAGE_MODES[number];
+
 /** A run as `/v1/runs` shows it (docs/design/http.md "Runs over HTTP"). Times are ISO 8601. */
 export const runSchema = v.object({
   id: v.string(),
@@ -41,6 +46,11 @@ export const runSchema = v.object({
   message: v.optional(v.nullable(v.string())),
   conversation_id: v.nullable(v.string()),
   parent_id: v.nullable(v.string()),
+  /**
+   * Run at work that its message was sent to: `steer` is taken in there at the next tool boundary, and this run ends as `cancelled` with the
+   * code `taken_in`; where that run ends before, this one is the next turn. `interrupt` has ended that run. Absent: a turn of its own
+   */
+  steers: v.optional(v.object({ run_id: v.string(), mode: v.picklist(["steer", "interrupt"]) })),
   /** The answer's text; null until completed */
   result: v.nullable(v.string()),
   error: v.nullable(v.object({ code: v.string(), message: v.string() })),

@@ -30,12 +30,17 @@ export function createChatView({ session }) {
   const model = byId("model", HTMLSelectElement);
   const sendButton = byId("send", HTMLButtonElement);
   const stopButton = byId("stop", HTMLButtonElement);
+  const steerButton = byId("steer", HTMLButtonElement);
   /** @type {ReturnType<typeof createReply> | undefined} */
   let reply;
   /** The run that gives the reply, and how far it is shown @type {{ id: string, seq: number } | undefined} */
   let run;
   let asked = "";
   let stopping = false;
+  /** Messages that wait behind the reply, or to be taken into it @type {{ id: string, text: string, root: HTMLElement }[]} */
+  let waiting = [];
+  /** The reply was joined in its middle: others may wait behind it that this page did not send */
+  let joined = false;
   let atEnd = true;
   /** @type {string | undefined} */
   let conversationId;
@@ -78,7 +83,9 @@ export function createChatView({ session }) {
     const shown = reply;
     shown.waits();
     if (typeof frame.run_id === "string") run = { id: frame.run_id, seq: frame.seq };
+    if (frame.type === "message_taken") forgetWaiting(frame.message_id);
     if (frame.type === "error") {
+      if (frame.code === "taken_in") return end(() => dropReply(shown));
       // The gateway stops, and the run with it until the next start: the socket is closed next
       if (frame.code === "shutdown" && run !== undefined) return;
       return frame.code === "cancelled" || stopping ? end(() => shown.stopped()) : fail(frame.message);
@@ -93,6 +100,69 @@ export function createChatView({ session }) {
     forgetReply();
     showRunning();
     void past.load();
+    const [next] = waiting;
+    if (next !== undefined) {
+      forgetWaiting(next.id);
+      follow(next.id, next.text);
+    } else if (joined) void rejoinNext();
+  }
+
+  /** @param {string} id */
+  function forgetWaiting(id) {
+    waiting.find((one) => one.id === id)?.root.remove();
+    waiting = waiting.filter((one) => one.id !== id);
+  }
+
+  /** Takes away the place of a reply that another one gave. @param {ReturnType<typeof createReply>} shown */
+  function dropReply(shown) {
+    shown.root.previousElementSibling?.remove();
+    shown.root.remove();
+  }
+
+  /** Follows a run that was accepted before, from its beginning. @param {string} id @param {string} text */
+  function follow(id, text) {
+    begin(text);
+    run = { id, seq: 0 };
+    void readOn();
+  }
+
+  /** Shows what waited behind a reply that was joined. */
+  async function rejoinNext() {
+    joined = false;
+    const id = conversationId ?? "";
+    const { run_id: runId } = await session.json(`${pathOf(id)}?limit=1`).catch(() => ({}));
+    if (conversationId === id && reply === undefined && typeof runId === "string") await rejoin(runId);
+  }
+
+  /**
+   * Says something while a reply is at work. The gateway keeps it: it has its turn whatever becomes of this page.
+   * @param {"queue" | "steer"} mode
+   */
+  async function sayMore(mode) {
+    const text = message.value;
+    const id = run?.id;
+    // Before the run is known there is nothing to write to
+    if (id === undefined || text.trim() === "") return;
+    clearMessage();
+    const root = question(text);
+    root.classList.add("waits");
+    root.append(element("p", { class: "hint" }, mode === "steer" ? "Steers at the next step" : "Waits for its turn"));
+    turns.append(root);
+    scrollToEnd();
+    try {
+      const accepted = await session.json(`v1/runs/${encodeURIComponent(id)}/messages`, {
+        method: "POST",
+        body: { message: text, mode, ...(model.value === "" ? {} : { model: model.value }) },
+      });
+      waiting.push({ id: accepted.id, text, root });
+      // The reply may have ended meanwhile
+      if (reply === undefined) end(() => {});
+    } catch (error) {
+      root.remove();
+      message.value = message.value === "" ? text : message.value;
+      showNote(`It was not sent: ${messageOf(error)}`);
+      showRunning();
+    }
   }
 
   /** The address says which conversation this is. @param {string} id */
@@ -139,7 +209,12 @@ export function createChatView({ session }) {
     const hadFocus = document.activeElement === stopButton;
     stopButton.hidden = !running;
     stopButton.disabled = stopping;
-    sendButton.hidden = running;
+    const hasMore = running && message.value.trim() !== "";
+    sendButton.hidden = running && !hasMore;
+    sendButton.textContent = running ? "Queue" : "Send";
+    steerButton.hidden = !hasMore;
+    byId("steer-hint", HTMLElement).hidden = !hasMore;
+    byId("composer-hint", HTMLElement).hidden = hasMore;
     if (!running && hadFocus) message.focus();
   }
 
@@ -187,6 +262,8 @@ export function createChatView({ session }) {
   function startAnew() {
     socket.close();
     forgetReply();
+    waiting = [];
+    joined = false;
     conversationId = undefined;
     firstShown = 0;
     earlier.hidden = true;
@@ -236,9 +313,8 @@ export function createChatView({ session }) {
     const id = conversationId;
     const { message } = await session.json(`v1/runs/${encodeURIComponent(runId)}`);
     if (conversationId !== id || reply !== undefined) return;
-    begin(message ?? "");
-    run = { id: runId, seq: 0 };
-    await readOn();
+    joined = true;
+    follow(runId, message ?? "");
   }
 
   async function showEarlier() {
@@ -253,12 +329,20 @@ export function createChatView({ session }) {
     turns.prepend(...pastTurns(messages.data));
   }
 
-  function submit() {
+  /** @param {"queue" | "steer"} [mode] of a message to a reply at work */
+  function submit(mode = "queue") {
+    if (reply !== undefined) return void sayMore(mode);
     const text = message.value;
-    if (reply !== undefined || text.trim() === "") return;
+    if (text.trim() === "") return;
+    clearMessage();
+    void send(text);
+  }
+
+  function clearMessage() {
     message.value = "";
     fitHeight();
-    void send(text);
+    showRunning();
+    message.focus();
   }
 
   function fitHeight() {
@@ -273,12 +357,16 @@ export function createChatView({ session }) {
   conversation.addEventListener("scroll", () => {
     atEnd = conversation.scrollHeight - conversation.scrollTop - conversation.clientHeight < 60;
   });
-  message.addEventListener("input", fitHeight);
+  message.addEventListener("input", () => {
+    fitHeight();
+    showRunning();
+  });
+  steerButton.addEventListener("click", () => submit("steer"));
   message.addEventListener("keydown", (event) => {
     // While an input method composes, Enter belongs to it. Safari says so by the key code 229 alone
     if (event.key !== "Enter" || event.shiftKey || event.isComposing || event.keyCode === 229) return;
     event.preventDefault();
-    submit();
+    submit(event.ctrlKey || event.metaKey ? "steer" : "queue");
   });
   byId("chat", HTMLElement).addEventListener("keydown", (event) => {
     if (event.key === "Escape") stop();

@@ -108,6 +108,11 @@ export function createReply({ announce, onAnswer, onTurnOn }) {
           asks.get(event.approval_id)?.remove();
           asks.delete(event.approval_id);
           return;
+        case "message_taken":
+          newText();
+          announce("The agent has your message.");
+          // A turn that is asked again does not take back what a person said
+          return place(element("p", { class: "notice" }, `You: ${event.text}`), -1);
         case "review_answered":
           newText();
           return place(

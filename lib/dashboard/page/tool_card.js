@@ -34,8 +34,10 @@ export function createToolCard({ tool, input }) {
     root,
     /** @param {string} message */
     progress: (message) => setState("running", message),
-    /** @param {{ output: string, is_error: boolean, duration_ms?: number }} result */
+    /** @param {{ output: string, is_error: boolean, skipped?: boolean, duration_ms?: number }} result */
     end(result) {
+      output.replaceChildren(...labelled(result.is_error ? "Error" : "Output", result.output || "(empty)"));
+      if (result.skipped) return setState("done", "skipped");
       setState(
         result.is_error ? "failed" : "done",
         // A stored call may have no duration: nobody knows how long it took
@@ -43,7 +45,6 @@ export function createToolCard({ tool, input }) {
           ? result.is_error ? "failed" : "done"
           : `${result.is_error ? "failed, " : ""}${formatMs(result.duration_ms)}`,
       );
-      output.replaceChildren(...labelled(result.is_error ? "Error" : "Output", result.output || "(empty)"));
     },
     /** The reply ended before the call did. */
     abandon() {

@@ -15,7 +15,7 @@ import { beginsConversation } from "./conversation_records.ts";
 import type { RunConversations } from "./conversations.ts";
 import { fitHistory } from "./fit_history.ts";
 import { answerAllCalls } from "../../agent/parked_client_calls.ts";
-import { cancelError } from "../../base/cancel.ts";
+import { CancelError, cancelError } from "../../base/cancel.ts";
 import type { RunRequest } from "../run_request.ts";
 import type { QueuePlace } from "../supervisor/run_queue.ts";
 
@@ -32,6 +32,8 @@ export interface RunOpeningOptions {
   /** The run at work, whose start is noted. */
   readonly entry: { startedAt: string | null };
   readonly conversations: Pick<RunConversations, "history" | "summarized">;
+  /** Tells whether another run took the message in: the run then has nothing to do. Default: none could */
+  readonly isTaken?: (() => Promise<boolean>) | undefined;
 }
 
 /** Waits for the slot of a run and gives the run's first messages for the model. */
@@ -61,8 +63,10 @@ export class RunOpening implements AgentOpening {
   }
 
   async #beginLater(run: AgentRun): Promise<readonly Message[]> {
-    const { provider, prompt, place, entry, conversations } = this.#options;
+    const { provider, prompt, place, entry, conversations, isTaken } = this.#options;
     await place.wait(run.scope.signal);
+    // After a crash the run that took it in may not have said so to this one
+    if (await isTaken?.()) throw new CancelError("taken_in");
     entry.startedAt = run.kit.time();
     if (this.#options.request.wishes?.condenses) return await this.#condense(run);
     if (run.scope.conversationId === null || !this.#hasHistory(run)) return this.#firstMessages(run);

@@ -18,7 +18,7 @@ export interface RunState {
 /** Facts about a run that are known when it is accepted. */
 export type AcceptedRun = Pick<
   Run,
-  "id" | "kind" | "created_at" | "model" | "message" | "conversation_id" | "parent_id"
+  "id" | "kind" | "created_at" | "model" | "message" | "conversation_id" | "parent_id" | "steers"
 >;
 
 /** Returns the state of a run that was accepted and has no events yet. */
@@ -37,6 +37,7 @@ export function createRunState(run: AcceptedRun): RunState {
       ...(run.message === undefined ? {} : { message: run.message }),
       conversation_id: run.conversation_id,
       parent_id: run.parent_id,
+      ...(run.steers === undefined ? {} : { steers: run.steers }),
       result: null,
       error: null,
       usage: NO_USAGE,
@@ -110,6 +111,7 @@ export function applyEvent(state: RunState, event: AgentEvent): RunState {
     case "reply_fields":
     case "tool_start":
     case "tool_progress":
+    case "message_taken":
       return state;
     case "tool_end":
       if (event.taint === undefined) return state;
@@ -124,7 +126,7 @@ function answeredBy(run: Run, model: string): Run {
 }
 
 /** Codes of the last event of runs that were cancelled. */
-const CANCELLED: ReadonlySet<string> = new Set(["cancelled", "client_gone", "shutdown", "halted"]);
+const CANCELLED: ReadonlySet<string> = new Set(["cancelled", "client_gone", "shutdown", "halted", "taken_in"]);
 
 /** Returns the status of a run that ended with this terminal event. */
 export function endStatus(

@@ -250,6 +250,7 @@ function isStep(type: AgentEvent["type"]): boolean {
     case "tool_end":
     case "approval_needed":
     case "approval_answered":
+    case "message_taken":
       return true;
     default:
       return false;

@@ -131,6 +131,8 @@ const openRunSchema = storedObject({
   v: v.literal(1),
   /** True when a person cancelled the run, so that it does not go on. */
   cancelled: v.optional(v.literal(true)),
+  /** Run at work that its message was sent to; absent: none. */
+  steers: v.optional(v.string()),
 });
 
 /** Record in the collection `run_responses`, by run id: what a stored response of `/v1/responses` repeats of its request. */

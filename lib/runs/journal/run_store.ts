@@ -368,9 +368,37 @@ export class RunStore {
     if (open === undefined) return false;
     const known = OPEN_RUNS.parsed(this.#store, open);
     return await this.#store.batch([
-      OPEN_RUNS.putOver(runId, open.version, { ...unknownFieldsOf(known?.value), v: 1, cancelled: true }),
+      OPEN_RUNS.putOver(runId, open.version, { ...known?.value, v: 1, cancelled: true }),
       ...this.#ownership.signal(runId),
     ]);
+  }
+
+  /** Notes on disk that the owner of an open run has something to read. */
+  async signal(runId: string): Promise<void> {
+    const open = await this.#store.get(OPEN_RUNS.name, runId);
+    if (open !== undefined) {
+      await this.#store.batch([OPEN_RUNS.check(runId, open.version), ...this.#ownership.signal(runId)]);
+    }
+  }
+
+  /** Returns the ids of the open runs whose messages were sent to a run, the oldest first. */
+  async steering(runId: string): Promise<readonly string[]> {
+    const ids: string[] = [];
+    for await (const { key, value } of OPEN_RUNS.all(this.#store, { order: "created" })) {
+      if (value.steers === runId && value.cancelled !== true) ids.push(key);
+    }
+    return ids;
+  }
+
+  /** Tells whether the journal of a run says that it took a message in. */
+  async hasTaken(runId: string, messageId: string): Promise<boolean> {
+    for await (const { events } of this.records(runId)) {
+      for (const block of events) {
+        if (block.type !== "event" || block.event.type !== "message_taken") continue;
+        if (block.event["message_id"] === messageId) return true;
+      }
+    }
+    return false;
   }
 
   /** Tells whether somebody has cancelled an open run. */
@@ -413,8 +441,9 @@ export class RunStore {
 }
 
 function creation(head: Head, input: RunInput): readonly Write[] {
-  const key = head.state.run.id;
-  return [RUNS.insert(key, toRecord(head)), RUN_INPUTS.insert(key, input), OPEN_RUNS.insert(key, { v: 1 })];
+  const { id: key, steers } = head.state.run;
+  const open = { v: 1, ...(steers === undefined ? {} : { steers: steers.run_id }) } as const;
+  return [RUNS.insert(key, toRecord(head)), RUN_INPUTS.insert(key, input), OPEN_RUNS.insert(key, open)];
 }
 
 function toClaimable({ id, conversation_id, parent_id }: Run, input: RunInput | undefined): ClaimableRun {

@@ -1,4 +1,4 @@
-import type { RecordedResult, RecordedRun, RecordedTurn, TurnCall } from "../../agent/agent_run.ts";
+import type { RecordedResult, RecordedRun, RecordedTurn, SteeringMessage, TurnCall } from "../../agent/agent_run.ts";
 import { separatorAfter } from "../../agent/model_turn.ts";
 import { UNTAINTED } from "../../base/taint.ts";
 import type { AgentEvent } from "../../base/records/agent_event.ts";
@@ -53,6 +53,7 @@ class JournalReader {
   readonly #turns: TurnInTheMaking[] = [];
   readonly #openEffects = new Map<string, StartedCall>();
   readonly #approvals = new Map<string, RecordedApproval>();
+  readonly #taken = new Map<number, SteeringMessage[]>();
   #started = false;
   #isWhole = true;
   #seq = 0;
@@ -77,6 +78,7 @@ class JournalReader {
     return {
       started: this.#started,
       turns: this.#turns,
+      taken: this.#taken,
       fromSeq: this.#turnSeq ?? this.#seq + 1,
       seq: this.#seq,
       openEffects: [...this.#openEffects.values()],
@@ -131,6 +133,12 @@ class JournalReader {
       case "tool_end":
         this.#endCall(event, record);
         break;
+      case "message_taken": {
+        const { message_id: id, text, by } = event;
+        const turn = this.#turns.length;
+        this.#taken.set(turn, [...this.#taken.get(turn) ?? [], { id, text, by }]);
+        break;
+      }
       case "review_answered":
         // A call that did not happen, as a person says, is made again as a new call with an approval of its own
         for (const callId of this.#openEffects.keys()) this.#approvals.delete(callId);

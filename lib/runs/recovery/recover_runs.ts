@@ -1,3 +1,4 @@
+import { CancelError } from "../../base/cancel.ts";
 import type { Approval } from "../../base/records/approval.ts";
 import type { Run, RunStatus } from "../../base/records/run.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
@@ -36,6 +37,9 @@ export interface RecoverOptions {
 }
 
 type End = { readonly code: string; readonly message: string };
+
+/** End of a run whose message another run took in. */
+const TAKEN_IN: End = { code: "taken_in", message: new CancelError("taken_in").message };
 
 /**
  * Takes up the runs that a crash or a shutdown left open, in the order in which they were accepted.
@@ -132,7 +136,8 @@ async function settle(
   if (run === undefined || input === undefined) throw new TypeError(`Run "${id}" is listed as open and has no record`);
   const recalled = await recallRun(runs, id);
   const parent = run.parent_id === null ? undefined : await runs.get(run.parent_id);
-  const end = endOf({ input, recalled, cancelled: parent?.status === "cancelled" || cancelled });
+  const isTaken = cancelled === true && run.steers !== undefined && await runs.hasTaken(run.steers.run_id, id);
+  const end = isTaken ? TAKEN_IN : endOf({ input, recalled, cancelled: parent?.status === "cancelled" || cancelled });
   if (end === undefined) {
     const { seq, approvals } = recalled;
     const openCalls = recalled.turns.slice(-1).flatMap(openCallsOf).map((call) => call.id);

@@ -78,6 +78,7 @@ export function resumedRequest({ run, input }: InterruptedRun): RunRequest {
       depth: input.depth,
       taint: input.taint,
       links: input.links,
+      steers: run.steers && { mode: run.steers.mode, runId: run.steers.run_id },
     },
     messages: input.messages,
     model: input.model,

@@ -11,6 +11,7 @@ import { type RunTaint, taintField } from "../../base/taint.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
 import { type AcceptedRun, createRunState, endStatus } from "../journal/apply_event.ts";
 import type { RunRecorder } from "../journal/run_recorder.ts";
+import type { RunSteering } from "./run_steering.ts";
 import type { OnRecorded } from "../journal/run_store.ts";
 import type { FollowOptions, RunHandle, RunReader, RunRequest } from "../run_request.ts";
 import { beginsConversation } from "../conversations/conversation_records.ts";
@@ -49,6 +50,8 @@ export class ActiveRun {
   isAskedAgain = false;
   /** True while the reader that the run was started for follows it. A shutdown gives such a run its time of grace. */
   isRead = false;
+  /** Messages to the run while it is at work; undefined: it is in no conversation. */
+  steering: RunSteering | undefined = undefined;
   /** Number of calls with an effect that run now. */
   effectsAtWork = 0;
   /** True by a shutdown: the run stops as soon as no tool call with an effect is running. */
@@ -85,6 +88,11 @@ export class ActiveRun {
   /** Stops the run, and all that works for it here, where a person has halted it. @param reason the end of a sentence. Undefined: nobody has */
   haltFor(reason: string | undefined): void {
     if (reason !== undefined) this.abort(new CancelError("halted", `The run was stopped: ${reason}`));
+  }
+
+  /** Run at work that its message was sent to. */
+  get steers(): Run["steers"] {
+    return this.#accepted.steers;
   }
 
   /** Returns the present state, for a run that is not recorded. */
@@ -351,12 +359,13 @@ export function durableHandle(entry: ActiveRun, { events, reader, follow, cancel
   const asked = reader?.controller?.signal;
   if (asked?.aborted) leave(cancelReason(asked));
   else asked?.addEventListener("abort", () => leave(cancelReason(asked)), { once: true });
-  const { id, model, conversationId } = entry;
+  const { id, model, conversationId, steers } = entry;
   let endedHere = false;
   return {
     id,
     model,
     conversationId,
+    steers,
     durable: true,
     hadEffect: () => entry.hadEffect || (endedHere ? false : undefined),
     isAskedAgain: () => entry.isAskedAgain,

@@ -96,11 +96,13 @@ export class RunClaimer {
     if (run !== undefined) await this.#takeUp(run);
   }
 
-  /** Ends a run at work here when its record says that somebody has cancelled it. Never throws. */
+  /** Ends a run at work here when its record says that somebody has cancelled it; else a message may wait for the run. Never throws. */
   async readSignal(id: string): Promise<void> {
     const { active, runs, log } = this.#options;
     try {
-      if (await runs.isCancelled(id) === true) active.find(id)?.abort(new CancelError("cancelled"));
+      const entry = active.find(id);
+      if (await runs.isCancelled(id) === true) entry?.abort(new CancelError("cancelled"));
+      else entry?.steering?.hear();
     } catch (error) {
       log.warn("A cancellation could not be read: it is read again in a second", { run_id: id, error });
     }

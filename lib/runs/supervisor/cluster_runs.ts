@@ -231,6 +231,16 @@ export class ClusterRuns implements RunCoordination {
     await Promise.all(this.#leaving);
   }
 
+  runIn(conversationId: string): Promise<string | undefined> {
+    return this.ownership.lines.runIn(conversationId);
+  }
+
+  /** Tells the owner of a run that a message waits for it: with a note, and with a record in case that is lost. */
+  async tellOwner(id: string): Promise<void> {
+    await this.#options.runs.signal(id);
+    this.ownership.tell("signal", id);
+  }
+
   /** Tells the owner of a run that somebody has cancelled it, and ends a run that has none. */
   async cancelElsewhere(id: string): Promise<void> {
     this.ownership.tell("signal", id);

@@ -82,7 +82,11 @@ export function createApprover({ approvals, timeoutMs }: ApproverOptions): (run:
         ...(isUnattended ? { onAsked: (id) => withdrawWhenLeft(id, approvals) } : {}),
       });
     };
-    return Object.assign<AgentApprover, Partial<AgentApprover>>(ask, { elicit, withdraw: earlier?.withdraw });
+    return Object.assign<AgentApprover, Partial<AgentApprover>>(ask, {
+      elicit,
+      withdraw: earlier?.withdraw,
+      isAsked: earlier?.isAsked,
+    });
   };
 }
 
@@ -214,6 +218,8 @@ interface EarlierApprovals {
   find(request: ApprovalRequest, emit: (body: AgentEventBody) => void): Promise<EarlierApproval | undefined>;
   /** Withdraws the approval of a call that a rule or the policy decided meanwhile. */
   withdraw(callId: string, emit: (body: AgentEventBody) => void): Promise<void>;
+  /** Tells whether a call was asked about, and is not decided yet. */
+  isAsked(callId: string): boolean;
 }
 
 /** Returns the earlier approvals of a run. @param asked approvals in the journal, by call id */
@@ -261,6 +267,7 @@ function createEarlierApprovals(
       };
     },
     withdraw,
+    isAsked: (callId) => open.has(callId),
   };
 }
 

@@ -31,7 +31,8 @@ import { RunRecorder } from "../journal/run_recorder.ts";
 import { shownUpTo } from "../journal/run_records.ts";
 import type { RunCoordination } from "./run_coordination.ts";
 import type { ActiveRuns, QueuePlace, RunLimits, RunQueue } from "./run_queue.ts";
-import type { RunRequest } from "../run_request.ts";
+import type { RunRequest, RunSupervisor } from "../run_request.ts";
+import { RunSteering } from "./run_steering.ts";
 import { type AgentSettings, NO_WISHES, type RunGuidance, type RunSettings, runSettings } from "./run_settings.ts";
 import type { OnRecorded, RunStore, RunStoreOptions } from "../journal/run_store.ts";
 import type { ParkedRecords } from "../conversations/parked_records.ts";
@@ -66,6 +67,8 @@ export interface LaunchParts {
   readonly approvals?: Pick<RunApprovals, "approverOf"> | undefined;
   /** Receives the events of each run: those on record, and at its end those of a run without a record. Default: nobody does */
   readonly onEvents?: OnRecorded | undefined;
+  /** Cancels a run, at whichever gateway it works. */
+  readonly cancel: RunSupervisor["cancel"];
   /** Runs once, when a run is over and written. Undefined: the run was stopped for a shutdown. */
   readonly onEnd: (entry: ActiveRun, status: RunStatus | undefined) => void;
 }
@@ -272,6 +275,7 @@ export class RunLauncher {
       message: plan.isRecorded ? openingMessage(request.messages) : null,
       conversation_id: conversationId,
       parent_id: request.by.parentId ?? null,
+      steers: steersOf(request),
     };
     if (!plan.isRecorded) return { accepted, recorder: undefined };
     const recorder = new RunRecorder({
@@ -338,6 +342,20 @@ export class RunLauncher {
     const { provider, providerModel, limits, agentTools } = settings;
     const { tools, memory: { parked, pictures } } = this.#parts;
     const windows = this.#windows;
+    const { steers } = entry;
+    const isTaken = () => this.#parts.supervised.runs.hasTaken(steers?.run_id ?? "", id);
+    if (conversationId !== null && recorder !== undefined && request.call === undefined) {
+      const { cancel, supervised: { runs } } = this.#parts;
+      entry.steering = new RunSteering({
+        runId: id,
+        runs,
+        recorder,
+        cancel,
+        patience: patience ?? ((work) => work()),
+        // A run of a cluster that begins was claimed, and hears of its messages by its signal
+        isResumed: plan.interrupted !== undefined && (plan.interrupted.seq > 0 || !this.#parts.cluster.isShared),
+      });
+    }
     const findWindow = conversationId !== null || agentTools.length > 0 || request.wishes?.condenses
       ? windowFinder({ limits, windows, provider, model: providerModel })
       : undefined;
@@ -349,6 +367,7 @@ export class RunLauncher {
       place: plan.place,
       entry,
       conversations: this.#conversationsFor(request.durable ? patience : undefined),
+      isTaken: steers === undefined ? undefined : patience === undefined ? isTaken : patiently(patience, isTaken),
     });
     const fitting = request.wishes?.condenses
       ? createSummaryProvider(provider.name)
@@ -385,6 +404,7 @@ export class RunLauncher {
       },
       opening,
       resume: plan.interrupted && this.#resumeOf(plan),
+      steering: entry.steering,
       limits,
       budget: request.call === undefined && entry.budget !== undefined
         ? patientBudget(entry.budget, patience)
@@ -478,6 +498,12 @@ function offlineCondenses(): HttpError {
     "not_implemented",
     "Cannot condense a conversation with the offline assistant: it has no model; set one up with postern init",
   );
+}
+
+/** Returns the run that a message was sent to, once it is found. Undefined: none */
+function steersOf({ by: { steers } }: RunRequest): AcceptedRun["steers"] {
+  if (steers?.runId === undefined || steers.mode === "queue") return undefined;
+  return { run_id: steers.runId, mode: steers.mode };
 }
 
 /** Returns the last message of the user, cut; null when there is none. */

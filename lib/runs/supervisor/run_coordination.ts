@@ -80,6 +80,10 @@ export interface RunCoordination {
   offer(runId: string): void;
   /** Gives back what a run had that has left. */
   leave(entry: Pick<ActiveRun, "id" | "conversationId" | "durable">): void;
+  /** Returns the run of a conversation that is at work elsewhere, or waits there. Undefined: there is none */
+  runIn(conversationId: string): string | undefined | Promise<string | undefined>;
+  /** Lets the gateway of a run look for a message to it. */
+  tellOwner(id: string): void | Promise<void>;
   /** Cancels a run that is not at work here. */
   cancelElsewhere(id: string): void | Promise<void>;
   /** Cancels the sub-agents of a run that was cancelled, where they are at work elsewhere. Never throws. */
@@ -155,6 +159,8 @@ class AloneRuns implements RunCoordination {
   checkBounds(): void {}
   offer(): void {}
   leave(): void {}
+  runIn(): undefined {}
+  tellOwner(): void {}
   cancelElsewhere(): void {}
   cancelChildren(): void {}
   checkAgain(): void {}

@@ -6,7 +6,8 @@ import { runAgent } from "../../agent/run_agent.ts";
 import { CancelError } from "../../base/cancel.ts";
 import { refuse } from "../../base/errors.ts";
 import type { AgentEvent } from "../../base/records/agent_event.ts";
-import { type Caller, hasScope } from "../../base/records/caller.ts";
+import { type Caller, hasScope, SCOPES } from "../../base/records/caller.ts";
+import { isAtWork, type Run } from "../../base/records/run.ts";
 import { isPlainModel, plainModelOf } from "../../providers/models/model_names.ts";
 import type { Store } from "../../storage/store.ts";
 import {
@@ -19,7 +20,7 @@ import { type Conversations, createConversations } from "../conversations/conver
 import { createParkedRecords, type ParkedRecords } from "../conversations/parked_records.ts";
 import type { InterruptedRun } from "../recovery/recover_runs.ts";
 import { resumedRequest } from "../recovery/run_input.ts";
-import type { FollowOptions, RunHandle, RunRequest, RunSupervisor } from "../run_request.ts";
+import type { FollowOptions, RunHandle, RunRequest } from "../run_request.ts";
 import { type ActiveRun, AttachedRun, durableHandle } from "./active_run.ts";
 import type { AgentOf } from "./agent_profile.ts";
 import {
@@ -30,6 +31,7 @@ import {
   type WhenReaderLeaves,
 } from "./launch_run.ts";
 import type { RunGuidance } from "./run_settings.ts";
+import { INTERRUPTED } from "./run_steering.ts";
 
 /** Parts that a start needs, with those that are handed on to the launcher. */
 export interface RunStarterOptions extends Omit<LaunchParts, "memory" | "configured"> {
@@ -41,8 +43,6 @@ export interface RunStarterOptions extends Omit<LaunchParts, "memory" | "configu
   readonly configured: RunConfiguration;
   /** Returns the events of a run that was accepted, from the first on. */
   readonly events: (id: string, options: Omit<FollowOptions, "afterSeq">) => AsyncIterable<readonly AgentEvent[]>;
-  /** Cancels a run, at whichever gateway it works. */
-  readonly cancel: RunSupervisor["cancel"];
   /** Returns the reason for which no run is started any more. Undefined while runs are. */
   readonly draining: () => string | undefined;
 }
@@ -85,11 +85,12 @@ export class RunStarter {
     return await this.#start({ ...request, by, messages: [...history.messages, ...messages] });
   }
 
-  async #start(request: RunRequest): Promise<RunHandle> {
-    const { agent, conversationId, messages, by: { after, caller } } = request;
-    if (after === undefined && conversationId !== undefined && !beginsConversation(request)) {
+  async #start(asked: RunRequest): Promise<RunHandle> {
+    const { agent, conversationId, messages, by: { after, caller } } = asked;
+    if (after === undefined && conversationId !== undefined && !beginsConversation(asked)) {
       await this.#checkOwner(conversationId, caller);
     }
+    const request = asked.by.steers === undefined ? asked : await this.#steer(asked);
     const { agentOf, supervised: { day } } = this.#options;
     const profile = agent?.name === undefined ? undefined : await agentOf(agent.name, request.model);
     if (day.isSet() && request.call === undefined) await day.check(lastBytes(messages));
@@ -151,7 +152,39 @@ export class RunStarter {
     }
     const handle = begun ?? begin();
     if (!isHere) cluster.offer(id);
+    if (entry.steers !== undefined) await this.#tellSteered(entry.steers);
     return handle;
+  }
+
+  /** Returns the request with the run at work that its message goes to. Without one it is the next turn. */
+  async #steer(request: RunRequest): Promise<RunRequest> {
+    const { by: { steers, ...by }, conversationId, messages } = request;
+    const { supervised: { runs, active }, cluster } = this.#options;
+    const isOne = messages.length === 1 && typeof messages[0]?.content === "string";
+    const isAsked = steers !== undefined && steers.mode !== "queue" && conversationId !== undefined && isOne;
+    const here = () => active.all().find((run) => run.conversationId === conversationId && run.startedAt !== null)?.id;
+    const runId = isAsked ? steers.runId ?? here() ?? await cluster.runIn(conversationId) : undefined;
+    const run = runId === undefined ? undefined : await runs.get(runId);
+    const isThere = run !== undefined && isAtWork(run.status) && run.kind === "chat" &&
+      run.conversation_id === conversationId;
+    if (steers === undefined || !isThere || !await this.#mayAct(run.id, by.caller)) return { ...request, by };
+    return { ...request, by: { ...by, steers: { mode: steers.mode, runId: run.id } } };
+  }
+
+  /** Tells whether a caller has all rights that a run works with: else its words would be carried out with more than its own. */
+  async #mayAct(runId: string, { scopes }: Caller): Promise<boolean> {
+    const { active, runs } = this.#options.supervised;
+    const needed = active.find(runId)?.caller.scopes ?? (await runs.input(runId))?.caller.scopes ?? SCOPES;
+    return SCOPES.every((scope) => !needed.includes(scope) || hasScope(scopes, scope));
+  }
+
+  /** Lets a run know of a message that was accepted for it, or ends it where the message comes in its place. */
+  async #tellSteered({ run_id: id, mode }: NonNullable<Run["steers"]>): Promise<void> {
+    const { supervised: { active }, cluster, cancel } = this.#options;
+    if (mode === "interrupt") return void await cancel(id, "cancelled", INTERRUPTED);
+    const entry = active.find(id);
+    if (entry === undefined) await cluster.tellOwner(id);
+    else entry.steering?.hear();
   }
 
   /**
@@ -214,7 +247,8 @@ function toLasting(request: RunRequest, whenReaderLeaves: WhenReaderLeaves): Run
   // Nobody reads durable work as it comes, so that it asks whoever may answer
   if (request.durable) return request.reader === undefined ? request : { ...request, reader: undefined };
   const hasRecord = request.conversationId !== undefined && request.by.parentId === undefined;
-  return hasRecord && whenReaderLeaves === "go_on"
+  // A message to a run at work is on disk before it is answered
+  return hasRecord && (whenReaderLeaves === "go_on" || request.by.steers !== undefined)
     ? { ...request, durable: true, reader: request.reader ?? {} }
     : request;
 }

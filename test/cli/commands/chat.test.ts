@@ -73,3 +73,38 @@ test("text of the model cannot drive the terminal, and reaches a pipe unchanged"
       },
     )
   ));
+
+test("a line that begins with /interrupt stops the reply at work, and /steer waits for a step, else it is the next turn", () =>
+  onMachine(({ run, cwd }) => {
+    const go = Promise.withResolvers<void>();
+    const script = [
+      { text: "half", hang: "after" },
+      { text: ["another ", "answer"], holdUntil: go.promise },
+      { text: "the last" },
+    ] as const;
+    return withRunningGateway({ script }, async (gateway) => {
+      const { url, token, dataDir } = gateway;
+      const record = { address: `${url}/`, pid: process.pid, token, started_at: "", version: "", workspace: cwd };
+      await writeControlFile(dataDir, record);
+      const typed = new Set<string>();
+      const { code, stdout, stderr } = await run(["chat", "--data-dir", dataDir], {
+        answers: ["Tell me", "/steer too early"],
+        onOutput({ stdout, stderr, type }) {
+          const once = (seen: boolean, line: string) =>
+            void (seen && !typed.has(line) && typed.add(line) && type(line));
+          once(stdout.includes("half"), "/interrupt No, this");
+          once(stdout.includes("another "), "/steer And that");
+          if (stderr.includes("or it is the next turn")) go.resolve();
+        },
+      });
+      assert.deepEqual([code, stdout], [0, "half\nanother answer\nthe last\n"], stderr);
+      assert.match(stderr, /^\[error\] A person interrupted the reply with another message$/m);
+      assert.match(stderr, /^No reply is at work: send the message without the command$/m);
+      const said = gateway.provider.requests.at(-1)?.messages.map(({ role, content }) => `${role}: ${content}`);
+      assert.deepEqual(said?.filter((line) => line.startsWith("user")), [
+        "user: Tell me",
+        "user: No, this",
+        "user: And that",
+      ]);
+    });
+  }));

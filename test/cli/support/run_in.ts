@@ -26,7 +26,9 @@ export interface RunOptions {
   /** Receives the history that a chat begins with */
   readonly onHistory?: (history: readonly string[]) => void;
   /** Runs when stdout or stderr got text */
-  readonly onOutput?: (io: { readonly stdout: string; readonly stderr: string; interrupt(): void }) => void;
+  readonly onOutput?: (
+    io: { readonly stdout: string; readonly stderr: string; interrupt(): void; type(line: string): void },
+  ) => void;
   readonly terminal?: boolean;
   /** Width of the terminal; undefined: unknown */
   readonly columns?: number;
@@ -98,7 +100,9 @@ async function runOn(
   options.onReloadable?.(() => {
     for (const listener of [...reloaders]) listener();
   });
-  const told = () => options.onOutput?.({ stdout, stderr, interrupt });
+  let onLine: ((line: string) => boolean) | undefined;
+  const type = (line: string) => void (onLine?.(line) ?? answers.push(line));
+  const told = () => options.onOutput?.({ stdout, stderr, interrupt, type });
   /** The next line of the person, shown as a terminal shows it */
   const typed = (prompt: string) => {
     const line = answers.shift();
@@ -133,6 +137,10 @@ async function runOn(
         onInterrupt(listener) {
           listeners.add(listener);
           return () => void listeners.delete(listener);
+        },
+        onLine(listener) {
+          onLine = listener;
+          return () => void (onLine = undefined);
         },
         close: () => {},
       });

@@ -1,0 +1,67 @@
+import assert from "node:assert/strict";
+import { after, before, describe, test } from "node:test";
+import type { Browser } from "playwright-core";
+import { launchPageBrowser, NO_PAGE_TEST, PATIENCE_MS } from "../support/chromium.ts";
+import { startFakeGateway } from "./fake_gateway.ts";
+
+describe("steering in Chromium", { skip: NO_PAGE_TEST }, () => {
+  let browser: Browser;
+  before(async () => {
+    browser = await launchPageBrowser();
+  });
+  after(() => browser.close());
+
+  for (const width of [390, 1440]) {
+    test(`at ${width} px a message is queued behind the reply, or steers it`, async () => {
+      const gateway = await startFakeGateway();
+      const page = await browser.newPage({ viewport: { width, height: 800 } });
+      page.setDefaultTimeout(PATIENCE_MS);
+      const isPhone = width < 500;
+      const say = async (text: string, how: "queue" | "steer") => {
+        await page.fill("#message", text);
+        if (isPhone) await page.click(how === "steer" ? "#steer" : "#send");
+        else await page.keyboard.press(how === "steer" ? "Control+Enter" : "Enter");
+      };
+      const waits = (text: string) => page.locator(".waits").filter({ hasText: text });
+
+      await page.goto(gateway.url);
+      await page.fill("#pair-code", gateway.code);
+      await page.keyboard.press("Enter");
+      await page.fill("#message", "slow beans");
+      assert.ok(!await page.isVisible("#steer"), "nothing is at work yet");
+      await page.keyboard.press("Enter");
+      await page.getByText("The README says:").waitFor();
+      assert.ok(!await page.isVisible("#steer"), "there is nothing to say yet");
+      await page.fill("#message", "Then the peas");
+      for (const id of ["#steer", "#send", "#stop"]) {
+        const box = await page.locator(id).boundingBox();
+        assert.ok(box !== null && box.x >= 0 && box.x + box.width <= width && box.y + box.height <= 800, id);
+      }
+      assert.equal(await page.locator("#send").innerText(), "Queue");
+      assert.equal(await page.isVisible("#steer-hint"), !isPhone);
+
+      await say("Then the peas", "queue");
+      await waits("Then the peas").waitFor();
+      assert.equal(await page.inputValue("#message"), "");
+      await say("Only this week", "steer");
+      await waits("Steers at the next step").waitFor();
+      gateway.takeIn();
+      await waits("Only this week").waitFor({ state: "detached" });
+      await page.locator("#turns .notice").filter({ hasText: "You: Only this week" }).waitFor();
+      assert.deepEqual(gateway.answers.map((answer) => Object.values(answer as object).slice(1)), [
+        ["Then the peas", "queue"],
+        ["Only this week", "steer"],
+      ]);
+
+      gateway.release();
+      await waits("Then the peas").waitFor({ state: "detached" });
+      await page.locator("#turns .reply").nth(1).getByText("That is all").waitFor();
+      assert.deepEqual(gateway.commands.at(-1), { type: "resume", run_id: "run_2", after: 0 });
+      assert.equal(await page.locator("#turns .question").count(), 2);
+      await page.locator("#stop").waitFor({ state: "hidden" });
+      assert.equal(await page.locator("#send").innerText(), "Send");
+      await page.close();
+      await gateway.close();
+    });
+  }
+});
