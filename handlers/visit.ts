@@ -492,6 +492,7 @@ export function createObserver(
       const isQuiet = PROBES.has(route) || route === "/v1/logs" || isRepeatedLook(request, context, outcome);
       const level = isQuiet ? "debug" : "info";
       if (!log.shows(level)) return;
+      const { "x-postern-run": runId } = context.replyHeaders;
       log[level]("Request", {
         request_id: context.requestId,
         method,
@@ -500,6 +501,7 @@ export function createObserver(
         duration_ms: Math.round(durationMs * 1000) / 1000,
         token_id: context.identity?.tokenId ?? null,
         remote_address: context.remoteAddress ?? null,
+        ...(runId === undefined ? {} : { run_id: runId }),
         ...traceOf(request),
       });
     },

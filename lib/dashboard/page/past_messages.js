@@ -32,7 +32,7 @@ export function pastTurns(messages) {
     if (message.role !== "assistant" && message.role !== "tool") continue;
     if (reply === undefined) {
       // Nobody is told of what was said long ago, and nothing of it waits for an answer
-      reply = createReply({ announce: () => {}, onAnswer: () => Promise.resolve() });
+      reply = createReply({ announce: () => {}, onAnswer: () => Promise.resolve(), linksRun: true });
       turns.push(reply.root);
     }
     const shown = reply;
@@ -40,6 +40,7 @@ export function pastTurns(messages) {
     if (message.role === "tool") {
       shown.show({
         type: "tool_end",
+        run_id: message.run_id,
         call_id: message.tool_call_id,
         tool: "tool",
         output: text,
@@ -47,7 +48,7 @@ export function pastTurns(messages) {
       });
       continue;
     }
-    if (text !== "") shown.show({ type: "text_delta", delta: text });
+    if (text !== "") shown.show({ type: "text_delta", run_id: message.run_id, delta: text });
     for (const { id, function: called } of message.tool_calls ?? []) {
       shown.show({ type: "tool_start", call_id: id, tool: called.name, input: parsed(called.arguments) });
     }

@@ -6,6 +6,7 @@ import { createToolCard } from "./tool_card.js";
 import { createToolOffer } from "./tool_offer.js";
 
 const WORKING = "Working";
+const DENIED = new Map([["deny", "denied by you"], ["expired", "nobody answered"]]);
 const REVIEWED = new Map([
   ["done", "A person said: the call that was cut off took effect."],
   ["not_done", "A person said: the call that was cut off did not take effect. It is made again."],
@@ -18,8 +19,9 @@ const REVIEWED = new Map([
  * @param {(text: string) => void} options.announce tells a screen reader
  * @param {(approvalId: string, answer: import("./approval_card.js").Answer) => Promise<unknown>} options.onAnswer
  * @param {(tool: string) => Promise<unknown>} [options.onTurnOn] turns a tool on that the reply missed; default: none is offered
+ * @param {boolean} [options.linksRun] true: the end of the reply leads to its run. Default false
  */
-export function createReply({ announce, onAnswer, onTurnOn }) {
+export function createReply({ announce, onAnswer, onTurnOn, linksRun = false }) {
   const started = performance.now();
   const parts = element("div", { class: "parts" });
   const working = element("span", { class: "typing" }, WORKING);
@@ -27,8 +29,11 @@ export function createReply({ announce, onAnswer, onTurnOn }) {
   const root = element("li", { class: "turn reply", "aria-label": "Reply" }, parts, foot);
   /** @type {Map<string, ReturnType<typeof createToolCard>>} */
   const cards = new Map();
-  /** @type {Map<string, HTMLElement>} */
+  /** Questions that wait, with the call that each is about @type {Map<string, { ask: HTMLElement, callId: string }>} */
   const asks = new Map();
+  /** Calls that a person denied, or nobody answered for, with the words for it @type {Map<string, string>} */
+  const denied = new Map();
+  let runId = "";
   /** Tools that are offered to be turned on @type {Set<string>} */
   const offered = new Set();
   /** @type {{ fromSeq: number, nodes: HTMLElement }[]} */
@@ -62,8 +67,11 @@ export function createReply({ announce, onAnswer, onTurnOn }) {
   const finish = (message) => {
     text.finish();
     for (const card of cards.values()) card.abandon();
-    for (const ask of asks.values()) ask.remove();
+    for (const { ask } of asks.values()) ask.remove();
     foot.textContent = message;
+    if (linksRun && runId !== "") {
+      foot.append(" ", element("a", { href: `#runs/${encodeURIComponent(runId)}` }, "Run"));
+    }
   };
 
   return {
@@ -71,6 +79,7 @@ export function createReply({ announce, onAnswer, onTurnOn }) {
     /** @param {any} event an agent event; unknown types are left out, so that a newer gateway can add some */
     show(event) {
       const seq = event.seq ?? 0;
+      runId = event.run_id ?? runId;
       switch (event.type) {
         case "text_delta":
         case "refusal_delta":
@@ -89,7 +98,7 @@ export function createReply({ announce, onAnswer, onTurnOn }) {
             cards.set(event.call_id, createToolCard({ tool: event.tool, input: "" }));
             place(/** @type {HTMLElement} */ (cards.get(event.call_id)?.root), seq);
           }
-          cards.get(event.call_id)?.end(event);
+          cards.get(event.call_id)?.end(event, denied.get(event.call_id));
           announce(`Tool ${event.tool} ${event.is_error ? "failed" : "is done"}.`);
           if (event.turn_on === undefined || onTurnOn === undefined || offered.has(event.tool)) return;
           offered.add(event.tool);
@@ -100,14 +109,20 @@ export function createReply({ announce, onAnswer, onTurnOn }) {
           newText();
           const id = event.approval_id;
           const { root: ask } = createApprovalCard({ question: event, onAnswer: (answer) => onAnswer(id, answer) });
-          asks.set(id, ask);
+          asks.set(id, { ask, callId: event.call_id });
+          cards.get(event.call_id)?.waits();
           announce(`${event.tool} ${event.kind === "elicitation" ? "asks you something" : "needs your approval"}.`);
           return place(ask, seq);
         }
-        case "approval_answered":
-          asks.get(event.approval_id)?.remove();
+        case "approval_answered": {
+          const { ask, callId = "" } = asks.get(event.approval_id) ?? {};
+          ask?.remove();
           asks.delete(event.approval_id);
+          // A call that is at work has asked something: it goes on, whatever the answer was
+          if (cards.has(callId)) cards.get(callId)?.goesOn();
+          else if (DENIED.has(event.decision)) denied.set(callId, DENIED.get(event.decision) ?? "");
           return;
+        }
         case "review_answered":
           newText();
           return place(

@@ -34,20 +34,31 @@ export function createToolCard({ tool, input }) {
     root,
     /** @param {string} message */
     progress: (message) => setState("running", message),
-    /** @param {{ output: string, is_error: boolean, duration_ms?: number }} result */
-    end(result) {
-      setState(
-        result.is_error ? "failed" : "done",
-        // A stored call may have no duration: nobody knows how long it took
-        result.duration_ms === undefined
-          ? result.is_error ? "failed" : "done"
-          : `${result.is_error ? "failed, " : ""}${formatMs(result.duration_ms)}`,
-      );
+    /** The call goes on only once a person has answered. */
+    waits() {
+      setState("waiting", "waits for you");
+      root.open = true;
+    },
+    /** A person has answered: the call goes on. */
+    goesOn() {
+      setState("running", "running");
+      root.open = false;
+    },
+    /**
+     * @param {{ output: string, is_error: boolean, duration_ms?: number }} result
+     * @param {string} [denied] says who denied the call
+     */
+    end(result, denied) {
+      root.open = denied !== undefined;
+      // A stored call may have no duration: nobody knows how long it took
+      const time = result.duration_ms === undefined ? [] : [formatMs(result.duration_ms)];
+      const words = result.is_error ? ["failed", ...time] : time.length === 0 ? ["done"] : time;
+      setState(result.is_error ? "failed" : "done", denied ?? words.join(", "));
       output.replaceChildren(...labelled(result.is_error ? "Error" : "Output", result.output || "(empty)"));
     },
     /** The reply ended before the call did. */
     abandon() {
-      if (root.getAttribute("data-state") === "running") setState("failed", "not finished");
+      if (["running", "waiting"].includes(root.getAttribute("data-state") ?? "")) setState("failed", "not finished");
     },
   };
 }
