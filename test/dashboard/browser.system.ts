@@ -487,6 +487,7 @@ describe("the dashboard in Chromium", { skip: NO_PAGE_TEST }, () => {
     await inTurns("That is all");
     const grounds = new Set<unknown>();
     for (const view of ["chat", "runs", "schedules", "approvals", "memory", "tools", "status", "logs"]) {
+      await page.click("#menu");
       await page.click(`nav a[href='#${view}']`);
       for (const colorScheme of ["light", "dark"] as const) {
         await page.emulateMedia({ colorScheme });

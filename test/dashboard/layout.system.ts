@@ -30,7 +30,7 @@ describe("every view of the dashboard", { skip: NO_PAGE_TEST }, () => {
     await page.goto(gateway.url);
     await page.fill("#pair-code", (await gateway.services.pairing.createCode()).code);
     await page.keyboard.press("Enter");
-    await page.waitForSelector("#nav:not([hidden])");
+    await page.waitForSelector("#sign-out");
     await use(page, context);
     await context.close();
   }
@@ -90,7 +90,7 @@ describe("every view of the dashboard", { skip: NO_PAGE_TEST }, () => {
       }
     }));
 
-  test("shows every tab of the bar whole, with a number at one and with that of clusters", () =>
+  test("shows every tab whole, with a number at one and with that of clusters: in the bar, or in its menu", () =>
     withRunningGateway(
       { script: [], config: { security: { write_file: { enabled: true } }, gateway: { rate_limit_max: 0 } } },
       async (gateway) => {
@@ -99,18 +99,54 @@ describe("every view of the dashboard", { skip: NO_PAGE_TEST }, () => {
           await page.locator("#approvals-count").waitFor();
           for (const cluster of [false, true]) {
             if (cluster) await page.locator("#nav-cluster").evaluate((link) => link.toggleAttribute("hidden", false));
-            for (const width of [1400, 1280, 1200, 1150, 1100, 1050, 1000, 900, 800, 720]) {
-              await page.setViewportSize({ width, height: 800 });
+            for (const width of [1400, 1280, 1200, 1190, 1189, 1000, 768, 390, 340]) {
+              await page.setViewportSize({ width, height: 640 });
+              if (width < 1190) await page.locator("#menu").click();
               const cut = await page.evaluate(`(() => {
-                const nav = document.querySelector("#nav");
                 const [bar, end] = [".bar", ".bar-end"].map((name) => document.querySelector(name).getBoundingClientRect());
-                return [nav.scrollWidth - nav.clientWidth, Math.max(0, end.right - bar.right)];
+                const links = [...document.querySelectorAll("#nav a:not([hidden])")];
+                const hidden = links.filter((link) => {
+                  const { left, right, top, bottom } = link.getBoundingClientRect();
+                  return !link.checkVisibility() || left < 0 || right > innerWidth || top < 0 || bottom > innerHeight;
+                });
+                return [hidden.map((link) => link.textContent), Math.max(0, end.right - bar.right)];
               })()`);
-              assert.deepEqual(cut, [0, 0], `${width} ${cluster}`);
+              assert.deepEqual(cut, [[], 0], `${width} ${cluster}`);
+              if (width < 1190) await page.keyboard.press("Escape");
             }
           }
         });
       },
+    ));
+
+  test("leads to each view by a menu on a phone, which names the view that is shown, by keyboard", () =>
+    withRunningGateway(
+      { script: [] },
+      (gateway) =>
+        withPage(gateway, { viewport: { width: 390, height: 844 } }, async (page) => {
+          const menu = page.locator("#menu");
+          const focused = () => page.evaluate("document.activeElement.id || document.activeElement.hash");
+          const isOpen = async () => [await menu.getAttribute("aria-expanded"), await page.locator("#nav").isVisible()];
+          const named = () => page.locator("#menu-view").innerText();
+          assert.deepEqual([await named(), await isOpen()], ["Chat", ["false", false]]);
+          await menu.focus();
+          await page.keyboard.press("Enter");
+          await page.locator("#menu[aria-expanded=true]").waitFor();
+          await page.keyboard.press("Tab");
+          assert.equal(await focused(), "#chat", "the menu comes right after its button");
+          await page.keyboard.press("Escape");
+          await page.locator("#menu[aria-expanded=false]").waitFor();
+          assert.deepEqual([await isOpen(), await focused()], [["false", false], "menu"]);
+          for (const view of (await views(page)).filter((each) => each !== "#cluster")) {
+            await menu.press("Enter");
+            await page.locator(`#nav a[href='${view}']`).press("Enter");
+            await page.locator(`section${view}`).waitFor();
+            await page.locator("#menu[aria-expanded=false]").waitFor();
+            assert.equal((await named()).toLowerCase(), view.slice(1));
+            assert.equal(await page.locator("#nav [aria-current]").getAttribute("href"), view);
+            assert.equal(await focused(), view === "#chat" ? "message" : `${view.slice(1)}-title`);
+          }
+        }),
     ));
 
   test("asks only for what it shows", () =>
@@ -120,6 +156,7 @@ describe("every view of the dashboard", { skip: NO_PAGE_TEST }, () => {
         withPage(gateway, {}, async (page) => {
           // Paths that each view asks for again and again, beside the health and the approvals that wait, which the bar shows
           const polled: Readonly<Record<string, readonly string[]>> = {
+            "#chat": ["/v1/status"],
             "#status": ["/metrics", "/v1/status"],
             "#runs": ["/v1/runs"],
             "#approvals": [],

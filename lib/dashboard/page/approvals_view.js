@@ -24,7 +24,8 @@ export function createApprovalsView({ session }) {
   const pending = byId("approvals-pending", HTMLElement);
   const rules = byId("approvals-rules", HTMLElement);
   const recent = byId("approvals-recent", HTMLElement);
-  const count = byId("approvals-count", HTMLElement);
+  /** Of the tab, and of the menu that has the tabs on a narrow screen */
+  const counts = ["approvals-count", "menu-count"].map((id) => byId(id, HTMLElement));
   /** @type {Map<string, ReturnType<typeof createApprovalCard>>} */
   const cards = new Map();
 
@@ -44,8 +45,10 @@ export function createApprovalsView({ session }) {
       cards.set(approval.id, card);
       pending.append(card.root);
     }
-    count.textContent = waiting.length === 0 ? "" : `${waiting.length}${hasMore ? "+" : ""}`;
-    count.hidden = waiting.length === 0;
+    for (const count of counts) {
+      count.textContent = waiting.length === 0 ? "" : `${waiting.length}${hasMore ? "+" : ""}`;
+      count.hidden = waiting.length === 0;
+    }
     const words = hasMore
       ? `More than ${waiting.length} calls wait for your answer. These are the newest; postern approval list shows all.`
       : waiting.length === 1
@@ -102,7 +105,7 @@ export function createApprovalsView({ session }) {
   function showRecent(all) {
     const settled = all.filter(({ status }) => status !== "pending");
     recent.replaceChildren(
-      ...settled.map(({ tool, status, answered_at: at, input, remember }) =>
+      ...settled.map(({ tool, status, answered_at: at, input, remember, run_id: runId }) =>
         element(
           "li",
           {},
@@ -116,6 +119,7 @@ export function createApprovalsView({ session }) {
               remember === null || remember === "once" ? "" : `, remembered: ${remember}`
             }`,
           ),
+          element("a", { href: `#runs/${encodeURIComponent(runId)}` }, "Run"),
         )
       ),
     );
