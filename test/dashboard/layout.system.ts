@@ -149,6 +149,35 @@ describe("every view of the dashboard", { skip: NO_PAGE_TEST }, () => {
         }),
     ));
 
+  test("leaves the last line and whatever has the focus clear of the composer, which may grow as a keyboard comes up", () =>
+    withRunningGateway(
+      { script: [{ text: "Many words of a reply. ".repeat(200) }] },
+      (gateway) =>
+        withPage(gateway, { viewport: { width: 390, height: 844 } }, async (page) => {
+          /** Points from the lower edge of an element to the composer */
+          const room = (selector: string) =>
+            page.evaluate(`document.querySelector("#composer").getBoundingClientRect().top -
+            document.querySelector(${JSON.stringify(selector)}).getBoundingClientRect().bottom`) as Promise<number>;
+          const frame = () => page.evaluate("new Promise((seen) => requestAnimationFrame(() => setTimeout(seen)))");
+          await page.fill("#message", "Tell me");
+          await page.keyboard.press("Enter");
+          await page.locator(".turn-foot a").waitFor();
+          const isClear = async (what: string) => {
+            await page.clock.runFor(100);
+            await frame();
+            assert.ok(await room(".turn-foot") >= 0, `${what}: ${await room(".turn-foot")}`);
+          };
+          await isClear("at the end of a reply");
+          await page.fill("#message", "line\n".repeat(7));
+          await isClear("with a long message");
+          await page.setViewportSize({ width: 390, height: 460 });
+          await isClear("above a keyboard");
+          await page.locator("#conversation").evaluate((place) => place.scrollTo(0, 0));
+          await page.locator(".turn-foot a").focus();
+          await isClear("with the focus");
+        }),
+    ));
+
   test("asks only for what it shows", () =>
     withRunningGateway(
       { script: [], config: { gateway: { rate_limit_max: 0 } } },

@@ -6,7 +6,6 @@ import { createToolCard } from "./tool_card.js";
 import { createToolOffer } from "./tool_offer.js";
 
 const WORKING = "Working";
-const DENIED = new Map([["deny", "denied by you"], ["expired", "nobody answered"]]);
 const REVIEWED = new Map([
   ["done", "A person said: the call that was cut off took effect."],
   ["not_done", "A person said: the call that was cut off did not take effect. It is made again."],
@@ -29,15 +28,17 @@ export function createReply({ announce, onAnswer, onTurnOn, linksRun = false }) 
   const root = element("li", { class: "turn reply", "aria-label": "Reply" }, parts, foot);
   /** @type {Map<string, ReturnType<typeof createToolCard>>} */
   const cards = new Map();
-  /** Questions that wait, with the call that each is about @type {Map<string, { ask: HTMLElement, callId: string }>} */
+  /** @type {Map<string, HTMLElement>} */
   const asks = new Map();
-  /** Calls that a person denied, or nobody answered for, with the words for it @type {Map<string, string>} */
-  const denied = new Map();
-  let runId = "";
+  /** Calls that were denied on this page @type {Set<string>} */
+  const denied = new Set();
   /** Tools that are offered to be turned on @type {Set<string>} */
   const offered = new Set();
   /** @type {{ fromSeq: number, nodes: HTMLElement }[]} */
   const placed = [];
+  /** Call that each question is about, by the id of its approval @type {Map<string, string>} */
+  const askedFor = new Map();
+  let runId = "";
   let text = createText(announce);
   let unplaced = true;
 
@@ -67,7 +68,7 @@ export function createReply({ announce, onAnswer, onTurnOn, linksRun = false }) 
   const finish = (message) => {
     text.finish();
     for (const card of cards.values()) card.abandon();
-    for (const { ask } of asks.values()) ask.remove();
+    for (const ask of asks.values()) ask.remove();
     foot.textContent = message;
     if (linksRun && runId !== "") {
       foot.append(" ", element("a", { href: `#runs/${encodeURIComponent(runId)}` }, "Run"));
@@ -98,8 +99,12 @@ export function createReply({ announce, onAnswer, onTurnOn, linksRun = false }) 
             cards.set(event.call_id, createToolCard({ tool: event.tool, input: "" }));
             place(/** @type {HTMLElement} */ (cards.get(event.call_id)?.root), seq);
           }
-          cards.get(event.call_id)?.end(event, denied.get(event.call_id));
-          announce(`Tool ${event.tool} ${event.is_error ? "failed" : "is done"}.`);
+          cards.get(event.call_id)?.end(denied.has(event.call_id) ? { ...event, denied_by: "you" } : event);
+          announce(
+            `Tool ${event.tool} ${
+              event.denied_by !== undefined ? "was denied" : event.is_error ? "failed" : "is done"
+            }.`,
+          );
           if (event.turn_on === undefined || onTurnOn === undefined || offered.has(event.tool)) return;
           offered.add(event.tool);
           newText();
@@ -107,22 +112,24 @@ export function createReply({ announce, onAnswer, onTurnOn, linksRun = false }) 
         }
         case "approval_needed": {
           newText();
-          const id = event.approval_id;
-          const { root: ask } = createApprovalCard({ question: event, onAnswer: (answer) => onAnswer(id, answer) });
-          asks.set(id, { ask, callId: event.call_id });
+          askedFor.set(event.approval_id, event.call_id);
           cards.get(event.call_id)?.waits();
+          const id = event.approval_id;
+          /** @param {import("./approval_card.js").Answer} answer */
+          const send = async (answer) => {
+            await onAnswer(id, answer);
+            if (answer.decision === "deny") denied.add(event.call_id);
+          };
+          const { root: ask } = createApprovalCard({ question: event, onAnswer: send });
+          asks.set(id, ask);
           announce(`${event.tool} ${event.kind === "elicitation" ? "asks you something" : "needs your approval"}.`);
           return place(ask, seq);
         }
-        case "approval_answered": {
-          const { ask, callId = "" } = asks.get(event.approval_id) ?? {};
-          ask?.remove();
+        case "approval_answered":
+          asks.get(event.approval_id)?.remove();
           asks.delete(event.approval_id);
-          // A call that is at work has asked something: it goes on, whatever the answer was
-          if (cards.has(callId)) cards.get(callId)?.goesOn();
-          else if (DENIED.has(event.decision)) denied.set(callId, DENIED.get(event.decision) ?? "");
-          return;
-        }
+          // A call at work had asked: it goes on, whatever the answer was
+          return cards.get(askedFor.get(event.approval_id) ?? "")?.progress("running");
         case "review_answered":
           newText();
           return place(

@@ -1,6 +1,17 @@
 import { element } from "./dom.js";
 import { formatMs } from "./format.js";
 
+/** Words for a call that was not made, by who denied it. @type {ReadonlyMap<string, string>} */
+const DENIED = new Map([
+  ["you", "denied by you"],
+  ["person", "denied by a person"],
+  ["program", "denied by the program"],
+  ["rule", "denied by a remembered answer"],
+  ["nobody", "denied: nobody answered"],
+  ["policy", "denied by the policy"],
+  ["halt", "halted"],
+]);
+
 /**
  * A tool call of a reply, folded: its name and what it was asked, and inside the input and the output.
  * @param {{ tool: string, input: unknown }} call
@@ -27,33 +38,33 @@ export function createToolCard({ tool, input }) {
    * @param {string} word
    */
   const setState = (next, word) => {
+    // Open by itself where a person is wanted or has said no; a wait that is over folds it
+    if (next === "waiting" || next === "denied") root.open = true;
+    else if (root.getAttribute("data-state") === "waiting") root.open = false;
     root.setAttribute("data-state", next);
     state.textContent = word;
   };
   return {
+    /** The call goes on only once a person has answered. */
+    waits: () => setState("waiting", "waits for you"),
     root,
     /** @param {string} message */
     progress: (message) => setState("running", message),
-    /** The call goes on only once a person has answered. */
-    waits() {
-      setState("waiting", "waits for you");
-      root.open = true;
-    },
-    /** A person has answered: the call goes on. */
-    goesOn() {
-      setState("running", "running");
-      root.open = false;
-    },
-    /**
-     * @param {{ output: string, is_error: boolean, duration_ms?: number }} result
-     * @param {string} [denied] says who denied the call
-     */
-    end(result, denied) {
-      root.open = denied !== undefined;
-      // A stored call may have no duration: nobody knows how long it took
-      const time = result.duration_ms === undefined ? [] : [formatMs(result.duration_ms)];
-      const words = result.is_error ? ["failed", ...time] : time.length === 0 ? ["done"] : time;
-      setState(result.is_error ? "failed" : "done", denied ?? words.join(", "));
+    /** @param {{ output: string, is_error: boolean, duration_ms?: number, denied_by?: string | undefined }} result */
+    end(result) {
+      const denied = DENIED.get(result.denied_by ?? "");
+      if (denied !== undefined) {
+        setState("denied", denied);
+        output.replaceChildren(...labelled("Why", result.output || "(empty)"));
+        return;
+      }
+      setState(
+        result.is_error ? "failed" : "done",
+        // A stored call may have no duration: nobody knows how long it took
+        result.duration_ms === undefined
+          ? result.is_error ? "failed" : "done"
+          : `${result.is_error ? "failed, " : ""}${formatMs(result.duration_ms)}`,
+      );
       output.replaceChildren(...labelled(result.is_error ? "Error" : "Output", result.output || "(empty)"));
     },
     /** The reply ended before the call did. */
