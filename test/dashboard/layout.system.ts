@@ -1,6 +1,9 @@
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import type { Browser, BrowserContext, Page } from "playwright-core";
+import { systemTools } from "../scripts/system_tools.ts";
 import { launchPageBrowser, NO_PAGE_TEST, PATIENCE_MS, pollOnce } from "../support/chromium.ts";
 import { jsonOf } from "../support/json_of.ts";
 import { samplePackage, sampleTool } from "../support/plugin_package.ts";
@@ -118,6 +121,34 @@ describe("every view of the dashboard", { skip: NO_PAGE_TEST }, () => {
         });
       },
     ));
+
+  test("has nothing that axe-core finds against WCAG 2.2 A and AA, on a desktop page in the light and on a phone in the dark", async () => {
+    const axe = readFileSync(join(await systemTools("tools"), "axe-core/axe.min.js"), "utf8");
+    await withRunningGateway(
+      { script: ["# Title\n\n```sh\nls\n```"], config: { security: { write_file: { enabled: true } } } },
+      async (gateway) => {
+        gateway.services.log.warn("A long line", { field: SENTENCE });
+        const { id } = await jsonOf(gateway.call("/v1/runs", { body: { message: "Hi", conversation_id: "short" } }));
+        for await (const chunk of (await gateway.call(`/v1/runs/${id}/events`)).body ?? []) void chunk;
+        await gateway.call("/v1/tools/write_file/call", { body: { input: { path: "y.md", content: "x" } } });
+        for (const [width, colorScheme] of [[1440, "light"], [390, "dark"]] as const) {
+          const options = { viewport: { width, height: 800 }, colorScheme, reducedMotion: "reduce" } as const;
+          await withPage(gateway, options, async (page) => {
+            await page.evaluate(axe);
+            for (const view of [...await views(page), `#runs/${id}`, "#chat/short"]) {
+              await page.evaluate(`location.hash = ${JSON.stringify(view)}`);
+              await page.locator(`section${view.split("/")[0]}`).getByText(/\w/).first().waitFor();
+              await pollOnce(page);
+              const found = await page.evaluate(`axe.run({
+                runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"], resultTypes: ["violations"],
+              }).then(({ violations }) => violations.map(({ id, nodes }) => [id, nodes[0].target.join(" ")]))`);
+              assert.deepEqual(found, [], `${view} at ${width}`);
+            }
+          });
+        }
+      },
+    );
+  });
 
   test("leads to each view by a menu on a phone, which names the view that is shown, by keyboard", () =>
     withRunningGateway(
