@@ -24,7 +24,7 @@ export function createApprovalsView({ session }) {
   const pending = byId("approvals-pending", HTMLElement);
   const rules = byId("approvals-rules", HTMLElement);
   const recent = byId("approvals-recent", HTMLElement);
-  /** Of the tab, and of the menu that has the tabs on a narrow screen */
+  /** Numbers beside the tab, and beside the menu that has the tabs on a narrow screen */
   const counts = ["approvals-count", "menu-count"].map((id) => byId(id, HTMLElement));
   /** @type {Map<string, ReturnType<typeof createApprovalCard>>} */
   const cards = new Map();

@@ -25,7 +25,7 @@ export function addressOf(path) {
   return new URL(path, BASE);
 }
 
-/** What is read every few seconds is no request of a person: the gateway's log has a line an hour of it. */
+/** Header of what is read every few seconds, which no person asked for: the gateway's log has a line an hour of it. */
 const LOOK = { "x-postern-look": "1" };
 
 /** Gateways that are mounted side by side in one server have a token each. */
