@@ -24,8 +24,9 @@ export function createApprovalsView({ session }) {
   const pending = byId("approvals-pending", HTMLElement);
   const rules = byId("approvals-rules", HTMLElement);
   const recent = byId("approvals-recent", HTMLElement);
-  /** Numbers beside the tab, and beside the menu that has the tabs on a narrow screen */
-  const counts = ["approvals-count", "menu-count"].map((id) => byId(id, HTMLElement));
+  const count = byId("approvals-count", HTMLElement);
+  /** Number beside the menu that has the tabs on a narrow screen */
+  const menuCount = byId("menu-count", HTMLElement);
   /** @type {Map<string, ReturnType<typeof createApprovalCard>>} */
   const cards = new Map();
 
@@ -45,10 +46,10 @@ export function createApprovalsView({ session }) {
       cards.set(approval.id, card);
       pending.append(card.root);
     }
-    for (const count of counts) {
-      count.textContent = waiting.length === 0 ? "" : `${waiting.length}${hasMore ? "+" : ""}`;
-      count.hidden = waiting.length === 0;
-    }
+    count.textContent = waiting.length === 0 ? "" : `${waiting.length}${hasMore ? "+" : ""}`;
+    count.hidden = waiting.length === 0;
+    menuCount.textContent = count.textContent;
+    menuCount.hidden = count.hidden;
     const words = hasMore
       ? `More than ${waiting.length} calls wait for your answer. These are the newest; postern approval list shows all.`
       : waiting.length === 1

@@ -59,10 +59,10 @@ export function start() {
   const cluster = createClusterView({ session });
   const menu = createViewMenu();
   const halting = createHaltButton({ session, onChange: () => void poll() });
-  let entered = false;
-  let reachable = true;
   /** Model that answers where none is chosen, as the chat shows it; empty: the gateway has not said */
   let shownModel = "";
+  let entered = false;
+  let reachable = true;
 
   /** @param {string} [reason] */
   function openPairing(reason) {

@@ -132,10 +132,11 @@ export function createReply({ announce, onAnswer, onTurnOn, linksRun = false }) 
           return place(ask, seq);
         }
         case "approval_answered":
+          // A call at work had asked: it goes on, whatever the answer was
+          cards.get(askedFor.get(event.approval_id) ?? "")?.progress("running");
           asks.get(event.approval_id)?.remove();
           asks.delete(event.approval_id);
-          // A call at work had asked: it goes on, whatever the answer was
-          return cards.get(askedFor.get(event.approval_id) ?? "")?.progress("running");
+          return;
         case "review_answered":
           newText();
           return place(
