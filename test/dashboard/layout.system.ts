@@ -188,7 +188,7 @@ describe("every view of the dashboard", { skip: NO_PAGE_TEST }, () => {
           /** Points from the lower edge of an element to the composer */
           const room = (selector: string) =>
             page.evaluate(`document.querySelector("#composer").getBoundingClientRect().top -
-            document.querySelector(${JSON.stringify(selector)}).getBoundingClientRect().bottom`) as Promise<number>;
+            document.querySelector(${JSON.stringify(selector)}).getBoundingClientRect().bottom`) as Promise<number>; // what the expression gives
           const frame = () => page.evaluate("new Promise((seen) => requestAnimationFrame(() => setTimeout(seen)))");
           await page.fill("#message", "Tell me");
           await page.keyboard.press("Enter");
