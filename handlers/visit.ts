@@ -423,8 +423,15 @@ export function withReplyHeaders(hooks: Partial<Hooks>, replyHeaders: Record<str
 const METHODS = new Set(["GET", "HEAD", "POST", "DELETE", "OPTIONS", "PUT", "PATCH"]);
 const TRACEPARENT = /^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$/;
 
+/** Header by which a page that is open says that it looks again by itself, which no person asked for. */
+const LOOK_HEADER = "x-postern-look";
+/** Milliseconds after which a sender that keeps looking at a route has its next line at info */
+const LOOK_MS = 3_600_000;
+/** Senders and routes that are known at a time: of those over the bound each look is logged at info */
+const MAX_LOOKS = 1_000;
+
 /**
- * Creates the observer that feeds metrics and the access log. Probes are logged at debug, other requests at info.
+ * Creates the observer that feeds metrics and the access log. Probes and repeated looks of a page are logged at debug, other requests at info.
  * Source: docs/design/observability.md "Metrics"
  */
 export function createObserver(
@@ -445,21 +452,47 @@ export function createObserver(
     },
   );
   const inFlight = metrics.gauge("postern_http_requests_in_flight", "HTTP requests being answered.").with();
+  /** Time of the last line at info, by route and sender */
+  const looks = new Map<string, number>();
+
+  /**
+   * Tells whether a sender looks again where its last look is in the log. Attack: anybody can send the header, so it hides neither a refusal, nor a
+   * request that changes something, nor the first look of a sender.
+   */
+  const isRepeatedLook = (
+    { method, headers }: Request,
+    { identity, remoteAddress }: GatewayRequestContext,
+    { startedAt, route, status }: { readonly startedAt: number; readonly route: string; readonly status: number },
+  ): boolean => {
+    if (method !== "GET" || status >= 400 || headers.get(LOOK_HEADER) === null) return false;
+    const key = `${route} ${identity?.tokenId ?? ""} ${remoteAddress ?? ""}`;
+    const seenAt = looks.get(key);
+    if (seenAt !== undefined && startedAt - seenAt < LOOK_MS) return true;
+    if (seenAt === undefined && looks.size >= MAX_LOOKS) {
+      for (const [old, at] of looks) if (startedAt - at >= LOOK_MS) looks.delete(old);
+      if (looks.size >= MAX_LOOKS) return false;
+    }
+    looks.set(key, startedAt);
+    return false;
+  };
   return {
     rateLimited: metrics.counter("postern_rate_limited_total", "Requests refused by a rate limit.").with(),
     begin() {
       inFlight.add(1);
       return clock.monotonic();
     },
-    end(request, context, { startedAt, route, status }) {
+    end(request, context, outcome) {
+      const { startedAt, route, status } = outcome;
       const durationMs = clock.monotonic() - startedAt;
       const method = METHODS.has(request.method) ? request.method : "other";
       inFlight.add(-1);
       requests.with(method, route, String(status)).add();
       durations.with(route).observe(durationMs / 1000);
       // A client that reads the log must not fill it with lines about its own requests
-      const level = PROBES.has(route) || route === "/v1/logs" ? "debug" : "info";
+      const isQuiet = PROBES.has(route) || route === "/v1/logs" || isRepeatedLook(request, context, outcome);
+      const level = isQuiet ? "debug" : "info";
       if (!log.shows(level)) return;
+      const { "x-postern-run": runId } = context.replyHeaders;
       log[level]("Request", {
         request_id: context.requestId,
         method,
@@ -468,6 +501,7 @@ export function createObserver(
         duration_ms: Math.round(durationMs * 1000) / 1000,
         token_id: context.identity?.tokenId ?? null,
         remote_address: context.remoteAddress ?? null,
+        ...(runId === undefined ? {} : { run_id: runId }),
         ...traceOf(request),
       });
     },

@@ -183,6 +183,36 @@ describe("the dashboard in Chromium", { skip: NO_PAGE_TEST }, () => {
     await inTurns("That is all");
   });
 
+  test("names the model that answers by default, as the gateway says it, and offers commands where they work", async () => {
+    await page.clock.install();
+    await openPaired();
+    const shown = page.locator("#model option").first();
+    const commands = async () => [
+      (await page.locator("#message").getAttribute("placeholder"))?.includes("/tool_name"),
+      await page.locator("#chips").getByText("/help").count() === 1,
+    ];
+    await shown.filter({ hasText: /^ollama\/llama3\.2 \(default\)$/ }).waitFor({ state: "attached" });
+    assert.deepEqual(await commands(), [false, false], "a model knows no command");
+    await page.selectOption("#model", "offline/assistant");
+    assert.deepEqual(await commands(), [true, true]);
+    await page.selectOption("#model", "");
+    assert.deepEqual(await commands(), [false, false]);
+    gateway.use("offline", "assistant");
+    await pollOnce(page);
+    await shown.filter({ hasText: /^offline\/assistant \(default\)$/ }).waitFor({ state: "attached" });
+    assert.deepEqual(await commands(), [true, true]);
+  });
+
+  test("names the default model by the reply that it gave, where the token may not see the status", async () => {
+    gateway.forbid("/v1/status");
+    await openPaired();
+    const shown = page.locator("#model option").first();
+    await shown.filter({ hasText: /^Default model$/ }).waitFor({ state: "attached" });
+    await ask("beans");
+    await inTurns("That is all");
+    assert.equal(await shown.textContent(), "offline/assistant (default)");
+  });
+
   test("a gateway that is gone is said so, and so is its return", async () => {
     await page.clock.install();
     await openPaired();
@@ -487,6 +517,7 @@ describe("the dashboard in Chromium", { skip: NO_PAGE_TEST }, () => {
     await inTurns("That is all");
     const grounds = new Set<unknown>();
     for (const view of ["chat", "runs", "schedules", "approvals", "memory", "tools", "status", "logs"]) {
+      await page.click("#menu");
       await page.click(`nav a[href='#${view}']`);
       for (const colorScheme of ["light", "dark"] as const) {
         await page.emulateMedia({ colorScheme });

@@ -21,6 +21,8 @@ export interface FakeGateway {
   readonly answers: readonly unknown[];
   readonly runs: FakeRuns;
   readonly schedules: FakeSchedules;
+  /** Puts another provider and model to use, as a changed configuration does */
+  use(name: string, model: string): void;
   /** Puts one more call that waits */
   ask(change?: Readonly<Record<string, unknown>>): void;
   /** The token lacks the scope for these paths, and what lies under them */
@@ -106,6 +108,7 @@ export async function startFakeGateway(options: FakeGatewayOptions = {}): Promis
   let pairedBy = "";
   let gone = false;
   let metricsRead = 10;
+  let inUse = { name: "ollama", model: "llama3.2" };
   let release = () => {};
   let onSteered = () => {};
 
@@ -143,7 +146,7 @@ export async function startFakeGateway(options: FakeGatewayOptions = {}): Promis
     if (path === "/v1/status") {
       return send(response, 200, {
         workspace: "/home/me/work",
-        provider: { name: "ollama", model: "llama3.2", reason: "Ollama answers at 127.0.0.1:11434" },
+        provider: { ...inUse, reason: "Ollama answers at 127.0.0.1:11434" },
         config: { needs_restart: ["gateway.port"], last_reload: { problem: 'Cannot use "agent.x"' } },
       });
     }
@@ -219,6 +222,7 @@ export async function startFakeGateway(options: FakeGatewayOptions = {}): Promis
     answers,
     runs,
     schedules,
+    use: (name, model) => void (inUse = { name, model }),
     ask: (change = {}) =>
       void approvals.unshift(described({
         id: `apr_${approvals.length + 1}`,

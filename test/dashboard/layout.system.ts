@@ -1,6 +1,9 @@
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import type { Browser, BrowserContext, Page } from "playwright-core";
+import { systemTools } from "../scripts/system_tools.ts";
 import { launchPageBrowser, NO_PAGE_TEST, PATIENCE_MS, pollOnce } from "../support/chromium.ts";
 import { jsonOf } from "../support/json_of.ts";
 import { samplePackage, sampleTool } from "../support/plugin_package.ts";
@@ -30,7 +33,7 @@ describe("every view of the dashboard", { skip: NO_PAGE_TEST }, () => {
     await page.goto(gateway.url);
     await page.fill("#pair-code", (await gateway.services.pairing.createCode()).code);
     await page.keyboard.press("Enter");
-    await page.waitForSelector("#nav:not([hidden])");
+    await page.waitForSelector("#sign-out");
     await use(page, context);
     await context.close();
   }
@@ -90,7 +93,7 @@ describe("every view of the dashboard", { skip: NO_PAGE_TEST }, () => {
       }
     }));
 
-  test("shows every tab of the bar whole, with a number at one and with that of clusters", () =>
+  test("shows every tab whole, with a number at one and with that of clusters: in the bar, or in its menu", () =>
     withRunningGateway(
       { script: [], config: { security: { write_file: { enabled: true } }, gateway: { rate_limit_max: 0 } } },
       async (gateway) => {
@@ -99,18 +102,111 @@ describe("every view of the dashboard", { skip: NO_PAGE_TEST }, () => {
           await page.locator("#approvals-count").waitFor();
           for (const cluster of [false, true]) {
             if (cluster) await page.locator("#nav-cluster").evaluate((link) => link.toggleAttribute("hidden", false));
-            for (const width of [1400, 1280, 1200, 1150, 1100, 1050, 1000, 900, 800, 720]) {
-              await page.setViewportSize({ width, height: 800 });
+            for (const width of [1400, 1280, 1200, 1190, 1189, 1000, 768, 390, 340]) {
+              await page.setViewportSize({ width, height: 640 });
+              if (width < 1190) await page.locator("#menu").click();
               const cut = await page.evaluate(`(() => {
-                const nav = document.querySelector("#nav");
                 const [bar, end] = [".bar", ".bar-end"].map((name) => document.querySelector(name).getBoundingClientRect());
-                return [nav.scrollWidth - nav.clientWidth, Math.max(0, end.right - bar.right)];
+                const links = [...document.querySelectorAll("#nav a:not([hidden])")];
+                const hidden = links.filter((link) => {
+                  const { left, right, top, bottom } = link.getBoundingClientRect();
+                  return !link.checkVisibility() || left < 0 || right > innerWidth || top < 0 || bottom > innerHeight;
+                });
+                return [hidden.map((link) => link.textContent), Math.max(0, end.right - bar.right)];
               })()`);
-              assert.deepEqual(cut, [0, 0], `${width} ${cluster}`);
+              assert.deepEqual(cut, [[], 0], `${width} ${cluster}`);
+              if (width < 1190) await page.keyboard.press("Escape");
             }
           }
         });
       },
+    ));
+
+  test("has nothing that axe-core finds against WCAG 2.2 A and AA, on a desktop page in the light and on a phone in the dark", async () => {
+    const axe = readFileSync(join(await systemTools("tools"), "axe-core/axe.min.js"), "utf8");
+    await withRunningGateway(
+      { script: ["# Title\n\n```sh\nls\n```"], config: { security: { write_file: { enabled: true } } } },
+      async (gateway) => {
+        gateway.services.log.warn("A long line", { field: SENTENCE });
+        const { id } = await jsonOf(gateway.call("/v1/runs", { body: { message: "Hi", conversation_id: "short" } }));
+        for await (const chunk of (await gateway.call(`/v1/runs/${id}/events`)).body ?? []) void chunk;
+        await gateway.call("/v1/tools/write_file/call", { body: { input: { path: "y.md", content: "x" } } });
+        for (const [width, colorScheme] of [[1440, "light"], [390, "dark"]] as const) {
+          const options = { viewport: { width, height: 800 }, colorScheme, reducedMotion: "reduce" } as const;
+          await withPage(gateway, options, async (page) => {
+            await page.evaluate(axe);
+            for (const view of [...await views(page), `#runs/${id}`, "#chat/short"]) {
+              await page.evaluate(`location.hash = ${JSON.stringify(view)}`);
+              await page.locator(`section${view.split("/")[0]}`).getByText(/\w/).first().waitFor();
+              await pollOnce(page);
+              const found = await page.evaluate(`axe.run({
+                runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"], resultTypes: ["violations"],
+              }).then(({ violations }) => violations.map(({ id, nodes }) => [id, nodes[0].target.join(" ")]))`);
+              assert.deepEqual(found, [], `${view} at ${width}`);
+            }
+          });
+        }
+      },
+    );
+  });
+
+  test("leads to each view by a menu on a phone, which names the view that is shown, by keyboard", () =>
+    withRunningGateway(
+      { script: [] },
+      (gateway) =>
+        withPage(gateway, { viewport: { width: 390, height: 844 } }, async (page) => {
+          const menu = page.locator("#menu");
+          const focused = () => page.evaluate("document.activeElement.id || document.activeElement.hash");
+          const isOpen = async () => [await menu.getAttribute("aria-expanded"), await page.locator("#nav").isVisible()];
+          const named = () => page.locator("#menu-view").innerText();
+          assert.deepEqual([await named(), await isOpen()], ["Chat", ["false", false]]);
+          await menu.focus();
+          await page.keyboard.press("Enter");
+          await page.locator("#menu[aria-expanded=true]").waitFor();
+          await page.keyboard.press("Tab");
+          assert.equal(await focused(), "#chat", "the menu comes right after its button");
+          await page.keyboard.press("Escape");
+          await page.locator("#menu[aria-expanded=false]").waitFor();
+          assert.deepEqual([await isOpen(), await focused()], [["false", false], "menu"]);
+          for (const view of (await views(page)).filter((each) => each !== "#cluster")) {
+            await menu.press("Enter");
+            await page.locator(`#nav a[href='${view}']`).press("Enter");
+            await page.locator(`section${view}`).waitFor();
+            await page.locator("#menu[aria-expanded=false]").waitFor();
+            assert.equal((await named()).toLowerCase(), view.slice(1));
+            assert.equal(await page.locator("#nav [aria-current]").getAttribute("href"), view);
+            assert.equal(await focused(), view === "#chat" ? "message" : `${view.slice(1)}-title`);
+          }
+        }),
+    ));
+
+  test("leaves the last line and whatever has the focus clear of the composer, which may grow as a keyboard comes up", () =>
+    withRunningGateway(
+      { script: [{ text: "Many words of a reply. ".repeat(200) }] },
+      (gateway) =>
+        withPage(gateway, { viewport: { width: 390, height: 844 } }, async (page) => {
+          /** Points from the lower edge of an element to the composer */
+          const room = (selector: string) =>
+            page.evaluate(`document.querySelector("#composer").getBoundingClientRect().top -
+            document.querySelector(${JSON.stringify(selector)}).getBoundingClientRect().bottom`) as Promise<number>; // what the expression gives
+          const frame = () => page.evaluate("new Promise((seen) => requestAnimationFrame(() => setTimeout(seen)))");
+          await page.fill("#message", "Tell me");
+          await page.keyboard.press("Enter");
+          await page.locator(".turn-foot a").waitFor();
+          const isClear = async (what: string) => {
+            await page.clock.runFor(100);
+            await frame();
+            assert.ok(await room(".turn-foot") >= 0, `${what}: ${await room(".turn-foot")}`);
+          };
+          await isClear("at the end of a reply");
+          await page.fill("#message", "line\n".repeat(7));
+          await isClear("with a long message");
+          await page.setViewportSize({ width: 390, height: 460 });
+          await isClear("above a keyboard");
+          await page.locator("#conversation").evaluate((place) => place.scrollTo(0, 0));
+          await page.locator(".turn-foot a").focus();
+          await isClear("with the focus");
+        }),
     ));
 
   test("asks only for what it shows", () =>
@@ -120,6 +216,7 @@ describe("every view of the dashboard", { skip: NO_PAGE_TEST }, () => {
         withPage(gateway, {}, async (page) => {
           // Paths that each view asks for again and again, beside the health and the approvals that wait, which the bar shows
           const polled: Readonly<Record<string, readonly string[]>> = {
+            "#chat": ["/v1/status"],
             "#status": ["/metrics", "/v1/status"],
             "#runs": ["/v1/runs"],
             "#approvals": [],

@@ -54,7 +54,7 @@ describe("the dashboard's runs in Chromium", { skip: NO_PAGE_TEST }, () => {
     assert.match(await page.locator("#runs-list li").nth(0).innerText(), /Needs your decision[\s\S]*run_2/);
     assert.match(
       await page.locator("#runs-list li").nth(1).innerText(),
-      /Done[\s\S]*run_1[\s\S]*Look after the garden → The <b>beans<\/b>/,
+      /Done[\s\S]*Look after the garden[\s\S]*run_1[\s\S]*The <b>beans<\/b>/,
     );
     await page.selectOption("#runs-filter", "completed");
     await page.locator("#runs-list").getByText("run_2").waitFor({ state: "detached" });
@@ -116,7 +116,7 @@ describe("the dashboard's runs in Chromium", { skip: NO_PAGE_TEST }, () => {
     await page.locator("#runs-list a").focus();
     await page.keyboard.press("Enter");
     await page.locator("#run .prose").getByText("Water").waitFor();
-    await until(async () => await focused() === "Run run_1", "the run's title has no focus");
+    await until(async () => await focused() === "Look after the garden run_1", "the run's title has no focus");
     gateway.runs.tell(run, { type: "text_delta", delta: "the " });
     await page.locator("#run .prose").getByText("Water the").waitFor();
     gateway.runs.breakOff();
@@ -130,7 +130,7 @@ describe("the dashboard's runs in Chromium", { skip: NO_PAGE_TEST }, () => {
     await page.keyboard.press("Enter");
     await page.locator("#run").getByText("Cancelled", { exact: true }).waitFor();
     assert.deepEqual(gateway.runs.posted, [{ action: "cancel" }]);
-    await until(async () => await focused() === "Run run_1", "the run's title has the focus no more");
+    await until(async () => await focused() === "Look after the garden run_1", "the run's title has the focus no more");
     await until(async () => /The run: Cancelled/.test(await page.locator("#runs-announcer").innerText()));
   });
 

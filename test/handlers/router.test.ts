@@ -321,6 +321,48 @@ test("metrics and the access log see every outcome under the route's template", 
   assert.equal(services.logged.at(-1)?.level, "debug");
 });
 
+test("a page that looks again by itself fills no log, and a stranger who says the same is seen all the same", async () => {
+  const { send, services, router } = createTestRouter({ gateway: { rate_limit_max: 0 } });
+  const levels = () =>
+    services.logged.splice(0).filter(({ message }) => message === "Request").map(({ level }) => level);
+  const look = (path: string, given: Parameters<typeof send>[2] = {}) =>
+    send("GET", path, { ...given, headers: { "x-postern-look": "1" } });
+  for (let looks = 0; looks < 3; looks++) await look("/v1/approvals");
+  assert.deepEqual(levels(), ["info", "debug", "debug"], "the first one says who looks");
+  assert.match(await (await send("GET", "/metrics")).text(), /route="\/v1\/approvals",status="200"\} 3\n/);
+  levels();
+  await send("GET", "/v1/approvals");
+  assert.deepEqual(levels(), ["info"], "a request of another program");
+  const strangers = [
+    { what: "no token", path: "/v1/approvals", given: { token: null } },
+    { what: "a wrong token", path: "/v1/approvals", given: { token: "wrong" } },
+    { what: "too small a token", path: "/v1/approvals", given: { token: "token_chat" } },
+    { what: "no such path", path: "/v1/none", given: {} },
+  ];
+  for (const { what, path, given } of strangers) {
+    for (let tries = 0; tries < 2; tries++) await look(path, given);
+    assert.deepEqual(levels(), ["info", "info"], what);
+  }
+  for (const given of [{ remoteAddress: "10.9.9.9" }, { token: "token_approve" }]) {
+    await look("/v1/approvals", given);
+    assert.deepEqual(levels(), ["info"], "a token that somebody else uses, or another one");
+  }
+  await send("POST", "/v1/ping", { headers: { "x-postern-look": "1" } });
+  await send("POST", "/v1/ping", { headers: { "x-postern-look": "1" } });
+  assert.deepEqual(levels(), ["info", "info"], "what is no look");
+  await services.clock.advance(3_600_000);
+  await look("/v1/approvals");
+  assert.deepEqual(levels(), ["info"], "each hour says it again");
+  const headers = { authorization: "Bearer token_admin", "x-postern-look": "1" };
+  for (let number = 0; number < 1_000; number++) {
+    const request = new Request("http://gateway.test/v1/approvals", { headers });
+    await router.fetch(request, { remoteAddress: `10.1.${number >> 8}.${number & 255}` });
+  }
+  levels();
+  for (let tries = 0; tries < 2; tries++) await look("/v1/approvals", { remoteAddress: "10.2.0.1" });
+  assert.deepEqual(levels(), ["info", "info"], "more senders than are known");
+});
+
 test("the headers of a thrown error reach the client", async () => {
   const fail = () => {
     throw refuse("overloaded", "Cannot take it", { headers: { "Retry-After": "7" } });

@@ -182,7 +182,7 @@ describe("the dashboard of a running gateway", { skip: NO_CHROMIUM }, () => {
       await tabTo(page, "Runs");
       await page.keyboard.press("Enter");
       await page.locator("#runs-list").getByText("Waits for your approval").waitFor();
-      await tabTo(page, id);
+      await tabTo(page, `Note it ${id}`);
       await page.keyboard.press("Enter");
       await page.locator("#run").getByRole("button", { name: "Approve once" }).press("Enter");
       await page.locator("#run .prose").getByText("It is written.").waitFor();

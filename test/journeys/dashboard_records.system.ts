@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import { after, before, describe, test } from "node:test";
 import type { Browser, Page } from "playwright-core";
 import { launchPageBrowser, NO_CHROMIUM, PATIENCE_MS } from "../support/chromium.ts";
@@ -153,6 +154,68 @@ describe("what the dashboard shows of records", { skip: NO_CHROMIUM }, () => {
       await turns.getByText("Stopped before its end").waitFor();
       assert.deepEqual([problems, gateway.provider.requests.length], [[], 3]);
       await page.context().close();
+    }));
+
+  test("a phone answers what a desktop page began, says no to the next call, and halts the third", () =>
+    withWorld(async (world) => {
+      const write = (path: string) => ({
+        toolCalls: [{ name: "write_file", arguments: { path, content: "Tuesday" } }],
+      });
+      const gateway = await world.gateway({
+        config: { security: { write_file: { enabled: true } } },
+        script: [write("beans.md"), "It is written.", write("peas.md"), "Then not.", { text: "Half a", hang: "after" }],
+      });
+      const problems: string[] = [];
+      const desktop = await openPaired(gateway, problems);
+      await desktop.setViewportSize({ width: 1440, height: 900 });
+      await desktop.fill("#message", "Note it\nin beans.md");
+      await desktop.keyboard.press("Enter");
+      await desktop.locator(".turns .ask").waitFor();
+
+      const phone = await openPaired(gateway, problems);
+      await phone.setViewportSize({ width: 390, height: 844 });
+      await phone.locator("#menu-count").getByText("1").waitFor();
+      await phone.click("#menu");
+      await phone.click("#nav a[href='#approvals']");
+      await phone.getByRole("button", { name: "Approve once" }).click();
+      await desktop.locator("#turns").getByText("It is written.").waitFor();
+      assert.equal(await desktop.locator(".turns .ask").count(), 0);
+      assert.equal(await desktop.locator(".tool").getAttribute("open"), null, "a call that is done is folded");
+      assert.equal(readFileSync(gateway.workspace.path("beans.md"), "utf8"), "Tuesday");
+
+      // From the answer to its run, from there to the lines of the log and back, and to the conversation
+      await phone.locator("#approvals-recent").getByRole("link", { name: "Run" }).click();
+      const title = phone.locator("#run h2");
+      await title.getByText("Note it").waitFor();
+      assert.match(await title.innerText(), /^Note it run_\w+$/);
+      await phone.getByRole("link", { name: "Lines that name this run" }).click();
+      await phone.locator("#logs-list").getByText("Approval was settled").waitFor();
+      await phone.locator("#logs-lead").getByRole("link", { name: /^run_/ }).click();
+      await title.getByText("Note it").waitFor();
+      await phone.locator("#run .facts").getByRole("link", { name: /^conv_/ }).click();
+      await phone.locator("#turns").getByText("It is written.").waitFor();
+      assert.match(await phone.locator(".turn-foot a").getAttribute("href") ?? "", /^#runs\/run_/);
+
+      await phone.fill("#message", "And the peas?");
+      await phone.keyboard.press("Enter");
+      await phone.getByRole("button", { name: "Deny", exact: true }).click();
+      await phone.locator("#turns").getByText("Then not.").waitFor();
+      const denied = phone.locator(".tool[data-state=denied]");
+      await denied.getByText("denied by you").waitFor();
+      assert.notEqual(await denied.getAttribute("open"), null, "what was denied is open");
+
+      await desktop.reload();
+      await desktop.locator("#turns").getByText("Then not.").waitFor();
+      await desktop.fill("#message", "And the corn?");
+      await desktop.keyboard.press("Enter");
+      await desktop.locator("#turns").getByText("Half a").waitFor();
+      await phone.getByRole("button", { name: "Halt", exact: true }).click();
+      await phone.getByRole("button", { name: "Halt all work?" }).click();
+      for (const page of [phone, desktop]) await page.locator("#halted").getByText("All work is halted.").waitFor();
+      await until(() => gateway.provider.aborted === 1, "the model's reply is broken off");
+      await desktop.locator("#stop").waitFor({ state: "hidden" });
+      assert.deepEqual(problems, []);
+      for (const page of [phone, desktop]) await page.context().close();
     }));
 
   test("a token that may only chat is refused the list once, and chats all the same", () =>

@@ -28,6 +28,8 @@ export function createApprovalsView({ session, onWaiting }) {
   const rules = byId("approvals-rules", HTMLElement);
   const recent = byId("approvals-recent", HTMLElement);
   const count = byId("approvals-count", HTMLElement);
+  /** Number beside the menu that has the tabs on a narrow screen */
+  const menuCount = byId("menu-count", HTMLElement);
   /** @type {Map<string, ReturnType<typeof createApprovalCard>>} */
   const cards = new Map();
 
@@ -50,6 +52,8 @@ export function createApprovalsView({ session, onWaiting }) {
     onWaiting(waiting);
     count.textContent = waiting.length === 0 ? "" : `${waiting.length}${hasMore ? "+" : ""}`;
     count.hidden = waiting.length === 0;
+    menuCount.textContent = count.textContent;
+    menuCount.hidden = count.hidden;
     const words = hasMore
       ? `More than ${waiting.length} calls wait for your answer. These are the newest; postern approval list shows all.`
       : waiting.length === 1
@@ -106,7 +110,7 @@ export function createApprovalsView({ session, onWaiting }) {
   function showRecent(all) {
     const settled = all.filter(({ status }) => status !== "pending");
     recent.replaceChildren(
-      ...settled.map(({ tool, status, answered_at: at, input, remember }) =>
+      ...settled.map(({ tool, status, answered_at: at, input, remember, run_id: runId }) =>
         element(
           "li",
           {},
@@ -120,6 +124,7 @@ export function createApprovalsView({ session, onWaiting }) {
               remember === null || remember === "once" ? "" : `, remembered: ${remember}`
             }`,
           ),
+          element("a", { href: `#runs/${encodeURIComponent(runId)}` }, "Run"),
         )
       ),
     );

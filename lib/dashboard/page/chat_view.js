@@ -13,9 +13,11 @@ const READING_ON = "The connection was lost. The reply goes on, and is shown her
 const RETRY_MS = 1500;
 /** Statuses of a refusal that no other try changes */
 const FINAL = new Set([400, 401, 403, 404]);
-/** Messages that a person may begin with. The commands are the offline assistant's: a model knows none of them */
+/** Messages that a person may begin with */
 const STARTERS = ["What files are here?"];
 const OFFLINE_STARTERS = [...STARTERS, "/tools", "/help"];
+
+/** @typedef {{ id: string, owned_by: string }} Model */
 
 /**
  * The chat: one conversation over one socket, one reply at a time. The address names the conversation, so that it is there again when
@@ -36,6 +38,8 @@ export function createChatView({ session }) {
   /** The run that gives the reply, and how far it is shown @type {{ id: string, seq: number } | undefined} */
   let run;
   let asked = "";
+  /** True while the reply is by the model that answers where none is chosen */
+  let isDefault = false;
   let stopping = false;
   /** Messages that wait behind the reply, or to be taken into it @type {{ id: string, text: string, root: HTMLElement }[]} */
   let waiting = [];
@@ -44,6 +48,8 @@ export function createChatView({ session }) {
   let atEnd = true;
   /** @type {string | undefined} */
   let conversationId;
+  /** Models that may be chosen @type {readonly Model[]} */
+  let known = [];
   /** Place of the oldest message that is shown: those before it are there to be asked for */
   let firstShown = 0;
   const earlier = byId("earlier", HTMLElement);
@@ -75,10 +81,13 @@ export function createChatView({ session }) {
   function scrollToEnd() {
     conversation.scrollTop = conversation.scrollHeight;
   }
+  // A composer that grows, or a keyboard on the screen, would come to lie where the newest line was
+  new ResizeObserver(() => atEnd && scrollToEnd()).observe(conversation);
 
   /** @param {any} frame */
   function onFrame(frame) {
     if (frame.type === "run_start" && typeof frame.conversation_id === "string") isIn(frame.conversation_id);
+    if (frame.type === "run_start" && isDefault) showDefault(frame.model);
     if (reply === undefined) return;
     const shown = reply;
     shown.waits();
@@ -181,6 +190,7 @@ export function createChatView({ session }) {
   }
 
   function forgetReply() {
+    isDefault = false;
     reply = undefined;
     run = undefined;
     stopping = false;
@@ -224,6 +234,7 @@ export function createChatView({ session }) {
     byId("welcome", HTMLElement).hidden = true;
     reply = createReply({
       announce,
+      linksRun: true,
       onAnswer: (id, answer) =>
         session.json(`v1/approvals/${encodeURIComponent(id)}`, { method: "POST", body: answer }),
       onTurnOn: (tool) => session.json(`v1/tools/${encodeURIComponent(tool)}/enable`, { method: "POST" }),
@@ -239,6 +250,7 @@ export function createChatView({ session }) {
   async function send(text) {
     if (reply !== undefined || text.trim() === "") return;
     begin(text);
+    isDefault = model.value === "";
     try {
       await socket.send({
         type: "message",
@@ -391,17 +403,38 @@ export function createChatView({ session }) {
     );
   }
 
+  /** Shows which model answers where none is chosen. @param {string | undefined} id undefined: the gateway has not said */
+  function showDefault(id) {
+    const [option] = model.options;
+    const name = id ?? (known.length === 1 ? known[0]?.id : undefined);
+    if (option === undefined || name !== undefined && option.dataset["model"] === name) return;
+    if (name !== undefined) option.dataset["model"] = name;
+    option.textContent = name === undefined ? "Default model" : known.length < 2 ? name : `${name} (default)`;
+    showAbilities();
+  }
+
+  /** The commands are the offline assistant's: where a model answers, none is offered. */
+  function showAbilities() {
+    const id = model.value === "" ? model.options[0]?.dataset["model"] : model.value;
+    const isOffline = known.some((each) => each.id === id && each.owned_by === "postern");
+    message.placeholder = isOffline ? "Ask, or /tool_name to run a tool" : "Ask, or say what to do";
+    offerStarters(isOffline ? OFFLINE_STARTERS : STARTERS);
+  }
+  model.addEventListener("change", showAbilities);
+
   return {
-    /** @param {{ models: readonly { id: string, owned_by: string }[], workspace: string | undefined, problem: string | undefined }} about */
-    describe({ models, workspace, problem }) {
+    showDefault,
+    /** @param {{ models: readonly Model[], inUse: string | undefined, workspace: string | undefined, problem: string | undefined }} about */
+    describe({ models, inUse, workspace, problem }) {
       const chosen = model.value;
+      known = models;
       model.replaceChildren(
-        element("option", { value: "" }, models.length === 1 ? models[0]?.id ?? "" : "Default model"),
+        element("option", { value: "" }),
         ...(models.length < 2 ? [] : models.map(({ id }) => element("option", { value: id }, id))),
       );
       model.value = models.some(({ id }) => id === chosen) ? chosen : "";
-      const isOffline = models.length > 0 && models.every(({ owned_by }) => owned_by === "postern");
-      offerStarters(isOffline ? OFFLINE_STARTERS : STARTERS);
+      showDefault(inUse);
+      showAbilities();
       const place = workspace === undefined
         ? "The agent works in the gateway's workspace."
         : `The agent works in ${workspace}.`;

@@ -17,6 +17,7 @@ import { addressOf, createSession } from "./session.js";
 import { createSkillsView } from "./skills_view.js";
 import { createStatusView } from "./status_view.js";
 import { createToolsView } from "./tools_view.js";
+import { createViewMenu } from "./view_menu.js";
 
 const VIEWS = [
   "chat",
@@ -60,7 +61,10 @@ export function start() {
   const logs = createLogsView({ session });
   const status = createStatusView();
   const cluster = createClusterView({ session });
+  const menu = createViewMenu();
   const halting = createHaltButton({ session, onChange: () => void poll() });
+  /** Model that answers where none is chosen, as the chat shows it; empty: the gateway has not said */
+  let shownModel = "";
   let entered = false;
   let reachable = true;
   let hiddenPolls = 0;
@@ -109,7 +113,10 @@ export function start() {
     if (view === "mcp") void mcp.load();
     if (view === "skills") void Promise.all([skills.load(), instructions.load()]);
     if (view === "memory") void memory.load();
-    if (view === "logs") void logs.load();
+    if (view === "logs") {
+      logs.open(decoded(detail));
+      void logs.load();
+    }
     if (view === "cluster") void cluster.load();
     if (view === "status") void poll();
   }
@@ -121,12 +128,8 @@ export function start() {
   function showView(view, title) {
     alerts.setTitle(`${title} - Postern`);
     for (const id of ["pair", ...VIEWS]) byId(id, HTMLElement).hidden = id !== view;
-    byId("nav", HTMLElement).hidden = view === "pair";
+    menu.show(view, view === "pair");
     byId("sign-out", HTMLElement).hidden = view === "pair" || !session.hasToken();
-    for (const link of byId("nav", HTMLElement).querySelectorAll("a")) {
-      if (link.hash === `#${view}`) link.setAttribute("aria-current", "page");
-      else link.removeAttribute("aria-current");
-    }
   }
 
   /** Asks which models there are, and says so in the chat and the status. */
@@ -135,8 +138,8 @@ export function start() {
       ({ data }) => ({ models: data, problem: data.length > 0 ? undefined : NO_MODEL }),
       (error) => ({ models: [], problem: messageOf(error) }),
     );
-    const health = await readHealth();
-    chat.describe({ models, workspace: health?.workspace, problem });
+    const [health, told] = await Promise.all([readHealth(), readStatus()]);
+    chat.describe({ models, inUse: modelInUse(told), workspace: health?.workspace, problem });
     status.showModels(models, problem);
   }
 
@@ -160,6 +163,14 @@ export function start() {
     if (text !== "") status.showMetrics(text);
   }
 
+  /** Says which model answers now, and asks for the models again once it is another one. */
+  async function showModel() {
+    const inUse = modelInUse(await readStatus());
+    if (inUse === undefined || inUse === shownModel) return;
+    shownModel = inUse;
+    await describe();
+  }
+
   /** @param {string} view */
   function isShown(view) {
     return !byId(view, HTMLElement).hidden;
@@ -181,6 +192,7 @@ export function start() {
     await Promise.all([
       approvals.poll(),
       ...(isStatus ? [showMetrics()] : []),
+      ...(isShown("chat") ? [showModel()] : []),
       ...(isShown("runs") ? [runs.poll()] : []),
       ...(isShown("logs") ? [logs.poll()] : []),
       ...(isShown("cluster") ? [cluster.poll()] : []),
@@ -232,6 +244,12 @@ export function start() {
     else openPairing();
     void keepPolling();
   }
+}
+
+/** @param {import("../../base/records/gateway_status.ts").StatusReply | undefined} status undefined: nobody may see it */
+function modelInUse(status) {
+  const { name = "", model = "" } = status?.provider ?? {};
+  return model === "" ? undefined : `${name}/${model}`;
 }
 
 /** @param {string} text a part of an address, as somebody may have typed it */

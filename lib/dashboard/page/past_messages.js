@@ -32,7 +32,7 @@ export function pastTurns(messages) {
     if (message.role !== "assistant" && message.role !== "tool") continue;
     if (reply === undefined) {
       // Nobody is told of what was said long ago, and nothing of it waits for an answer
-      reply = createReply({ announce: () => {}, onAnswer: () => Promise.resolve() });
+      reply = createReply({ announce: () => {}, onAnswer: () => Promise.resolve(), linksRun: true });
       turns.push(reply.root);
     }
     const shown = reply;
@@ -40,20 +40,31 @@ export function pastTurns(messages) {
     if (message.role === "tool") {
       shown.show({
         type: "tool_end",
+        run_id: message.run_id,
         call_id: message.tool_call_id,
         tool: "tool",
         output: text,
         is_error: message.is_error === true,
+        denied_by: message.is_error === true ? deniedBy(text) : undefined,
       });
       continue;
     }
-    if (text !== "") shown.show({ type: "text_delta", delta: text });
+    if (text !== "") shown.show({ type: "text_delta", run_id: message.run_id, delta: text });
     for (const { id, function: called } of message.tool_calls ?? []) {
       shown.show({ type: "tool_start", call_id: id, tool: called.name, input: parsed(called.arguments) });
     }
   }
   close();
   return turns;
+}
+
+/**
+ * Finds who denied a call, as its stored result says it.
+ * @param {string} text
+ */
+function deniedBy(text) {
+  const [, who] = /^Cannot call "[^"]*": (?:a (person)|the (program)) denied it/.exec(text)?.filter(Boolean) ?? [];
+  return who;
 }
 
 /** @param {string} text what the person said */

@@ -18,8 +18,9 @@ const REVIEWED = new Map([
  * @param {(text: string) => void} options.announce tells a screen reader
  * @param {(approvalId: string, answer: import("./approval_card.js").Answer) => Promise<unknown>} options.onAnswer
  * @param {(tool: string) => Promise<unknown>} [options.onTurnOn] turns a tool on that the reply missed; default: none is offered
+ * @param {boolean} [options.linksRun] true: the end of the reply leads to its run. Default false
  */
-export function createReply({ announce, onAnswer, onTurnOn }) {
+export function createReply({ announce, onAnswer, onTurnOn, linksRun = false }) {
   const started = performance.now();
   const parts = element("div", { class: "parts" });
   const working = element("span", { class: "typing" }, WORKING);
@@ -29,10 +30,15 @@ export function createReply({ announce, onAnswer, onTurnOn }) {
   const cards = new Map();
   /** @type {Map<string, HTMLElement>} */
   const asks = new Map();
+  /** Calls that were denied on this page @type {Set<string>} */
+  const denied = new Set();
   /** Tools that are offered to be turned on @type {Set<string>} */
   const offered = new Set();
   /** @type {{ fromSeq: number, nodes: HTMLElement }[]} */
   const placed = [];
+  /** Call that each question is about, by the id of its approval @type {Map<string, string>} */
+  const askedFor = new Map();
+  let runId = "";
   let text = createText(announce);
   let unplaced = true;
 
@@ -64,6 +70,9 @@ export function createReply({ announce, onAnswer, onTurnOn }) {
     for (const card of cards.values()) card.abandon();
     for (const ask of asks.values()) ask.remove();
     foot.textContent = message;
+    if (linksRun && runId !== "") {
+      foot.append(" ", element("a", { href: `#runs/${encodeURIComponent(runId)}` }, "Run"));
+    }
   };
 
   return {
@@ -71,6 +80,7 @@ export function createReply({ announce, onAnswer, onTurnOn }) {
     /** @param {any} event an agent event; unknown types are left out, so that a newer gateway can add some */
     show(event) {
       const seq = event.seq ?? 0;
+      runId = event.run_id ?? runId;
       switch (event.type) {
         case "text_delta":
         case "refusal_delta":
@@ -89,8 +99,12 @@ export function createReply({ announce, onAnswer, onTurnOn }) {
             cards.set(event.call_id, createToolCard({ tool: event.tool, input: "" }));
             place(/** @type {HTMLElement} */ (cards.get(event.call_id)?.root), seq);
           }
-          cards.get(event.call_id)?.end(event);
-          announce(`Tool ${event.tool} ${event.is_error ? "failed" : "is done"}.`);
+          cards.get(event.call_id)?.end(denied.has(event.call_id) ? { ...event, denied_by: "you" } : event);
+          announce(
+            `Tool ${event.tool} ${
+              event.denied_by !== undefined ? "was denied" : event.is_error ? "failed" : "is done"
+            }.`,
+          );
           if (event.turn_on === undefined || onTurnOn === undefined || offered.has(event.tool)) return;
           offered.add(event.tool);
           newText();
@@ -98,13 +112,28 @@ export function createReply({ announce, onAnswer, onTurnOn }) {
         }
         case "approval_needed": {
           newText();
+          askedFor.set(event.approval_id, event.call_id);
+          cards.get(event.call_id)?.waits();
           const id = event.approval_id;
-          const { root: ask } = createApprovalCard({ question: event, onAnswer: (answer) => onAnswer(id, answer) });
+          /** @param {import("./approval_card.js").Answer} answer */
+          const send = async (answer) => {
+            // The end of the call may come before the reply to the answer
+            if (answer.decision === "deny") denied.add(event.call_id);
+            try {
+              await onAnswer(id, answer);
+            } catch (error) {
+              denied.delete(event.call_id);
+              throw error;
+            }
+          };
+          const { root: ask } = createApprovalCard({ question: event, onAnswer: send });
           asks.set(id, ask);
           announce(`${event.tool} ${event.kind === "elicitation" ? "asks you something" : "needs your approval"}.`);
           return place(ask, seq);
         }
         case "approval_answered":
+          // A call at work had asked: it goes on, whatever the answer was
+          cards.get(askedFor.get(event.approval_id) ?? "")?.progress("running");
           asks.get(event.approval_id)?.remove();
           asks.delete(event.approval_id);
           return;

@@ -1,4 +1,5 @@
 import { element } from "./dom.js";
+import { exactLine } from "./exact_text.js";
 
 /** @typedef {import("../../base/records/run.ts").Run} Run */
 
@@ -20,6 +21,16 @@ export function isAtWork(status) {
 /** @param {string} status of a run, in plain words */
 export function statusWords(status) {
   return WORDS.get(status) ?? status;
+}
+
+/** Characters of a run's name */
+const NAME = 80;
+
+/** @param {Pick<Run, "message" | "kind">} run called by the first line of the message that began it, else by what it is */
+export function runName({ message, kind }) {
+  const [line = ""] = (message ?? "").trim().split("\n", 1);
+  const name = line === "" ? `Run of kind ${kind}` : exactLine(line);
+  return name.length > NAME ? `${name.slice(0, NAME).trimEnd()}...` : name;
 }
 
 /** @param {Pick<Run, "status" | "waiting_for">} run */

@@ -4,7 +4,7 @@ import { readEvents } from "./event_reader.js";
 import { formatNumber, formatTime, messageOf } from "./format.js";
 import { createReply } from "./reply.js";
 import { createReviewCard } from "./review_card.js";
-import { isAtWork, statusBadge, statusWords } from "./run_status.js";
+import { isAtWork, runName, statusBadge, statusWords } from "./run_status.js";
 
 /** @typedef {import("./run_status.js").Run} Run */
 
@@ -18,7 +18,8 @@ import { isAtWork, statusBadge, statusWords } from "./run_status.js";
 export function createRunView({ session, id, announce }) {
   const path = `v1/runs/${encodeURIComponent(id)}`;
   const reading = new AbortController();
-  const title = element("h2", { tabIndex: -1 }, "Run ", element("code", {}, id));
+  const name = element("span", {}, "Run");
+  const title = element("h2", { tabIndex: -1 }, name, " ", element("code", {}, id));
   const facts = element("dl", { class: "facts" });
   const actions = element("div", { class: "ask-buttons" });
   const review = element("div", {});
@@ -100,6 +101,7 @@ export function createRunView({ session, id, announce }) {
 
   /** @param {Run} run */
   function showRun(run) {
+    name.textContent = runName(run);
     facts.replaceChildren(
       fact("Status", statusBadge(run)),
       ...(typeof run.message === "string" ? [fact("Message", run.message)] : []),
@@ -107,7 +109,8 @@ export function createRunView({ session, id, announce }) {
       fact("Model", run.model),
       fact("Accepted", formatTime(run.created_at)),
       ...(run.ended_at === null ? [] : [fact("Ended", formatTime(run.ended_at))]),
-      ...(run.conversation_id === null ? [] : [fact("Conversation", element("code", {}, run.conversation_id))]),
+      ...(run.conversation_id === null ? [] : [fact("Conversation", link("chat", run.conversation_id))]),
+      fact("Log", link("logs", id, "Lines that name this run")),
       fact("Tokens", `${run.usage.estimated ? "about " : ""}${formatNumber(run.usage.total_tokens)}`),
     );
     if (run.status === shownStatus) return;
@@ -160,6 +163,15 @@ export function createRunView({ session, id, announce }) {
     /** Ends the reading; the run goes on. */
     close: () => reading.abort(),
   };
+}
+
+/**
+ * @param {string} view
+ * @param {string} id
+ * @param {string} [words] Default: the id
+ */
+function link(view, id, words = id) {
+  return element("a", { href: `#${view}/${encodeURIComponent(id)}` }, words);
 }
 
 /**

@@ -1,6 +1,6 @@
 import { byId, element } from "./dom.js";
 import { formatTime, messageOf } from "./format.js";
-import { statusBadge } from "./run_status.js";
+import { runName, statusBadge } from "./run_status.js";
 import { createRunView } from "./run_view.js";
 
 /** @typedef {import("./run_status.js").Run} Run */
@@ -119,19 +119,26 @@ function createRow({ id }) {
   const badge = element("span", {});
   const about = element("span", { class: "run-about" });
   const time = element("span", { class: "hint" });
-  const link = element("a", { href: `#runs/${encodeURIComponent(id)}` }, element("code", {}, id));
+  const name = element("span", {});
+  const link = element(
+    "a",
+    { class: "run-name", href: `#runs/${encodeURIComponent(id)}` },
+    name,
+    " ",
+    element("code", {}, id),
+  );
   let shown = "";
   return {
     root: element("li", {}, badge, link, about, time),
     /** @param {Run} run */
     update(run) {
       const outcome = run.error === null ? run.result ?? "" : run.error.message;
-      const text = [run.message ?? "", outcome].filter((part) => part !== "").join(" → ");
-      const next = JSON.stringify([run.status, run.waiting_for, text, run.created_at]);
+      const next = JSON.stringify([run.status, run.waiting_for, run.message, outcome, run.created_at]);
       if (next === shown) return;
       shown = next;
       badge.replaceChildren(statusBadge(run));
-      about.textContent = text;
+      name.textContent = runName(run);
+      about.textContent = outcome;
       time.textContent = `${run.kind}, ${formatTime(run.created_at)}`;
     },
   };

@@ -1,6 +1,17 @@
 import { element } from "./dom.js";
 import { formatMs } from "./format.js";
 
+/** Words for a call that was not made, by who denied it. @type {ReadonlyMap<string, string>} */
+const DENIED = new Map([
+  ["you", "denied by you"],
+  ["person", "denied by a person"],
+  ["program", "denied by the program"],
+  ["rule", "denied by a remembered answer"],
+  ["nobody", "denied: nobody answered"],
+  ["policy", "denied by the policy"],
+  ["halt", "halted"],
+]);
+
 /**
  * A tool call of a reply, folded: its name and what it was asked, and inside the input and the output.
  * @param {{ tool: string, input: unknown }} call
@@ -27,15 +38,26 @@ export function createToolCard({ tool, input }) {
    * @param {string} word
    */
   const setState = (next, word) => {
+    // Open by itself where a person is wanted or has said no; a wait that is over folds it
+    if (next === "waiting" || next === "denied") root.open = true;
+    else if (root.getAttribute("data-state") === "waiting") root.open = false;
     root.setAttribute("data-state", next);
     state.textContent = word;
   };
   return {
+    /** The call goes on only once a person has answered. */
+    waits: () => setState("waiting", "waits for you"),
     root,
     /** @param {string} message */
     progress: (message) => setState("running", message),
-    /** @param {{ output: string, is_error: boolean, skipped?: boolean, duration_ms?: number }} result */
+    /** @param {{ output: string, is_error: boolean, skipped?: boolean, duration_ms?: number, denied_by?: string | undefined }} result */
     end(result) {
+      const denied = DENIED.get(result.denied_by ?? "");
+      if (denied !== undefined) {
+        setState("denied", denied);
+        output.replaceChildren(...labelled("Why", result.output || "(empty)"));
+        return;
+      }
       output.replaceChildren(...labelled(result.is_error ? "Error" : "Output", result.output || "(empty)"));
       if (result.skipped) return setState("done", "skipped");
       setState(
@@ -48,7 +70,7 @@ export function createToolCard({ tool, input }) {
     },
     /** The reply ended before the call did. */
     abandon() {
-      if (root.getAttribute("data-state") === "running") setState("failed", "not finished");
+      if (["running", "waiting"].includes(root.getAttribute("data-state") ?? "")) setState("failed", "not finished");
     },
   };
 }
