@@ -356,11 +356,10 @@ export class RunStore {
 
   /** Notes that a run must not go on after a restart. @returns false for a run that is unknown or has ended */
   async cancel(runId: string): Promise<boolean> {
-    const open = await this.#store.get(OPEN_RUNS.name, runId);
-    if (open === undefined) return false;
-    const known = OPEN_RUNS.parsed(this.#store, open);
+    const { value: known, version } = await OPEN_RUNS.readForChange(this.#store, runId);
+    if (version === 0) return false;
     return await this.#store.batch([
-      OPEN_RUNS.putOver(runId, open.version, { ...unknownFieldsOf(known?.value), v: 1, cancelled: true }),
+      OPEN_RUNS.putOver(runId, version, { ...unknownFieldsOf(known), v: 1, cancelled: true }),
       ...this.#ownership.signal(runId),
     ]);
   }
