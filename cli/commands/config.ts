@@ -34,6 +34,7 @@ export const configGetCommand = defineCliCommand({
     const path = readKey(key);
     const { config } = await context.loadConfig();
     let value: unknown = maskSecrets(config);
+    // A list has its entries by their places
     for (const part of path) value = (value as Record<string, unknown> | undefined)?.[part];
     if (value === undefined) throw new UsageError(`Cannot get "${key}": it is not set`);
     context.print(

@@ -231,6 +231,7 @@ async function askForTool(name: string, record: ControlRecord): Promise<ToolInfo
   requireControl(record);
   const client = createGatewayClient({ ...record, clock: systemClock, timeoutMs: TIMEOUT_MS });
   const reply = await client.request({ method: "GET", path: `/v1/tools/${encodeURIComponent(name)}` });
+  // The reply of GET /v1/tools/:name; tests hold each route to its schema
   return reply.status === 404 ? undefined : expectSuccess(reply) as ToolInfo;
 }
 

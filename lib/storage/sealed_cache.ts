@@ -111,7 +111,7 @@ export class SealedCache implements CacheDriver {
 
 /** Returns the driver that a program gave as its cache. @throws {ConfigError} `cache_invalid` */
 export function readCacheDriver(given: unknown): CacheDriver {
-  const { getItem, setItem } = (typeof given === "object" && given !== null ? given : {}) as Partial<CacheDriver>;
+  const { getItem, setItem }: Partial<CacheDriver> = typeof given === "object" && given !== null ? given : {};
   if (typeof getItem !== "function" || typeof setItem !== "function") {
     const reason = "give a driver of unstorage that can write, such as fsDriver({ base }); it has getItem and setItem";
     throw new ConfigError("cache_invalid", `Cannot use the option "cache": ${reason}`, { key: "cache" });

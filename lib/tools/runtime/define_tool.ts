@@ -249,6 +249,7 @@ const WIDE_INTEGER = 1_000_000;
  * one is refused with its name.
  */
 function withoutWideBounds(schema: JsonSchema): JsonSchema {
+  // Keywords of valibot's, which a JsonSchema does not name
   const { minLength: _minLength, maxLength, minimum, maximum, properties, items, ...rest } = schema as JsonSchema & {
     readonly properties?: Record<string, JsonSchema>;
     readonly items?: JsonSchema;
@@ -265,6 +266,7 @@ function withoutWideBounds(schema: JsonSchema): JsonSchema {
 }
 
 function requireDescriptions(place: string, schema: JsonSchema): void {
+  // As above
   const { properties, items } = schema as {
     readonly properties?: Record<string, JsonSchema>;
     readonly items?: JsonSchema;
