@@ -37,7 +37,7 @@ import type { PreparedCall, Tool, ToolServices } from "./tool.ts";
 import type { CheckedPicture } from "./check_pictures.ts";
 import type { CallBinding, ToolResult } from "./tool_call.ts";
 import type { BoundCall, Ended, Outcome, ToolCallOutcome, ToolCallRequest, ToolExecutor } from "./tool_executor.ts";
-import { judgeCall, resolveCall, type ResolvedCall } from "./stand_in.ts";
+import { judgeCall, resolveCall, type ResolvedCall } from "./resolve_call.ts";
 import {
   createToolPolicy,
   type Judgement,

@@ -10,9 +10,9 @@ import type {
   BoundParts,
   Effects,
   PreparedCall,
+  RealCall,
   ScreenContext,
   ServiceName,
-  StandIn,
   Tool,
   ToolContext,
   ToolServices,
@@ -87,7 +87,7 @@ export interface ToolDefinition<S extends InputSchema, N extends ServiceName> {
     context: Omit<ScreenContext, "services"> & Pick<ContextWith<N>, "services" | "signal">,
   ) => Promise<BoundParts>;
   /** Returns the call that a call stands for. undefined: it is a call of its own. Default: it always is */
-  readonly standsFor?: (input: v.InferOutput<S>) => StandIn | undefined;
+  readonly standsFor?: (input: v.InferOutput<S>) => RealCall | undefined;
   /** Returns the effects of a call, as the files it changes. Default: none beyond its access */
   readonly effects?: (input: v.InferOutput<S>) => Effects;
   /** Returns the effects of a call under a configuration. Default: `effects`. @throws {ToolError} for a command that cannot be read */
