@@ -52,8 +52,8 @@ function shownChange(tool: string, input: unknown): string | undefined {
 }
 
 function changeOf(input: unknown): readonly string[] | undefined {
-  if (!isRecord(input)) return undefined;
-  const { edits, content, patch, ...rest } = input;
+  if (typeof input !== "object" || input === null) return undefined;
+  const { edits, content, patch, ...rest } = input as Readonly<Record<string, unknown>>; // an object has fields by name
   const head = Object.entries(rest).map(([name, value]) => `${name}: ${JSON.stringify(value)}`);
   if (Array.isArray(edits) && edits.every(isEdit) && content === undefined && patch === undefined) {
     const of = (index: number) => edits.length === 1 ? [] : [`@@ ${index + 1} of ${edits.length} @@`];
