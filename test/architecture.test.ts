@@ -487,7 +487,7 @@ function uncertain({ path, text }: SourceFile): readonly string[] {
 test("a cast says in a comment why it is true, and nothing is any or taken to be there by !", () => {
   const suspects = FILES.filter(({ path, text }) =>
     path.endsWith(".ts") && !path.includes("/scaffolds/") &&
-    /^(?!import|export \{|  (?:type )?\w+ as \w+,$).*\bas (?!const\b)|\bany\b|[\w)\]]!(?!=)/m.test(codeOnly(text))
+    /^(?!import|export \{| {2}(?:type )?\w+ as \w+,$).*\bas (?!const\b)|\bany\b|[\w)\]]!(?!=)/m.test(codeOnly(text))
   );
   assert.ok(suspects.length > 200, "files with casts are found");
   assert.deepEqual(suspects.flatMap(uncertain), [], "narrow it, give it a type, or say beside it why it is true");
