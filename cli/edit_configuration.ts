@@ -95,8 +95,10 @@ export async function agreeToChange(
 }
 
 async function ask(context: CommandContext, path: string, change: string): Promise<void> {
-  const colours = takesColour(context.io, "stderr") ? { "+": "green", "-": "red" } as const : {};
-  const lines = change.split("\n").map((line) => paint(line, (colours as Record<string, TextColour>)[line[0] ?? ""]));
+  const colours: ReadonlyMap<string | undefined, TextColour> = new Map(
+    takesColour(context.io, "stderr") ? [["+", "green"], ["-", "red"]] : [],
+  );
+  const lines = change.split("\n").map((line) => paint(line, colours.get(line[0])));
   context.say(`Changes of ${path}:\n${lines.join("\n")}`);
   await requireYes(context, "Write them?", {
     unasked: "Nothing was written: there is no terminal to ask; say --yes to write the change",

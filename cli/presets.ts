@@ -1,3 +1,4 @@
+import { isRecord } from "../lib/base/json.ts";
 import { isDeepStrictEqual } from "node:util";
 import { type Config, defaultConfig } from "../lib/config/config.ts";
 import { setConfigValue } from "../lib/config/edit_config.ts";
@@ -123,5 +124,5 @@ export async function applyPreset(text: string, preset: Preset): Promise<string>
 }
 
 function valueAt(config: Config, key: KeyPath): unknown {
-  return key.reduce<unknown>((value, part) => (value as Readonly<Record<string, unknown>>)[String(part)], config);
+  return key.reduce<unknown>((value, part) => isRecord(value) ? value[String(part)] : undefined, config);
 }

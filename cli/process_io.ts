@@ -70,6 +70,7 @@ export function processIo(): CliIo {
 async function readAll(): Promise<string> {
   const parts: Buffer[] = [];
   let bytes = 0;
+  // No encoding is set, so that it gives bytes
   for await (const part of process.stdin as AsyncIterable<Buffer>) {
     bytes += part.length;
     if (bytes > MAX_INPUT_BYTES) {

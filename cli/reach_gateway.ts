@@ -1,3 +1,4 @@
+import { isRecord } from "../lib/base/json.ts";
 import type { Endpoint, ParamsOf, QueryOf, ReplyOf } from "../handlers/routes.ts";
 import type { StatusReply } from "../lib/base/records/gateway_status.ts";
 import { systemClock } from "../lib/base/clock.ts";
@@ -74,7 +75,8 @@ export function requireControl({ address, token }: ControlRecord): void {
 /** Returns the JSON of a successful reply. @throws {CommandError} the reply is an error; with its message */
 export function expectSuccess({ status, body }: GatewayReply): unknown {
   if (status < 400) return body;
-  const { message } = (body as { error?: { message?: unknown } } | undefined)?.error ?? {};
+  const error = isRecord(body) ? body["error"] : undefined;
+  const message = isRecord(error) ? error["message"] : undefined;
   throw new CommandError(typeof message === "string" ? message : `The gateway answered with status ${status}`);
 }
 
@@ -227,7 +229,7 @@ export async function learnTools({ services }: ReachedGateway, { say }: Pick<Com
 export async function probeGateway({ address, token }: Pick<ControlRecord, "address" | "token">): Promise<Health> {
   const client = createGatewayClient({ address, token, clock: systemClock, timeoutMs: PROBE_TIMEOUT_MS });
   const reply = await client.request({ method: "GET", path: "/health" }).catch(() => undefined);
-  const said = (reply?.body as { status?: unknown } | undefined)?.status;
+  const said = isRecord(reply?.body) ? reply.body["status"] : undefined;
   if (said === "ok" || said === "degraded" || said === "draining") return said;
   // The rate limit counts probes too: a reply that says so is a reply
   return reply?.status === 429 ? "ok" : "silent";

@@ -1,4 +1,4 @@
-import { ConfigError, HttpError } from "../lib/base/errors.ts";
+import { ConfigError, HttpError, messageOf, systemCodeOf } from "../lib/base/errors.ts";
 import { withProgramName } from "../lib/base/program_name.ts";
 import { createRedactor } from "../lib/base/redact.ts";
 import { environmentSecrets } from "../lib/config/secrets.ts";
@@ -24,16 +24,14 @@ export function reportFailure(error: unknown, { io, json }: { readonly io: CliIo
   const code = exitCodeOf(error);
   const message = code === EXIT.internal
     ? `Internal error: ${stackOf(error)}`
-    : `${isOfDisk(error) ? "Cannot use the disk: " : ""}${
-      withProgramName((error as Error).message, programName(io.env))
-    }`;
+    : `${isOfDisk(error) ? "Cannot use the disk: " : ""}${withProgramName(messageOf(error), programName(io.env))}`;
   const problems = error instanceof ConfigError ? error.problems : undefined;
   // A message about a wrong value quotes the value, which may be a secret in the wrong place
   const { redact } = createRedactor(environmentSecrets(io.env));
   const report = {
     error: {
       message,
-      code: (error as { code?: unknown } | undefined)?.code ?? null,
+      code: error instanceof Error && "code" in error ? error.code ?? null : null,
       ...(problems === undefined ? {} : { problems }),
     },
   };
@@ -54,8 +52,8 @@ function exitCodeOf(error: unknown): number {
 }
 
 function isOfDisk(error: unknown): boolean {
-  const { code, syscall } = (error ?? {}) as { readonly code?: unknown; readonly syscall?: unknown };
-  return error instanceof Error && DISK_CODES.has(String(code)) && typeof syscall === "string";
+  return DISK_CODES.has(systemCodeOf(error) ?? "") && error instanceof Error && "syscall" in error &&
+    typeof error.syscall === "string";
 }
 
 function stackOf(error: unknown): string {

@@ -79,6 +79,7 @@ export async function withChoices(
   newKeyFile?: string,
 ): Promise<string> {
   const { provider: before, ...config } = await checkConfigText(text, "postern.toml");
+  const earlier: Readonly<Record<string, unknown>> = before;
   const wanted = provider === undefined ? {} : {
     kind: provider.kind,
     model: provider.model ?? "",
@@ -88,9 +89,7 @@ export async function withChoices(
   };
   const values: readonly (readonly [key: readonly string[], before: unknown, after: unknown])[] = [
     [["workspace"], config.workspace, workspace],
-    ...Object.entries(wanted).map(([key, value]) =>
-      [["provider", key], before[key as keyof typeof wanted & keyof typeof before], value] as const
-    ),
+    ...Object.entries(wanted).map(([key, value]) => [["provider", key], earlier[key], value] as const),
     [["agent", "workspace_instructions"], config.agent.workspace_instructions, instructions],
   ];
   let changed = preset === undefined ? text : await applyPreset(text, preset);

@@ -251,7 +251,7 @@ function checkOptions(options: object, known: readonly string[]): void {
       `Cannot take the option ${JSON.stringify(unknown.slice(0, 100))}: the options are ${known.join(", ")}`,
     );
   }
-  const { signal } = options as { readonly signal?: unknown };
+  const { signal }: { readonly signal?: unknown } = options;
   if (signal === undefined || signal instanceof AbortSignal) return;
   throw new TypeError('Cannot take the option "signal": it must be an AbortSignal');
 }

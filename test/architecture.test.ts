@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { dirname, join, normalize } from "node:path";
 import { test } from "node:test";
+import { parseAst } from "rolldown/parseAst";
 import { codeOnly, importsOf, type SourceFile, sourceFiles } from "./support/source_files.ts";
 
 /** The floors of docs/design/architecture.md "Floors". */
@@ -432,4 +433,84 @@ test("a docstring begins with a verb or with the noun that the thing is", () => 
     [],
     'begin with "Returns", "Closes", "The scopes of a token" and the like (docs/design/style.md "Docstrings and comments")',
   );
+});
+
+/** A node of the syntax tree of a TypeScript file. */
+interface SyntaxNode {
+  readonly type: string;
+  readonly start: number;
+  readonly end: number;
+  readonly [field: string]: unknown;
+}
+
+const isNode = (value: unknown): value is SyntaxNode =>
+  typeof value === "object" && value !== null && "type" in value && typeof value.type === "string" && "end" in value;
+
+/** Node that a comment right above may speak of, at the most. */
+const STATEMENT = /(?:Statement|Declaration|MethodDefinition|PropertyDefinition)$/;
+
+/**
+ * Returns the casts of a file without a comment that says why they are true: on a line of the statement up to the cast, or right above the
+ * statement or a part of it. `as const` is none, and neither is `as unknown`, which is always true. `!` and `any` have no excuse.
+ */
+function uncertain({ path, text }: SourceFile): readonly string[] {
+  const lines = text.split("\n");
+  const found: string[] = [];
+  const lineOf = (place: number) => text.slice(0, place).split("\n").length - 1;
+  const isComment = (line: number) => /^\s*(?:\/\/|\/?\*)/.test(lines[line] ?? "");
+  const isExplained = (cast: SyntaxNode, parents: readonly SyntaxNode[]) => {
+    let top = cast;
+    for (const node of [cast, ...parents.toReversed()]) {
+      top = node;
+      if (isComment(lineOf(node.start) - 1)) return true;
+      if (STATEMENT.test(node.type)) break;
+    }
+    return lines.slice(lineOf(top.start), lineOf(cast.end) + 1).some((line) => /(?:^|\s)(?:\/\/|\/\*) /.test(line));
+  };
+  const look = (node: SyntaxNode, parents: readonly SyntaxNode[]) => {
+    const type = node.type === "TSAsExpression" && isNode(node["typeAnnotation"]) ? node["typeAnnotation"] : undefined;
+    const name = type && text.slice(type.start, type.end);
+    const isCast = name !== undefined && name !== "const" && name !== "unknown" && !isExplained(node, parents);
+    if (isCast || /^TS(?:AnyKeyword|NonNullExpression|TypeAssertion)$/.test(node.type)) {
+      found.push(`${path}:${lineOf(node.end) + 1}: ${text.slice(node.start, node.end).replaceAll(/\s+/g, " ")}`);
+    }
+    const inner = [...parents, node];
+    for (const value of Object.values(node)) {
+      for (const child of Array.isArray(value) ? value : [value]) if (isNode(child)) look(child, inner);
+    }
+  };
+  const tree: unknown = parseAst(text, { lang: "ts" });
+  if (isNode(tree)) look(tree, []);
+  return found;
+}
+
+test("a cast says in a comment why it is true, and nothing is any or taken to be there by !", () => {
+  const suspects = FILES.filter(({ path, text }) =>
+    path.endsWith(".ts") && !path.includes("/scaffolds/") &&
+    /^(?!import|export \{| {2}(?:type )?\w+ as \w+,$).*\bas (?!const\b)|\bany\b|[\w)\]]!(?!=)/m.test(codeOnly(text))
+  );
+  assert.ok(suspects.length > 200, "files with casts are found");
+  assert.deepEqual(suspects.flatMap(uncertain), [], "narrow it, give it a type, or say beside it why it is true");
+  const text = [
+    "const a = b as C;",
+    "const d = b as C; // checked above",
+    "// Checked above",
+    "const e = f([",
+    "  b as C,",
+    "]);",
+    "/** Converts. */",
+    "function g(b: unknown) {",
+    "  return b as C;",
+    "}",
+    'const h = ["x"] as const, i = JSON.parse(j) as unknown;',
+    "const k: any = l!;",
+    "const m = `as ${n as unknown as C}`;",
+  ].join("\n");
+  assert.deepEqual(uncertain({ path: "a.ts", text }), [
+    "a.ts:1: b as C",
+    "a.ts:9: b as C",
+    "a.ts:12: any",
+    "a.ts:12: l!",
+    "a.ts:13: n as unknown as C",
+  ]);
 });

@@ -85,7 +85,7 @@ async function enterYaml(text: string, block: Table): Promise<string> {
     if (list !== undefined && list !== null && !isSeq(list)) {
       throw new CommandError(`Cannot change the file: "${key}" is no list of its own; ${BY_HAND}`);
     }
-    for (const item of value as readonly Table[]) {
+    for (const item of value.filter(isRecord)) {
       const index = isSeq(list) ? list.items.findIndex((one) => isMap(one) && one.get("name") === item["name"]) : -1;
       if (!isSeq(list)) document.set(key, document.createNode([item]));
       else if (index < 0) list.add(document.createNode(item));

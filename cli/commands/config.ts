@@ -28,12 +28,13 @@ export const configShowCommand = defineCliCommand({
 
 /** Command `postern config get <key>`: one value as TOML, a text without quotes. */
 export const configGetCommand = defineCliCommand({
-  args: { key: { type: "positional", required: true, description: "The key, as gateway.port" } },
+  args: { key: { type: "positional", required: true, description: "The key, such as gateway.port" } },
   example: "postern config get gateway.port",
   async run(context, { key }) {
     const path = readKey(key);
     const { config } = await context.loadConfig();
     let value: unknown = maskSecrets(config);
+    // A list has its entries by their places
     for (const part of path) value = (value as Record<string, unknown> | undefined)?.[part];
     if (value === undefined) throw new UsageError(`Cannot get "${key}": it is not set`);
     context.print(
@@ -127,7 +128,7 @@ function tomlLines(
  */
 export const configSetCommand = defineCliCommand({
   args: {
-    key: { type: "positional", required: true, description: "The key, as gateway.port" },
+    key: { type: "positional", required: true, description: "The key, such as gateway.port" },
     value: { type: "positional", required: true, description: "A TOML value; anything else is taken as text" },
   },
   example: "postern config set gateway.port 8080",

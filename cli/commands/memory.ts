@@ -41,7 +41,7 @@ export const memoryShowCommand = defineCliCommand({
           tool: "memory_recall",
           input: given(input),
           toText: (data) => {
-            const [found] = (data as { readonly memories: readonly MemoryRecord[] }).memories;
+            const [found] = (data as { readonly memories: readonly MemoryRecord[] }).memories; // as tests hold
             if (found === undefined) {
               throw new CommandError(`Cannot show "${input.key}": no memory has this key; see postern memory list`);
             }

@@ -1,5 +1,6 @@
 import { readFile, stat } from "node:fs/promises";
 import { resolve } from "node:path";
+import { messageOf } from "../../lib/base/errors.ts";
 import process from "node:process";
 import { withoutEnd } from "../../lib/base/text.ts";
 import { isNodeId } from "../../lib/config/schema/gateway.ts";
@@ -150,7 +151,7 @@ async function readTokenFile(path: string): Promise<string> {
     if (!found.isFile() || found.size > MAX_TOKEN_BYTES) throw new Error("it is no small file");
     return (await readFile(path, "utf8")).trim();
   } catch (cause) {
-    throw new CommandError(`Cannot read "${path}": ${(cause as Error).message}`);
+    throw new CommandError(`Cannot read "${path}": ${messageOf(cause)}`);
   }
 }
 

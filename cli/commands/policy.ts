@@ -21,7 +21,7 @@ import { createToolExecutor } from "../../lib/tools/runtime/create_tool_executor
 import type { ForeignInput } from "../../lib/tools/runtime/foreign_input.ts";
 import { onlyLooking } from "../../lib/tools/runtime/look_ahead.ts";
 import { matchesPatterns } from "../../lib/tools/runtime/registry.ts";
-import { standInOf } from "../../lib/tools/runtime/stand_in.ts";
+import { realCallOf } from "../../lib/tools/runtime/resolve_call.ts";
 import type { Tool } from "../../lib/tools/runtime/tool.ts";
 import type { Judgement } from "../../lib/tools/runtime/tool_policy.ts";
 import { type CommandContext, CommandError, defineCliCommand, EXIT } from "../command.ts";
@@ -134,7 +134,7 @@ async function findTools(
 ): Promise<{ readonly tool: Tool; readonly foreign: readonly Tool[] }> {
   const own = await runningTool(name, asked);
   const tool = own ?? findTool(BUILTIN_TOOLS, name);
-  const named = standInOf(tool, input)?.tool;
+  const named = realCallOf(tool, input)?.tool;
   if (named === undefined) return { tool, foreign: own === undefined ? [] : [own] };
   const other = await runningTool(named, asked);
   if (other !== undefined) return { tool: other, foreign: [other] };
@@ -231,6 +231,7 @@ async function askForTool(name: string, record: ControlRecord): Promise<ToolInfo
   requireControl(record);
   const client = createGatewayClient({ ...record, clock: systemClock, timeoutMs: TIMEOUT_MS });
   const reply = await client.request({ method: "GET", path: `/v1/tools/${encodeURIComponent(name)}` });
+  // The reply of GET /v1/tools/:name; tests hold each route to its schema
   return reply.status === 404 ? undefined : expectSuccess(reply) as ToolInfo;
 }
 

@@ -1,4 +1,5 @@
 import { join, resolve } from "node:path";
+import { messageOf } from "../../lib/base/errors.ts";
 import * as v from "valibot";
 import { exactLine } from "../../lib/base/text.ts";
 import { readText } from "../../lib/config/find_config.ts";
@@ -81,6 +82,7 @@ function describeRule({ tool, op, command, path, host }: WrittenRule): string {
 async function linesOf(path: string, prefix: string): Promise<readonly (readonly [name: string, place: string])[]> {
   const text = await readText(path) ?? "";
   const located = await locateKeys(text);
+  // The file was just checked
   const rules = (rulesOf(parseToml(text, path)) ?? []) as readonly { readonly name: string }[];
   return rules.map(({ name }, index) =>
     [prefix + name, `${path}:${located?.lineOf(["autonomy", "rules", index])}`] as const
@@ -133,7 +135,7 @@ export const policyTestCommand = defineCliCommand({
       const { judged } = await explainCall(context, { name: tool, text: given, outside });
       const { kind, rule: by, reason } = judged.kind === "judged"
         ? judged.decision
-        : { kind: "deny" as const, rule: "bad_input", reason: (judged.error as Error).message };
+        : { kind: "deny" as const, rule: "bad_input", reason: messageOf(judged.error) };
       const ok = kind === expect && (rule === undefined || rule === by);
       results.push({ tool, input: given, outside, expect, decision: kind, rule: by, reason, ok });
     }

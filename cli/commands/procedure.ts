@@ -23,6 +23,7 @@ export const procedureShowCommand = defineCliCommand({
         return await useTool(context, gateway, { tool: "sop_status", input: { execution_id: id } });
       }
       const find = (data: unknown) => {
+        // The data of sop_list; tests hold what it gives
         const found = (data as SopCatalogue).sops.find((sop) => sop.id === id);
         if (found === undefined) {
           throw new CommandError(`Cannot find the procedure "${id}": see postern procedure list`);

@@ -58,7 +58,7 @@ export const skillAddCommand = defineCliCommand({
   example: "postern skill add pdf-forms https://example.com/skills.git",
   async run(context, { name, source }) {
     return await withGateway(context, async (gateway) => {
-      const skill = await install(context, gateway, { name, source }) as SkillInfo;
+      const skill = await install(context, gateway, { name, source });
       const state = skill.on ? "it is on" : exactLine(skill.reason ?? "it is off");
       const hidden = notesOf(skill).map((note) => `\n${note}`).join("");
       context.print(skill, `Installed ${exactLine(name)}: ${state}${hidden}`);
@@ -150,18 +150,19 @@ async function install(
   { io }: CommandContext,
   gateway: ReachedGateway,
   { name, source }: { readonly name: string; readonly source: string },
-): Promise<unknown> {
+): Promise<SkillInfo> {
   const path = resolve(io.cwd, source);
   if (isAddress(source, path)) {
-    return await gateway.request({ method: "POST", path: "/v1/skill-installations", body: { name, url: source } });
+    return await gateway.call("POST /v1/skill-installations", { body: { name, url: source } });
   }
   const isFolder = await stat(path).then((info) => info.isDirectory(), (cause: Error) => {
     throw new CommandError(`Cannot read the skill "${path}": ${cause.message}`, { cause });
   });
   const bytes = isFolder ? await packFolder(path, name) : await readFile(path);
-  const query = new URLSearchParams({ name, from: path, kind: isFolder ? "folder" : "archive" });
-  const raw = { type: "application/octet-stream", bytes };
-  return await gateway.request({ method: "POST", path: `/v1/skills?${query}`, raw });
+  return await gateway.call("POST /v1/skills", {
+    query: { name, from: path, kind: isFolder ? "folder" : "archive" },
+    raw: { type: "application/octet-stream", bytes },
+  });
 }
 
 /** Tells whether a source is an address, and no file: a URL, or git's `user@host:path`, which the gateway refuses with the way out. */

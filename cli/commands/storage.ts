@@ -1,7 +1,7 @@
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { type Clock, systemClock } from "../../lib/base/clock.ts";
-import { ConfigError } from "../../lib/base/errors.ts";
+import { ConfigError, messageOf } from "../../lib/base/errors.ts";
 import { createSystemRandom } from "../../lib/base/random.ts";
 import type { LoadedConfig } from "../../lib/config/load_config.ts";
 import { MEMORY, memoryText } from "../../lib/memory/memory.ts";
@@ -137,7 +137,7 @@ async function withMove(
     if (error instanceof DatabaseAwayError && !error.wasSent) throw refusalOf(error, storage);
     if (error instanceof DatabaseAwayError || sqlStateOf(error) !== undefined) {
       throw new CommandError(
-        `The move was cut off: ${(error as Error).message}; run the same command again, and it goes on from there`,
+        `The move was cut off: ${messageOf(error)}; run the same command again, and it goes on from there`,
       );
     }
     throw error;

@@ -1,3 +1,4 @@
+import { isRecord } from "../../lib/base/json.ts";
 import { systemClock } from "../../lib/base/clock.ts";
 import { ConfigError, ProviderError } from "../../lib/base/errors.ts";
 import { createSystemRandom } from "../../lib/base/random.ts";
@@ -99,7 +100,7 @@ async function servedBy(running: Installation["running"]): Promise<string | unde
   if (running === undefined || provider === undefined || provider.name === "offline") return undefined;
   const client = createGatewayClient({ ...running.record, clock: systemClock, timeoutMs: ANSWER_MS });
   const reply = await client.request({ method: "GET", path: "/v1/models" }).catch(() => undefined);
-  const models = (reply?.body as { data?: unknown } | undefined)?.data;
+  const models = isRecord(reply?.body) ? reply.body["data"] : undefined;
   if (!Array.isArray(models) || models.length === 0) return undefined;
   return `The running gateway uses ${provider.name}, since ${provider.reason}, with ${models.length} models`;
 }

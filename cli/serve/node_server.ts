@@ -69,6 +69,7 @@ export interface HardenOptions {
  * Does nothing on another runtime than Node.
  */
 export function hardenNodeServer(server: Server, { sockets, connections, newRequestId }: HardenOptions): void {
+  // Node's own server, by the members that are used here
   const node = server.node?.server as (NodeHttpServer & NodeServerSettings) | undefined;
   if (node === undefined) return;
   // 0: no limit for the number of headers, above which Node would drop headers in silence. Their bytes are limited
@@ -77,8 +78,9 @@ export function hardenNodeServer(server: Server, { sockets, connections, newRequ
   node.httpAllowHalfOpen = true;
   const refuse = (socket: Connection, code: ErrorCode, message: string) =>
     connections.refuse(socket, toHttpText(earlyRefusal(code, message, newRequestId())));
+  // Each event has the parameters of its listener below
   const on = (event: string, listener: Listener) => node.on(event, listener as () => void);
-  const [answer] = node.listeners("request") as ((request: Incoming, reply: Reply) => void)[];
+  const [answer] = node.listeners("request") as ((request: Incoming, reply: Reply) => void)[]; // that of srvx
   node.removeAllListeners("request");
   const onRequest = (request: Incoming, reply: Reply) => {
     // Nothing can be written any more after a refusal on the same connection
@@ -119,7 +121,7 @@ export function hardenNodeServer(server: Server, { sockets, connections, newRequ
  */
 function writeAtEnd(this: Reply, ...values: unknown[]): boolean {
   const [chunk] = values;
-  const node = Object.getPrototypeOf(this) as Reply;
+  const node: Reply = Object.getPrototypeOf(this);
   if (this.text === undefined) {
     if (typeof chunk !== "string" || values.length > 1) return node.write.apply(this, values);
     this.text = chunk;
@@ -132,7 +134,7 @@ function writeAtEnd(this: Reply, ...values: unknown[]): boolean {
 
 /** Ends a reply, together with the text that `writeAtEnd` kept back. */
 function endWithText(this: Reply, ...values: unknown[]): unknown {
-  const node = Object.getPrototypeOf(this) as Reply;
+  const node: Reply = Object.getPrototypeOf(this);
   const { text } = this;
   this.ended?.(this);
   if (text === undefined) return node.end.apply(this, values);

@@ -91,7 +91,7 @@ export async function serveGateway(options: ServeOptions): Promise<RunningServer
     node: nodeServerOptions({
       headersTimeoutMs: options.headersTimeoutMs ?? HEADERS_TIMEOUT_MS,
       requestTimeoutMs: gateway.request_timeout_secs * 1000,
-    }) as object,
+    }) as object, // the types of srvx leave these options out
     deno: { signal: stop.signal },
   });
   const { connections } = router;

@@ -188,7 +188,7 @@ export class CallApproval {
     const told = progressToken === undefined
       ? mcpReq.log("info", message, this.#params.name)
       : mcpReq.notify({ method: "notifications/progress", params: { progressToken, progress: 0, message } });
-    // A client that is gone hears nothing, and the wait ends by its signal
+    // Nobody reads what fails here: the wait for a client that is gone ends by its signal
     await told.catch(() => {});
   }
 

@@ -132,7 +132,7 @@ function waysOf({ params: { name }, can }: AskedCall, { ids, asked, approver, wa
     model: { sees: true },
     client: {
       onTold: (level, message) => {
-        // A client that is gone hears nothing, and the call learns of it by its signal
+        // Nobody reads what fails here: the call of a client that is gone ends by its signal
         way.context()?.mcpReq.log(level, message, name).catch(() => {});
       },
       asks: new ClientQuestions({ can, way, place, services }),
@@ -192,7 +192,7 @@ function createProgress(name: string, way: ClientWay): (message: string) => void
       method: "notifications/progress",
       params: { progressToken, progress: ++progress, message },
     });
-    // A client that is gone hears nothing, and the call learns of it by its signal
+    // Nobody reads what fails here: the call of a client that is gone ends by its signal
     told.catch(() => {});
   };
 }

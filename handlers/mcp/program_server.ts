@@ -126,7 +126,7 @@ export class ProgramServer {
       way.signal,
     );
     const messages = typeof answer === "string"
-      ? [{ role: "user" as const, content: { type: "text", text: answer } as ProgramPart }]
+      ? [{ role: "user" as const, content: { type: "text", text: answer } satisfies ProgramPart }]
       : answer.slice(0, MAX_MESSAGES);
     const parts = await this.#bound(toToolContent(messages.map(({ content }) => content)));
     const { description } = prompt;

@@ -48,6 +48,7 @@ interface ReplyStream {
 
 /** Watches Node's own reply for a `close` before its end: the client has gone. An abort signal would cost several times as much. */
 export const watchNodeClient: ClientWatch = (request, onGone) => {
+  // srvx hands on the objects of Node; a request of another server has none
   const reply = (request as { runtime?: { node?: { res?: ReplyStream } } }).runtime?.node?.res;
   if (reply === undefined) return watchSignal(request, onGone);
   reply.on("close", onGone);
@@ -75,6 +76,7 @@ function readNodeBody(
     readonly expansion: BodyExpansion | undefined;
   },
 ): PendingBody {
+  // As in watchNodeClient
   const node = (request as { runtime?: { node?: { req?: BodyStream; res?: ReplyStream } } }).runtime?.node;
   const stream = node?.req;
   if (stream === undefined) return readWebBody(request, maxBytes, expansion);

@@ -80,7 +80,7 @@ export function toNodeHandler(gateway: MountableGateway): NodeHandler {
     const request = withUrl(incoming, url, () => new NodeRequest(parts));
     if (isBodyTaken(incoming)) Object.defineProperty(request, "bodyUsed", { value: true });
     const response = await gateway.fetch(request, { remoteAddress: incoming.socket.remoteAddress });
-    await sendNodeResponse(parts.res as NonNullable<typeof parts.res>, response);
+    await sendNodeResponse(parts.res as NonNullable<typeof parts.res>, response); // set above
   };
 
   const handler = (incoming: ExpressRequest, reply: NodeReplyMessage, next?: (error?: unknown) => void) => {
@@ -120,8 +120,8 @@ const LISTENER = Symbol.for("postern listener of upgrades");
 const HANDSHAKE: unique symbol = Symbol.for("postern handshake");
 
 /** Any connection may have the mark. */
-function marked(socket: UpgradedConnection): { [HANDSHAKE]?: "taken" | "left" } {
-  return socket as { [HANDSHAKE]?: "taken" | "left" };
+function marked(socket: UpgradedConnection & { [HANDSHAKE]?: "taken" | "left" }): { [HANDSHAKE]?: "taken" | "left" } {
+  return socket;
 }
 
 /** Leaves a handshake to the server's other listeners, and refuses it once the gateways among them have left it too, where there are no others. */
@@ -190,6 +190,7 @@ function mountError({ baseUrl = "" }: ExpressRequest, basePath: string): TypeErr
 
 /** Tells whether nobody but gateways takes the server's upgrades. A connection that nobody takes would stay open for ever. */
 function isForGateways(socket: UpgradedConnection): boolean {
+  // A connection of Node's servers knows its server
   const { server } = socket as { server?: { listeners?: (event: string) => readonly object[] } };
   const listeners = server?.listeners?.("upgrade") ?? [];
   return listeners.length === 1 || (listeners.length > 0 && listeners.every((one) => LISTENER in one));

@@ -34,6 +34,7 @@ export function createNodeSockets({ resolve, maxMessageBytes, onLoadError }: Nod
     // The adapter refuses Deno and Bun, although it works with their node:http: there its private export does
     const createAdapter = "Deno" in globalThis || "Bun" in globalThis ? _nodeAdapter : nodeAdapter;
     const adapter = createAdapter({
+      // A request of srvx knows its address
       resolve: (request: Request) => resolve(request, { remoteAddress: (request as ServerRequest).ip }),
       idleTimeout: 0,
       getNamespace: () => "gateway",
@@ -47,10 +48,11 @@ export function createNodeSockets({ resolve, maxMessageBytes, onLoadError }: Nod
       onLoadError?.(error);
       throw error;
     });
+    // The parameters are Node's own objects, by the types of the members that are used here
     const webRequest = new NodeRequest(
       { req, upgrade: { socket, head } } as unknown as ConstructorParameters<typeof NodeRequest>[0],
     );
-    await adapter.handleUpgrade(req, socket, head, webRequest as UpgradeEvent[3]);
+    await adapter.handleUpgrade(req, socket, head, webRequest as UpgradeEvent[3]); // a web request, as it wants
   };
   return {
     upgrade(request, socket, head) {

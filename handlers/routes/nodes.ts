@@ -2,7 +2,7 @@ import type { Peer } from "crossws";
 import * as v from "valibot";
 import { CancelError } from "../../lib/base/cancel.ts";
 import type { Clock } from "../../lib/base/clock.ts";
-import { type ErrorCode, refuse, ToolError } from "../../lib/base/errors.ts";
+import { type ErrorCode, messageOf, refuse, ToolError } from "../../lib/base/errors.ts";
 import type { Services } from "../../lib/services.ts";
 import { nodeDetailSchema, type NodeInfo, nodeSchema } from "../../lib/base/records/extension_views.ts";
 import type { NodeLink } from "../../lib/extensions/nodes/node_link.ts";
@@ -202,7 +202,7 @@ const CODES: Readonly<Record<string, ErrorCode>> = {
 /** Maps a failed call to a refusal: 503 with Retry-After for a node that is not connected, 504 for one that does not answer. */
 function toRefusal(error: unknown): unknown {
   const code = error instanceof ToolError ? CODES[error.code] : undefined;
-  return code === undefined ? error : refuse(code, (error as ToolError).message, { cause: error });
+  return code === undefined ? error : refuse(code, messageOf(error), { cause: error });
 }
 
 /** A node that reads nothing for this long is disconnected, in milliseconds. */

@@ -292,6 +292,7 @@ function schemaOf(schema: GenericSchema, typeMode: "input" | "output"): JsonSche
     typeMode,
     overrideSchema: ({ jsonSchema }) => withoutPrefix(jsonSchema),
   });
+  // Its type has no index signature
   return rest as JsonSchema;
 }
 
@@ -301,6 +302,7 @@ function withNulls(schema: JsonSchema): JsonSchema {
   for (const [name, value] of Object.entries(schema)) {
     if (Array.isArray(value)) changed[name] = value.map((item) => (isRecord(item) ? withNulls(item) : item));
     else if (name !== "properties") changed[name] = isRecord(value) ? withNulls(value) : value;
+    // Written by valibot: each property has a schema
     else changed[name] = optionalWithNulls(value as Readonly<Record<string, JsonSchema>>, schema["required"]);
   }
   return changed;
@@ -321,5 +323,6 @@ function withoutPrefix<T extends { prefixItems?: unknown }>(schema: T): T | unde
   const { prefixItems, ...rest } = schema;
   if (!Array.isArray(prefixItems)) return undefined;
   const items = { anyOf: prefixItems };
+  // The type of valibot's JSON Schema, with other keywords of it
   return { ...rest, items, minItems: prefixItems.length, maxItems: prefixItems.length } as unknown as T;
 }

@@ -175,11 +175,7 @@ function* readsOf(turn: ScriptedTurn, index: number): Generator<readonly Program
       arguments_delta: "",
     }];
     const { arguments: given = {} } = call;
-    const pieces = typeof given === "string"
-      ? [given]
-      : Array.isArray(given)
-      ? given as string[]
-      : [JSON.stringify(given)];
+    const pieces = typeof given === "string" ? [given] : isList(given) ? given : [JSON.stringify(given)];
     for (const piece of pieces) yield [{ type: "tool_call_delta", index: i, arguments_delta: piece }];
   }
   for (const notice of turn.notices ?? []) yield [{ type: "notice", ...notice }];
@@ -206,4 +202,9 @@ function untilAborted(signal: AbortSignal): Promise<never> {
     if (signal.aborted) return reject(cancelError(signal));
     signal.addEventListener("abort", () => reject(cancelError(signal)), { once: true });
   });
+}
+
+/** Array.isArray does not narrow to readonly lists. */
+function isList(given: unknown): given is readonly string[] {
+  return Array.isArray(given);
 }

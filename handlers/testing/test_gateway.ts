@@ -115,6 +115,7 @@ async function makeToken(
   const headers = { authorization: `Bearer ${by}` };
   const reply = await gateway.request("/v1/tokens", { headers, json: { scopes, label: "test" } });
   if (!reply.ok) throw await refusalOf(reply);
+  // The reply of the route
   return (await reply.json() as { readonly token: string }).token;
 }
 
@@ -224,6 +225,7 @@ function openSocket(hooks: Parameters<typeof driveHooks>[0]): TestSocket {
 
 /** Returns the error that a reply tells of. */
 async function refusalOf(reply: Response): Promise<HttpError> {
+  // The one shape of errors
   const { error } = await reply.json() as {
     readonly error: {
       readonly code: string;

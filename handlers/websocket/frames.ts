@@ -112,9 +112,8 @@ function parseObject(text: string): Record<string, unknown> | undefined {
 }
 
 function plainText(value: Record<string, unknown>): string | undefined {
-  return [value.message, value.content, value.text].find((field) => typeof field === "string" && field !== "") as
-    | string
-    | undefined;
+  return [value.message, value.content, value.text].filter((field) => typeof field === "string")
+    .find((field) => field !== "");
 }
 
 /** Writes an event as a frame. Returns undefined for an event that the mode leaves out. */

@@ -8,6 +8,7 @@ import { type HttpError, refuse } from "../../lib/base/errors.ts";
  * @throws {HttpError} 400 invalid_request with the field in `param`; its message never contains the value
  */
 export function checkBody<S extends v.GenericSchema>(schema: S, value: unknown, ignored: string[]): v.InferOutput<S> {
+  // Every schema of valibot has the parts of a Shape that its type has
   tidy(schema as unknown as Shape, value, "", ignored);
   const result = v.safeParse(schema, value, { abortEarly: true });
   if (!result.success) throw invalidRequest(result.issues);
@@ -36,6 +37,7 @@ interface Shape {
   readonly item?: Shape;
   readonly wrapped?: Shape;
   readonly options?: readonly unknown[];
+  readonly literal?: unknown;
 }
 
 const MAX_IGNORED = 20;
@@ -46,7 +48,7 @@ function tidy(shape: Shape, value: unknown, path: string, ignored: string[]): vo
   if (shape.wrapped !== undefined) return tidy(shape.wrapped, value, path, ignored);
   if (Array.isArray(value) && (shape.entries !== undefined || shape.type === "record")) throw notAnObject(path);
   if (shape.entries !== undefined) {
-    return tidyObject(shape, shape.entries, value as Record<string, unknown>, path, ignored);
+    return tidyObject(shape, shape.entries, value as Record<string, unknown>, path, ignored); // no array, as just checked
   }
   if (shape.item !== undefined && Array.isArray(value)) {
     for (let i = 0; i < value.length; i++) tidy(shape.item, value[i], `${path}[${i}]`, ignored);
@@ -84,12 +86,14 @@ function fittingOption(shape: Shape, value: object): Shape | undefined {
     if (Array.isArray(value)) return option.item !== undefined;
     if (option.entries === undefined) return fittingOption(option, value) !== undefined;
     return Object.entries(option.entries).every(([key, entry]) =>
-      entry.type !== "literal" || (value as Record<string, unknown>)[key] === (entry as { literal?: unknown }).literal
+      // An object, whose fields have names
+      entry.type !== "literal" || (value as Record<string, unknown>)[key] === entry.literal
     );
   });
 }
 
 function isUnionWith({ type, options = [] }: Shape, member: string): boolean {
+  // Options of a union are schemas
   return type === "union" && (options as readonly Shape[]).some((option) => option.type === member);
 }
 

@@ -1,3 +1,4 @@
+import { isRecord } from "../../lib/base/json.ts";
 import type { HttpError } from "../../lib/base/errors.ts";
 import type { AgentEvent } from "../../lib/base/records/agent_event.ts";
 import type { Fields } from "../../lib/base/join_fields.ts";
@@ -229,8 +230,7 @@ function headOf(
 
 /** The members of a tool call beside the known ones, and of its function; each begins with a comma. */
 function callMembers({ function: inner, ...own }: Fields) {
-  const isFields = typeof inner === "object" && inner !== null;
-  return { own: following(members(own)), inner: isFields ? following(members(inner as Fields)) : "" };
+  return { own: following(members(own)), inner: isRecord(inner) ? following(members(inner)) : "" };
 }
 
 function following(text: string): string {

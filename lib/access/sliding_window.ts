@@ -166,8 +166,8 @@ export function createRecentKeys<T>(
       reset(oldest.value);
       return oldest;
     }
-    const node = { key, value: create() } as Node<T>;
     // A ring of one, which makes the node whole
+    const node = { key, value: create() } as Node<T>;
     node.newer = node.older = node;
     placeAfterNewest(node);
     return node;

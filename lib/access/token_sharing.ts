@@ -161,7 +161,7 @@ export class TokenSharing {
   }
 
   /** Waits for a look that begins after this call, for a token that is not known here, as `confirm`. Undefined when nobody may wait. */
-  confirmAnew(patience?: TokenPatience): Promise<void> | undefined {
+  confirmNew(patience?: TokenPatience): Promise<void> | undefined {
     return this.mayWait() ? this.#wait(() => this.#later ??= this.#lookLater(), patience) : undefined;
   }
 

@@ -119,7 +119,7 @@ export class Tokens {
     if (sharing === undefined) return undefined;
     if (by === undefined) return sharing.confirm(patience);
     const known = "token" in by ? this.#byHash.get(secretHash(by.token)) : this.#knownById(by.tokenId);
-    if (known === undefined) return this.#couldBeStored(by) ? sharing.confirmAnew(patience) : undefined;
+    if (known === undefined) return this.#couldBeStored(by) ? sharing.confirmNew(patience) : undefined;
     const { kept } = known;
     if (kept?.isUnused(this.#options.clock.now()) && sharing.standing().isConfirmed) return this.#readUse(kept);
     return sharing.confirm(patience);

@@ -260,7 +260,7 @@ class FittingIterator implements AsyncIterator<readonly ProviderEvent[], undefin
 
   async #first(): Promise<Result> {
     try {
-      return await this.#inner.next() as Result;
+      return await this.#inner.next() as Result; // its end has no value
     } catch (error) {
       const { request, fixed } = this.#call;
       const lesson = await this.#learn(error, request);
@@ -274,7 +274,7 @@ class FittingIterator implements AsyncIterator<readonly ProviderEvent[], undefin
   async #again(fitted: FittedRequest, lesson: WindowLesson): Promise<Result> {
     this.#inner = this.#ask(fitted.request);
     try {
-      const result = await this.#inner.next() as Result;
+      const result = await this.#inner.next() as Result; // as in #first
       lesson.taken?.();
       if (result.done) return result;
       const notice = trimNotice(fitted, lesson.taken !== undefined);

@@ -29,7 +29,7 @@ export function wrapUntrusted(source: string, content: string, envelope: Envelop
  * would break the form of the data. What lies deeper than {@link redactJson} looks is left out, and `...` stands there.
  */
 export function neutralizeData<T>(data: T): T {
-  return redactJson(data, neutralize) as T;
+  return redactJson(data, neutralize);
 }
 
 /** Returns the first and the last line of an envelope with a mark of its own. */

@@ -45,7 +45,7 @@ function joinLists(before: readonly unknown[], items: readonly unknown[]): reado
 }
 
 function isSameItem(known: unknown, item: unknown, place: number): boolean {
-  return indexOf(known) === place && (known as Fields)["type"] === (item as Fields)["type"];
+  return indexOf(known) === place && isRecord(known) && isRecord(item) && known["type"] === item["type"];
 }
 
 function indexOf(item: unknown): number | undefined {

@@ -96,5 +96,6 @@ export async function startInOrder<
     // InOrder has compared the needs of each wing with what is made before it
     made[name] = await start(made as never, opened);
   }
+  // Each wing has put what it makes under its name
   return made as MadeByAll<Wings, Found>;
 }

@@ -246,11 +246,16 @@ function formsOf(secret: string): string[] {
 }
 
 /** Returns a copy of a JSON value with each text in it redacted, names of properties included; what lies deeper than 100 levels is `...` */
-export function redactJson(value: unknown, redact: (text: string) => string, depth = 0): unknown {
+export function redactJson<T>(value: T, redact: (text: string) => string): T {
+  // The copy has the shape of the value, but for what lies too deep
+  return redactAt(value, redact, 0) as T;
+}
+
+function redactAt(value: unknown, redact: (text: string) => string, depth: number): unknown {
   if (typeof value === "string") return redact(value);
   if (value === null || typeof value !== "object") return value;
   if (depth >= MAX_DEPTH) return "...";
-  if (Array.isArray(value)) return value.map((item) => redactJson(item, redact, depth + 1));
-  const entries = Object.entries(value).map(([key, item]) => [redact(key), redactJson(item, redact, depth + 1)]);
+  if (Array.isArray(value)) return value.map((item) => redactAt(item, redact, depth + 1));
+  const entries = Object.entries(value).map(([key, item]) => [redact(key), redactAt(item, redact, depth + 1)]);
   return Object.fromEntries(entries);
 }

@@ -1,6 +1,7 @@
 import { cancelError } from "../base/cancel.ts";
 import { type Clock, withTimeout } from "../base/clock.ts";
 import { createKeyedNotifier } from "../base/keyed_queues.ts";
+import type { Patience } from "../storage/read_records.ts";
 import type { Write } from "../storage/store.ts";
 import { type ClusterBus, POLL_MS } from "./cluster_news.ts";
 import type { JoinedGateway } from "./leases.ts";
@@ -21,7 +22,7 @@ export interface OwnedRuns {
   find(runId: string): OwnedRun | undefined;
   forget(runId: string): void;
   take(run: ClaimableRun, signal: AbortSignal): Promise<void>;
-  onceBack<T>(runId: string, work: () => Promise<T>, signal: AbortSignal): Promise<T>;
+  patienceOf(runId: string, signal: AbortSignal): Patience;
   tell(kind: "end", id: string): void;
 }
 
@@ -105,7 +106,7 @@ export class ConversationLines {
         conversationId === null || await this.#claims.hold(conversationId, { runId: run.id, own: owned.own });
       const listening = this.#ends.listen(ENDS, signal);
       try {
-        if (await this.#runs.onceBack(run.id, hold, signal)) {
+        if (await this.#runs.patienceOf(run.id, signal)(hold)) {
           owned.holds = true;
           return;
         }

@@ -14,7 +14,7 @@ export const DRAINED =
 export interface DrainWatchOptions {
   readonly id: string;
   readonly drains: Pick<GatewayDrains, "all">;
-  readonly lease: Pick<GatewayLease, "announceDrain" | "joinAnew">;
+  readonly lease: Pick<GatewayLease, "announceDrain" | "joinAgain">;
   readonly bus: Pick<ClusterBus, "onNote">;
   readonly clock: Clock;
   readonly log: Logger;
@@ -83,7 +83,7 @@ export class DrainWatch {
       log.error("Some work of a drained gateway did not end: the others take it over", { gateway: id, error });
     }
     await Promise.all([told, recorded]);
-    await lease.joinAnew("drained");
+    await lease.joinAgain("drained");
     if (this.#isStopped) return;
     log.warn("This gateway is drained: it takes no work until it is started again", { gateway: id });
   }

@@ -92,10 +92,8 @@ export class GatewayDrains {
     readonly drains: DrainsBody["gateways"];
     readonly stored: DrainsBody | undefined;
   }> {
-    const { store } = this.#options;
-    const stored = await store.get(CLUSTER_DRAINS.name, KEY);
-    const found = CLUSTER_DRAINS.parsed(store, stored);
-    return { version: stored?.version ?? 0, drains: found?.value.gateways ?? {}, stored: found?.value };
+    const { value: stored, version } = await CLUSTER_DRAINS.readForChange(this.#options.store, KEY);
+    return { version, drains: stored?.gateways ?? {}, stored };
   }
 }
 

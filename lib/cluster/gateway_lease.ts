@@ -134,7 +134,7 @@ export class GatewayLease {
    * Joins again with the next fence: nothing counts any more that this gateway claimed before, so that others may claim it at once. Never
    * throws.
    */
-  async joinAnew(drain: LeaseBody["drain"]): Promise<void> {
+  async joinAgain(drain: LeaseBody["drain"]): Promise<void> {
     this.#drain = drain;
     await this.#beating;
     if (this.#isStopped) return;
@@ -245,7 +245,7 @@ export class GatewayLease {
       const answer = await withTimeout(asking, { ms: terms.leaseMs - terms.marginMs, clock });
       if (this.#isStopped) return;
       if (answer === undefined) throw new Error("The database did not answer in time");
-      if (answer === false) return this.#lose();
+      if (answer === false) return this.#onFenced();
       this.#take(hold === undefined ? held(Number(answer), sentAt) : extended(hold, sentAt, terms), sentAt);
       if (this.#databaseIsDown) log.info("The lease is renewed again", { gateway: id });
       this.#databaseIsDown = false;
@@ -278,7 +278,7 @@ export class GatewayLease {
     this.#news.wake("hold");
   }
 
-  #lose(): void {
+  #onFenced(): void {
     const { onLost, onBeat, log, id, leases } = this.#options;
     const fence = this.#hold?.fence ?? 0;
     this.#hold = undefined;

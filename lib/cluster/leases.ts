@@ -256,7 +256,7 @@ export function fenceCheck({ id, fence }: JoinedGateway): Write {
 
 /** Returns the write by which nobody has a fence any more. */
 function goneWrite(id: string, fence: number): Write {
-  return { op: "putIf", collection: GATEWAY_FENCES.name, key: id, version: fence, body: GONE_BODY };
+  return GATEWAY_FENCES.putOver(id, fence, GONE_BODY);
 }
 
 function isGone(body: unknown): boolean {

@@ -346,18 +346,16 @@ export class RunClaims {
 
   /** Returns the write that takes a conversation. Undefined while another run works in it */
   async #holdWrite(conversationId: string, runId: string, own: JoinedGateway): Promise<Write | undefined> {
-    const stored = await this.#store.get(CONVERSATION_HOLDS.name, conversationId);
     const body: HoldBody = { v: 1, run_id: runId, gateway: own.id, fence: own.fence };
-    if (stored === undefined) return CONVERSATION_HOLDS.insert(conversationId, body);
     // A run that holds the conversation has a claim before this one, so a damaged hold is nobody's once this run is first
-    const found = CONVERSATION_HOLDS.parsed(this.#store, stored);
-    const { run_id: holder, gateway, fence } = found?.value ?? body;
+    const { value: found = body, version } = await CONVERSATION_HOLDS.readForChange(this.#store, conversationId);
+    const { run_id: holder, gateway, fence } = found;
     if (holder !== runId) {
       // A hold counts while its owner does. One of a run that is still open waits for whoever claims the run
       if (isOwned({ gateway, fence }, await this.#leases.fences([gateway]))) return undefined;
       if (await this.#store.get(RUN_CLAIMS.name, holder) !== undefined) return undefined;
     }
-    return CONVERSATION_HOLDS.putOver(conversationId, stored.version, body);
+    return CONVERSATION_HOLDS.putOver(conversationId, version, body);
   }
 }
 

@@ -3,7 +3,7 @@ import type { Clock } from "../base/clock.ts";
 import type { EffectRight } from "../base/effect_right.ts";
 import { storageUnavailable } from "../storage/postgres/server_watch.ts";
 import type { Write } from "../storage/store.ts";
-import { createPatience, isStorageAway } from "../storage/read_records.ts";
+import { createPatience, isStorageAway, type Patience } from "../storage/read_records.ts";
 import type { ClusterBus } from "./cluster_news.ts";
 import { ConversationLines, type OwnedRun, type OwnedRuns } from "./conversation_lines.ts";
 import type { GatewayLease } from "./gateway_lease.ts";
@@ -241,14 +241,14 @@ export class RunOwnership implements OwnedRuns, WorkPlaces {
   }
 
   /**
-   * Makes a call of the store for a run, again and again while the database is down. A run without a record has no owner, and waits as well:
-   * before its effects `mayAct` decides.
-   * @throws {CancelError} `shutdown` when others own the run now; the signal's reason when it aborts during a pause
+   * Returns the patience of a run: it makes a call of the store again and again while the database is down. A run without a record has no owner,
+   * and waits as well: before its effects `mayAct` decides. A call is rejected with a {@link CancelError}: `shutdown` when others own the run now,
+   * the signal's reason when it aborts during a pause.
    */
-  async onceBack<T>(runId: string, work: () => Promise<T>, signal: AbortSignal): Promise<T> {
+  patienceOf(runId: string, signal: AbortSignal): Patience {
     const { clock } = this.#options;
     const afterPause = async () => this.#owned.has(runId) ? await this.mayAct(runId, signal) : undefined;
-    return await createPatience({ clock, signal, pauseMs: RETRY_MS, afterPause })(work);
+    return createPatience({ clock, signal, pauseMs: RETRY_MS, afterPause });
   }
 
   /**

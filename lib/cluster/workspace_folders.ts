@@ -60,17 +60,16 @@ export class WorkspaceFolders {
     if (isOwnWorkspace(workspace)) throw ownWorkspace(workspace);
     for (let tries = 0; tries < MAX_TRIES; tries++) {
       // Read before the leases: a gateway that is let in after them changes the version
-      const stored = await store.get(WORKSPACES.name, workspace);
-      if (stored === undefined) throw await this.#unknownWorkspace(workspace);
+      const { value: found, version } = await WORKSPACES.readForChange(store, workspace);
+      if (version === 0) throw await this.#unknownWorkspace(workspace);
       const holder = await this.#holderOf(workspace);
       if (holder !== undefined) throw heldWorkspace(workspace, holder);
       const asked: ForgetRequest = { requested_at: new Date(await leases.now()).toISOString(), by: storedActor(by) };
-      const found = WORKSPACES.parsed(store, stored);
-      if (found !== undefined && found.value.folder_digest === undefined) {
+      if (found !== undefined && found.folder_digest === undefined) {
         return { workspace, ...asked, isForgotten: false };
       }
-      const { folder_digest: _, ...kept } = found?.value ?? {};
-      const writes = [WORKSPACES.putOver(workspace, stored.version, { ...kept, v: 1 })];
+      const { folder_digest: _, ...kept } = found ?? {};
+      const writes = [WORKSPACES.putOver(workspace, version, { ...kept, v: 1 })];
       if (await (write?.(asked, writes) ?? store.batch(writes))) {
         this.#options.tell(workspace);
         return { workspace, ...asked, isForgotten: true };

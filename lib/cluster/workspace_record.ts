@@ -58,10 +58,8 @@ export class WorkspaceRecord {
 
   /** Reads the record. */
   async find(): Promise<FoundWorkspace> {
-    const { store } = this.#options;
-    const stored = await store.get(WORKSPACES.name, this.id);
-    const found = WORKSPACES.parsed(store, stored);
-    return { version: stored?.version ?? 0, body: found?.value };
+    const { value: body, version } = await WORKSPACES.readForChange(this.#options.store, this.id);
+    return { version, body };
   }
 
   /**

@@ -1,6 +1,6 @@
 import { readFile, realpath } from "node:fs/promises";
 import { join } from "node:path";
-import { ConfigError } from "../base/errors.ts";
+import { ConfigError, messageOf, systemCodeOf } from "../base/errors.ts";
 import { resolvePath, userConfigFile, type UserPlace } from "./folders.ts";
 import { readTrust } from "./trust_store.ts";
 
@@ -47,9 +47,9 @@ export async function readText(path: string): Promise<string | undefined> {
     const text = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(await readFile(path));
     if (text.length <= MAX_FILE_CHARACTERS) return text;
   } catch (cause) {
-    const { code, message } = cause as { code?: string; message: string };
+    const code = systemCodeOf(cause);
     if (code === "ENOENT" || code === "ENOTDIR") return undefined;
-    reason = code?.startsWith("ERR_ENCODING") || cause instanceof TypeError ? "it is not UTF-8" : message;
+    reason = code?.startsWith("ERR_ENCODING") || cause instanceof TypeError ? "it is not UTF-8" : messageOf(cause);
   }
   throw new ConfigError("config_unreadable", `Cannot read the configuration "${path}": ${reason}`, { file: path });
 }

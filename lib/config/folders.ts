@@ -1,7 +1,7 @@
 import { chmod, mkdir, mkdtemp, readdir, rm, stat } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { isAbsolute, join, resolve } from "node:path";
-import { ConfigError } from "../base/errors.ts";
+import { ConfigError, messageOf } from "../base/errors.ts";
 import type { SkillLayer } from "../base/records/extension_views.ts";
 
 /** Environment and home folder of the user, which decide where Postern keeps its files. */
@@ -42,7 +42,7 @@ export async function prepareDataDir(path: string): Promise<void> {
     const names = await readdir(path);
     if (isOwnDataDir(names)) return await chmod(path, 0o700);
   } catch (cause) {
-    throw new ConfigError("data_dir", `Cannot use the data directory "${path}": ${(cause as Error).message}`, {
+    throw new ConfigError("data_dir", `Cannot use the data directory "${path}": ${messageOf(cause)}`, {
       cause,
     });
   }

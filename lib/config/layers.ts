@@ -12,8 +12,9 @@ import { switches } from "./schema/security.ts";
 export function normalizeLayer(layer: RawTable): { readonly table: RawTable; readonly conflicts: readonly KeyPath[] } {
   const table = { ...layer };
   const conflicts: KeyPath[] = [];
-  if (isTable(table["security"] ?? {})) {
-    const security: RawTable = { ...(table["security"] as RawTable | undefined) };
+  const { security: given = {} } = table;
+  if (isTable(given)) {
+    const security: RawTable = { ...given };
     for (const name of Object.keys(switches)) {
       if (table[name] === undefined) continue;
       if (security[name] !== undefined && security[name] !== table[name]) conflicts.push(["security", name]);

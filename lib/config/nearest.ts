@@ -31,12 +31,12 @@ function editDistance(a: string, b: string, stop: number): number {
         (last[j - 1] as number) + (same ? 0 : 1),
       );
       if (i > 1 && j > 1 && a[i - 1] === b[j - 2] && a[i - 2] === b[j - 1]) {
-        cost = Math.min(cost, (before[j - 2] as number) + 1);
+        cost = Math.min(cost, (before[j - 2] as number) + 1); // as above
       }
       row.push(cost);
     }
     before = last;
     last = row;
   }
-  return last[b.length] as number;
+  return last[b.length] as number; // a row has one more than b
 }

@@ -12,9 +12,10 @@ export const WORKSPACE_RULE = "workspace/";
  * @returns undefined where no layer has any, or where one has something else than a list, which the schema refuses
  */
 export function joinRules(layers: readonly RawTable[]): readonly unknown[] | undefined {
-  const lists = layers.map(rulesOf).filter((list) => list !== undefined);
-  if (lists.length === 0 || !lists.every(Array.isArray)) return undefined;
-  return (lists as readonly (readonly unknown[])[]).reduce((joined, list) => {
+  const given = layers.map(rulesOf).filter((list) => list !== undefined);
+  const lists: readonly (readonly unknown[])[] = given.filter((list) => Array.isArray(list));
+  if (lists.length === 0 || lists.length < given.length) return undefined;
+  return lists.reduce((joined, list) => {
     const names = new Set(list.map(nameOf));
     return [...joined.filter((rule) => !names.has(nameOf(rule))), ...list];
   });
@@ -59,6 +60,7 @@ export function* ruleChecks(
       reason: `${reason} (rule "${rule.name}")`,
     });
     if (rules.findIndex(({ name }) => name === rule.name) < index) yield about("name", "another rule has this name");
+    // Object.entries knows names as texts alone
     for (
       const [key, check] of Object.entries(CHECKS) as readonly [
         keyof typeof CHECKS,

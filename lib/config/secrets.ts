@@ -29,10 +29,12 @@ export function maskSecrets<T>(value: T, path: KeyPath = []): T {
   // The copy has the shape of what came in: tables stay tables, text stays text
   if (typeof value === "string") return maskText(value, path) as T;
   if (Array.isArray(value)) {
-    if (path.at(-1) === "args" || isSecretCommand(path)) return maskArguments(value) as T;
-    return value.map((item, index) => maskSecrets(item, [...path, index])) as T;
+    const masksAll = path.at(-1) === "args" || isSecretCommand(path);
+    // As above
+    return (masksAll ? maskArguments(value) : value.map((item, index) => maskSecrets(item, [...path, index]))) as T;
   }
   if (value === null || typeof value !== "object") return value;
+  // As above
   return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, maskSecrets(item, [...path, key])])) as T;
 }
 

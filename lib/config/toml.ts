@@ -1,3 +1,4 @@
+import { isRecord } from "../base/json.ts";
 import { parseTOML } from "confbox/toml";
 import { ConfigError } from "../base/errors.ts";
 
@@ -30,6 +31,7 @@ export function tomlFault(
   error: unknown,
   text: string,
 ): { readonly line: number; readonly column: number; readonly reason: string } {
+  // The parser's class, which it does not export
   const { line = 1, column = 1, message } = error as { line?: number; column?: number; message: string };
   const [first = ""] = message.split("\n", 1);
   const reason = first.replace(/^Invalid TOML document: /, "").slice(0, 200);
@@ -106,10 +108,8 @@ export function parseKeyText(text: string): readonly string[] | undefined {
 export function hasKey(table: Readonly<Record<string, unknown>>, path: KeyPath): boolean {
   let value: unknown = table;
   for (const part of path) {
-    if (value === null || typeof value !== "object" || Array.isArray(value) || !Object.hasOwn(value, part)) {
-      return false;
-    }
-    value = (value as Readonly<Record<string, unknown>>)[part];
+    if (!isRecord(value) || !Object.hasOwn(value, part)) return false;
+    value = value[part];
   }
   return true;
 }

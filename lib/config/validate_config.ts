@@ -56,6 +56,7 @@ export function validateConfig(layers: readonly RawTable[], ownProviders: readon
 
 function complete(output: v.InferOutput<typeof configSchema>, layers: readonly RawTable[]): Config {
   const { security, autonomy } = output;
+  // A switch of each name stands in both places
   for (const name of Object.keys(switches) as (keyof typeof switches)[]) output[name] = security[name];
   autonomy.forbidden_paths = [...new Set([...BUILT_IN_FORBIDDEN_PATHS, ...autonomy.forbidden_paths])];
   return freeze({ ...output, given: [...new Set(layers.flatMap(givenKeys))] });
@@ -68,7 +69,7 @@ function givenKeys(layer: RawTable): readonly string[] {
 }
 
 function toFindings(issue: v.BaseIssue<unknown>): readonly ValidationFinding[] {
-  const path = (issue.path ?? []).map((item) => item.key as string | number);
+  const path = (issue.path ?? []).map(({ key }) => typeof key === "number" ? key : String(key));
   // Valibot names the first unknown key of a table only; unknownKeys finds all
   if (issue.type === "strict_object" && issue.expected === "never") return [];
   if (issue.type === "strict_object" && issue.received === "undefined") return [{ path, reason: "it must be given" }];

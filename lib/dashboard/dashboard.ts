@@ -47,6 +47,7 @@ export function loadDashboard(
 
 async function assemble(pairingRequired: boolean, program: string): Promise<Dashboard> {
   const files = await Promise.all([read("index.html"), read("style.css"), bundle()]);
+  // Three in, three out
   const [page, style, script] = files.map((text) => withProgramName(text, program)) as [string, string, string];
   // Functions, since a replacement string would interpret `$`
   const html = page.replace("<style></style>", () => `<style>${style}</style>`)

@@ -1,3 +1,4 @@
+import { isRecord } from "../base/json.ts";
 import type { Approval, ApprovalDescription } from "../base/records/approval.ts";
 import { lineDifference } from "../base/line_difference.ts";
 import { cutText, exactLine, exactText } from "../base/text.ts";
@@ -52,7 +53,7 @@ function shownChange(tool: string, input: unknown): string | undefined {
 
 function changeOf(input: unknown): readonly string[] | undefined {
   if (typeof input !== "object" || input === null) return undefined;
-  const { edits, content, patch, ...rest } = input as Readonly<Record<string, unknown>>;
+  const { edits, content, patch, ...rest } = input as Readonly<Record<string, unknown>>; // an object has fields by name
   const head = Object.entries(rest).map(([name, value]) => `${name}: ${JSON.stringify(value)}`);
   if (Array.isArray(edits) && edits.every(isEdit) && content === undefined && patch === undefined) {
     const of = (index: number) => edits.length === 1 ? [] : [`@@ ${index + 1} of ${edits.length} @@`];
@@ -73,8 +74,8 @@ interface ShownEdit {
 }
 
 function isEdit(edit: unknown): edit is ShownEdit {
-  if (typeof edit !== "object" || edit === null || Object.keys(edit).length !== 2) return false;
-  const { old_text: before, new_text: after } = edit as Partial<Record<keyof ShownEdit, unknown>>;
+  if (!isRecord(edit) || Object.keys(edit).length !== 2) return false;
+  const { old_text: before, new_text: after } = edit;
   return typeof before === "string" && typeof after === "string";
 }
 

@@ -56,7 +56,7 @@ export function parseElicitation(
   if (mode !== "form") return { refused: 'Cannot ask a person: "mode" is neither "form" nor "url"' };
   const form = parseForm(requestedSchema);
   // Redaction replaces texts by texts, so a parsed form is a form still
-  return "refused" in form ? form : { ...asked, schema: redactJson(form, redact) as Form, url: null };
+  return "refused" in form ? form : { ...asked, schema: redactJson(form, redact), url: null };
 }
 
 /** Result of checking an answer: its content, or the field at fault with the reason. A reason never repeats a value. */
@@ -192,10 +192,10 @@ function parseForm(given: unknown): Form | { readonly refused: string } {
     if (field === undefined) return refuse(`has the field "${name}", which no form can show`);
     fields.push([name, field]);
   }
-  if (!Array.isArray(required) || !required.every((name) => names.includes(name as string))) {
+  if (!Array.isArray(required) || !required.every((name): name is string => names.includes(name))) {
     return refuse('has "required" with a field that is not there');
   }
-  return { type: "object", properties: Object.fromEntries(fields), required: [...new Set(required as string[])] };
+  return { type: "object", properties: Object.fromEntries(fields), required: [...new Set(required)] };
 }
 
 const FIELD_NAME = new RegExp(`^[\\p{L}\\p{N}_.$ -]{1,${ELICITATION_LIMITS.nameCharacters}}$`, "u");
@@ -284,6 +284,7 @@ function label<K extends "title" | "description">(key: K, value: unknown): { [Ke
   if (typeof value !== "string" || value === "") return {};
   const { labelCharacters: limit } = ELICITATION_LIMITS;
   const text = value.length <= limit ? value : `${value.slice(0, limit)}...`;
+  // A computed name has the type of any text
   return { [key]: text.toWellFormed() } as { [Key in K]?: string };
 }
 

@@ -190,9 +190,8 @@ export class Halts {
   }
 
   async #read() {
-    const stored = await this.#options.store.get(HALTS.name, KEY);
-    const found = HALTS.parsed(this.#options.store, stored)?.value;
-    return { version: stored?.version ?? 0, halts: stored && (found?.halts ?? [UNREADABLE]) || [], stored: found };
+    const { value: stored, version } = await HALTS.readForChange(this.#options.store, KEY);
+    return { version, halts: version === 0 ? [] : stored?.halts ?? [UNREADABLE], stored };
   }
 
   #take(halts: readonly Halt[]): void {

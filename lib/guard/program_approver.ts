@@ -181,7 +181,7 @@ interface Word {
 /** Returns the answer to an elicitation that an object of the program is. undefined: it is none, or the approval is about a call */
 function wordWithContent(given: unknown, { kind }: Approval): Word | undefined {
   if (kind !== "elicitation" || given === null || typeof given !== "object") return undefined;
-  const { decision, content = {} } = given as { readonly decision?: unknown; readonly content?: unknown };
+  const { decision, content = {} }: { readonly decision?: unknown; readonly content?: unknown } = given;
   if (decision === "deny") return { decision };
   if (decision !== "approve" || content === null || typeof content !== "object" || Array.isArray(content)) {
     return undefined;

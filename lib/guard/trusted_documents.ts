@@ -152,13 +152,9 @@ class StoredTrustedDocuments implements TrustedDocuments {
 
   /** Returns the record of a path with the version of what is stored. 0: nothing is. A damaged record has a version alone. */
   async #find(path: string): Promise<{ readonly record: TrustRecord | undefined; readonly version: number }> {
-    const { store } = this.#options;
-    const stored = await store.get(TRUSTED_DOCUMENTS.name, keyOf(path));
-    if (stored === undefined) return { record: undefined, version: 0 };
-    const found = TRUSTED_DOCUMENTS.parsed(store, stored);
+    const { value, version } = await TRUSTED_DOCUMENTS.readForChange(this.#options.store, keyOf(path));
     // A path may not have been the one that the record is about
-    const record = found?.value.path === path ? found.value : undefined;
-    return { record, version: stored.version };
+    return { record: value?.path === path ? value : undefined, version };
   }
 
   async #commit(

@@ -61,7 +61,7 @@ export function createPacketReader({ maxBytes }: { readonly maxBytes: number }):
     },
     next() {
       while (at < input.length) {
-        const message = take(input[at++] as number);
+        const message = take(input[at++] as number); // below the length
         if (message !== undefined) return message;
       }
       return undefined;
@@ -138,10 +138,10 @@ function withoutEscapes(body: readonly number[]): string | undefined {
   const bytes = new Uint8Array(body.length);
   let length = 0;
   for (let at = 0; at < body.length; at++) {
-    const byte = body[at] as number;
+    const byte = body[at] as number; // below the length
     if (byte !== BRACE) bytes[length++] = byte;
     else if (++at === body.length) return undefined;
-    else bytes[length++] = (body[at] as number) ^ ESCAPE_BIT;
+    else bytes[length++] = (body[at] as number) ^ ESCAPE_BIT; // just compared
   }
   return Buffer.from(bytes.buffer, 0, length).toString("latin1");
 }

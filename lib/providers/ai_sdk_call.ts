@@ -102,7 +102,7 @@ function toMessage(message: ProgramMessage, parts: MessageParts): Part {
 
 /** The types of the package say the same as those of the schemas: a test compares them. */
 function asContent(content: ProgramMessage["content"]): Content {
-  return (content ?? "") as Content;
+  return (content ?? "") as Content; // see above
 }
 
 function toParts(content: Content, model: CalledModel): readonly Part[] {
@@ -167,12 +167,13 @@ function toInput(text: string): unknown {
 }
 
 function toResult(message: ToolMessage, { request, model: { specificationVersion }, names }: MessageParts): Part {
+  // As asContent
   const { shown, plain } = splitPictures(
     { ...message, content: asContent(message.content) } as Parameters<
       typeof splitPictures
     >[0],
     request.pictures,
-  ); // as asContent
+  );
   const text = textOf(plain.content);
   const pictures = shown.map(({ media_type: mediaType, base64: data }) =>
     specificationVersion === "v4"

@@ -249,6 +249,7 @@ type AiSdkErrorFields = Partial<
 /** Returns an error of a call by HTTP as that of any upstream, and any other one as it is. The AI SDK marks its errors by name. */
 async function toProviderError(error: unknown, provider: string): Promise<unknown> {
   if (error instanceof ProviderError || !(error instanceof Error)) return error;
+  // Any error may have fields of these names
   const { statusCode, responseBody, responseHeaders, isRetryable } = error as Error & AiSdkErrorFields;
   if (typeof statusCode === "number") {
     const { toUpstreamError } = await import("./upstream/upstream_error.ts");

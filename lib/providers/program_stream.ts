@@ -328,6 +328,7 @@ function reasonOf(value: unknown, issue: v.BaseIssue<unknown>): string {
 }
 
 function iteratorOf(given: unknown, provider: string): AsyncIterator<unknown> {
+  // A program hands in anything
   const iterable = given as Partial<AsyncIterable<unknown>> | null | undefined;
   const open = iterable?.[Symbol.asyncIterator];
   if (typeof open === "function") return open.call(iterable);

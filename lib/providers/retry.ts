@@ -135,6 +135,7 @@ class RetryStream implements AsyncIterableIterator<readonly ProviderEvent[], und
       try {
         const result = await (this.#inner ?? this.#begin()).next();
         if (result.done) return this.#end();
+        // Each result that does not end has a value
         return this.#give(result as { readonly done: false; readonly value: readonly ProviderEvent[] });
       } catch (error) {
         await this.#goOn(error);
@@ -145,6 +146,7 @@ class RetryStream implements AsyncIterableIterator<readonly ProviderEvent[], und
 
   return(): Promise<Result> {
     this.#end();
+    // The end of an iterator has no value
     return (this.#inner?.return?.() as Promise<Result> | undefined) ?? ENDED;
   }
 

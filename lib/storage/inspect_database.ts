@@ -105,6 +105,7 @@ function parseBody(body: unknown): unknown {
 
 function textOf(body: unknown): string | undefined {
   try {
+    // CAST(... AS BLOB) gives bytes; of anything else this throws
     return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(body as Uint8Array);
   } catch {
     return undefined;

@@ -51,6 +51,12 @@ export class Collection<T, B = unknown> {
     return readRecord(store, this.name, key, this.parse);
   }
 
+  /** Reads a record that is to be changed, for `putOver`. Version 0: there is none. A damaged one is set aside, has no value, and is replaced. */
+  async readForChange(store: Pick<Store, "get" | "unreadable">, key: string): Promise<ChangingRecord<T>> {
+    const stored = await store.get(this.name, key);
+    return { value: this.parsed(store, stored)?.value, version: stored?.version ?? 0 };
+  }
+
   /** Reads every record, as `readRecords`: those that cannot be parsed are set aside. */
   all(store: Store, options?: ScanAllOptions): AsyncGenerator<ReadRecord<T>> {
     return readRecords(store, this.name, this.parse, options);
@@ -93,6 +99,12 @@ export interface ReadRecord<T> {
   readonly key: string;
   readonly version: number;
   readonly value: T;
+}
+
+/** Record that is to be changed, as it was read. */
+export interface ChangingRecord<T> {
+  readonly value: T | undefined;
+  readonly version: number;
 }
 
 /**

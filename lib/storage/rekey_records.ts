@@ -64,7 +64,8 @@ export async function rekeyRecords(services: RekeyServices): Promise<RekeyProgre
   } catch (error) {
     throw error instanceof ConfigError ? conflict(error.message, error) : error;
   }
-  const state = { rewritten: 0, left: 0, unreadable: [] as RekeyProgress["unreadable"][number][] };
+  const unreadable: RekeyProgress["unreadable"][number][] = [];
+  const state = { rewritten: 0, left: 0, unreadable };
   for (const sealed of collections) await rewriteAll(sealed, services, state);
   const complete = state.left === 0;
   if (complete && state.unreadable.length === 0) await keys.endRekey();

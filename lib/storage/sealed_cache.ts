@@ -47,7 +47,7 @@ const SEALED = /^([A-Za-z0-9+/]{16})\.([A-Za-z0-9+/]+=*)$/;
 export class SealedCache implements CacheDriver {
   readonly #parts: SealedCacheParts;
   /** Monotonic milliseconds from which the driver is asked again */
-  #awayUntil = Number.NEGATIVE_INFINITY;
+  #downUntil = Number.NEGATIVE_INFINITY;
   #isTold = false;
 
   constructor(parts: SealedCacheParts) {
@@ -93,7 +93,7 @@ export class SealedCache implements CacheDriver {
   /** Asks the driver, for a bounded time. Returns undefined when it fails, and while it is left alone. */
   async #ask<T>(work: () => T | Promise<T>): Promise<T | undefined> {
     const { clock } = this.#parts;
-    if (clock.monotonic() < this.#awayUntil) return undefined;
+    if (clock.monotonic() < this.#downUntil) return undefined;
     try {
       const asked = (async () => ({ answer: await work() }))();
       const done = await withTimeout(asked, { ms: WAIT_MS, clock });
@@ -101,7 +101,7 @@ export class SealedCache implements CacheDriver {
       this.#isTold = false;
       return done.answer;
     } catch (error) {
-      this.#awayUntil = clock.monotonic() + AWAY_MS;
+      this.#downUntil = clock.monotonic() + AWAY_MS;
       if (!this.#isTold) this.#parts.log.warn("The cache of the program failed: values are fetched again", { error });
       this.#isTold = true;
       return undefined;
@@ -111,7 +111,7 @@ export class SealedCache implements CacheDriver {
 
 /** Returns the driver that a program gave as its cache. @throws {ConfigError} `cache_invalid` */
 export function readCacheDriver(given: unknown): CacheDriver {
-  const { getItem, setItem } = (typeof given === "object" && given !== null ? given : {}) as Partial<CacheDriver>;
+  const { getItem, setItem }: Partial<CacheDriver> = typeof given === "object" && given !== null ? given : {};
   if (typeof getItem !== "function" || typeof setItem !== "function") {
     const reason = "give a driver of unstorage that can write, such as fsDriver({ base }); it has getItem and setItem";
     throw new ConfigError("cache_invalid", `Cannot use the option "cache": ${reason}`, { key: "cache" });

@@ -119,7 +119,7 @@ async function askPerson(question: ProgramQuestion, context: AskingContext): Pro
 function toWireForm(schema: Readonly<Record<string, unknown>>): Readonly<Record<string, unknown>> {
   const json = JSON.stringify(schema) ?? "";
   if (json.length > MAX_FORM) throw new TypeError(`Cannot ask: the form has over ${MAX_FORM} characters as JSON`);
-  const { properties, required } = JSON.parse(json || "{}") as Readonly<Record<string, unknown>>;
+  const { properties, required }: Readonly<Record<string, unknown>> = JSON.parse(json || "{}");
   const fields = Object.entries(isRecord(properties) ? properties : {}).map(([name, field]) =>
     [name, isRecord(field) ? pick(field, FIELD_KEYS) : field] as const
   );

@@ -65,7 +65,7 @@ type Standard = ProgramSchema["~standard"];
 function standardOf(given: unknown): Standard | undefined {
   // Schemas of arktype are functions
   if (given === null || (typeof given !== "object" && typeof given !== "function")) return undefined;
-  const { "~standard": standard } = given as Partial<ProgramSchema>;
+  const { "~standard": standard }: Partial<ProgramSchema> = given;
   return typeof standard?.validate === "function" ? standard : undefined;
 }
 
@@ -73,8 +73,8 @@ function toJson(given: unknown, { jsonSchema, vendor }: Standard, place: string)
   const target = { target: "draft-2020-12" } as const;
   try {
     if (typeof jsonSchema?.input === "function") return jsonSchema.input(target);
-    // Schemas of valibot do not give one by themselves
     if (vendor === "valibot") {
+      // Schemas of valibot, which the vendor tells, do not give one by themselves
       return toStandardJsonSchema(given as v.GenericSchema)["~standard"].jsonSchema.input(target);
     }
   } catch (cause) {

@@ -299,7 +299,7 @@ describe("a delivery in a cluster", () => {
     await database.clock.advance(100);
     assert.equal((await found(b, "run_1"))?.status, "failed");
     const { giveWorkBack, lease } = a.cluster;
-    const drained = a.deliveries.stop().then(giveWorkBack).then(() => lease.joinAnew("drained"));
+    const drained = a.deliveries.stop().then(giveWorkBack).then(() => lease.joinAgain("drained"));
     await database.clock.advance(3_000);
     await drained;
     assert.equal(lease.mayAct(), true, "administration goes on there");

@@ -37,7 +37,7 @@ describe("a gateway that died", () => {
     const at = { workspaceRoot: "/w", signal: new AbortController().signal };
     void a.cluster.fileLocks?.hold(["/w/a.txt"], at, () => new Promise(() => {}));
     await database.clock.advance(100);
-    await b.cluster.lease.joinAnew("drained");
+    await b.cluster.lease.joinAgain("drained");
     die(a);
     let isChanged = false;
     void b.cluster.fileLocks?.hold(["/w/a.txt"], at, async () => void (isChanged = true));

@@ -47,7 +47,7 @@ async function drain(database: SharedDatabase, { cluster, runs }: ClusteredGatew
   const { lease, giveWorkBack } = cluster;
   let isOver = false;
   void lease.announceDrain("draining").then(() => runs.drain(100)).then(giveWorkBack).then(() =>
-    lease.joinAnew("drained")
+    lease.joinAgain("drained")
   )
     .then(() => isOver = true);
   await passUntil(database, () => isOver);

@@ -44,6 +44,17 @@ test("a streamed completion with a tool call goes the way that request_path.md t
     assert.deepEqual(files.filter((file) => !existsSync(join(PROJECT_ROOT, file))), []);
   }));
 
+test("each question of request_path.md is answered by a file that declares what it names", () => {
+  const answers = [...PAGE.matchAll(/^\|.*\?.*\| `(\w+)` in `([^`]+)` \|$/gm)];
+  assert.ok(answers.length >= 20, "the questions are found");
+  const wrong = answers.filter(([, name = "", file = ""]) => {
+    const declared = String
+      .raw`^(?:export )?(?:async )?(?:function|class|const|interface) ${name}\b|^  (?:async )?${name}[(<]`;
+    return !new RegExp(declared, "m").test(readFileSync(join(PROJECT_ROOT, file), "utf8"));
+  });
+  assert.deepEqual(wrong.map(([row]) => row), []);
+});
+
 /** Parts that a completion without the agent's tools, a key and a record has no use for: they are not even asked. */
 const NOT_FOR_PLAIN = [
   "handlers/middleware/idempotency.ts",

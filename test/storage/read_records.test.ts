@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import * as v from "valibot";
 import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
-import { scanAll } from "../../lib/storage/read_records.ts";
+import { Collection, scanAll } from "../../lib/storage/read_records.ts";
 import type { Store } from "../../lib/storage/store.ts";
 
 const KEYS = Array.from({ length: 250 }, (_, index) => `k${String(index).padStart(3, "0")}`);
@@ -37,4 +38,17 @@ test("by key, records may be deleted on the way", async () => {
     await store.batch([{ op: "delete", collection: "things", key }]);
   }
   assert.equal(await store.count("things"), 0);
+});
+
+test("a record that is to be changed has its version, a damaged one no value, and one that is not there the version 0", async () => {
+  const store = createMemoryStore();
+  const things = new Collection("things", v.object({ v: v.literal(1), size: v.number() }));
+  assert.deepEqual(await things.readForChange(store, "none"), { value: undefined, version: 0 });
+  await store.batch([things.put("one", { v: 1, size: 2 }), { op: "put", collection: "things", key: "bad", body: { v: 1 } }]);
+  const one = await things.readForChange(store, "one");
+  assert.deepEqual(one, { value: { v: 1, size: 2 }, version: 1 });
+  assert.deepEqual(await things.readForChange(store, "bad"), { value: undefined, version: 1 });
+  assert.deepEqual(store.unreadable.list().map(({ key }) => key), ["bad"]);
+  assert.equal(await store.batch([things.putOver("one", one.version, { v: 1, size: 3 })]), true);
+  assert.equal(await store.batch([things.putOver("one", one.version, { v: 1, size: 4 })]), false);
 });

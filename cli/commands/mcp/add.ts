@@ -110,6 +110,7 @@ async function addUrl(
   const fetch = createServerFetch({ name, settings: { url, headers: {} } }, {
     guardedFetch: () => Promise.resolve(createFetch(context, loaded)),
     config: () => loaded.config,
+    // The headers are none, so none names a secret
     secrets: { fill: (settings) => Promise.resolve(settings as Readonly<Record<string, string>>) },
   });
   if (await speaksSseAlone(new URL(url), { fetch, clock: systemClock, signal: new AbortController().signal })) {

@@ -1,4 +1,5 @@
 import { Buffer } from "node:buffer";
+import { isRecord } from "../../../lib/base/json.ts";
 
 /** A message of JSON-RPC, as far as the bridge looks at it. */
 export interface BridgedMessage {
@@ -34,11 +35,10 @@ export class GatewayRefusal extends Error {
 export function toRefusal(text: string, status: number): GatewayRefusal {
   const rpcCode = status < 500 ? RPC_ERRORS.invalidParams : RPC_ERRORS.internal;
   try {
-    const { error } = JSON.parse(text) as { error: { code: unknown; message: unknown; data?: unknown } };
-    const isRpc = typeof error.code === "number";
-    return new GatewayRefusal(String(error.message), {
-      rpcCode: isRpc ? error.code as number : rpcCode, // just checked
-      data: isRpc ? error.data : { code: error.code },
+    const { error }: { error: { code: unknown; message: unknown; data?: unknown } } = JSON.parse(text);
+    const { code, message, data } = error;
+    return new GatewayRefusal(String(message), {
+      ...(typeof code === "number" ? { rpcCode: code, data } : { rpcCode, data: { code } }),
     });
   } catch {
     return new GatewayRefusal(`The gateway answered with status ${status}`, { rpcCode, data: undefined });
@@ -53,7 +53,7 @@ export function isRequest({ id, method }: BridgedMessage): boolean {
 /** Tells whether a text is the answer to the request with this id. */
 export function answers(data: string, id: unknown): boolean {
   try {
-    const message = JSON.parse(data) as BridgedMessage;
+    const message: BridgedMessage = JSON.parse(data);
     return message.method === undefined && JSON.stringify(message.id) === JSON.stringify(id);
   } catch {
     return false;
@@ -69,8 +69,7 @@ export function headersOf(session: BridgedSession | undefined): Record<string, s
 /** Returns the revision that a message without a session names. */
 export function versionOf({ params }: BridgedMessage): string | undefined {
   const meta = params?.["_meta"];
-  if (typeof meta !== "object" || meta === null) return undefined;
-  const version = (meta as Record<string, unknown>)[VERSION_KEY];
+  const version = isRecord(meta) ? meta[VERSION_KEY] : undefined;
   return typeof version === "string" ? version : undefined;
 }
 

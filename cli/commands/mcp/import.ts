@@ -1,3 +1,4 @@
+import { messageOf } from "../../../lib/base/errors.ts";
 import { resolve } from "node:path";
 import { exactLine } from "../../../lib/base/text.ts";
 import type { LoadedConfig } from "../../../lib/config/load_config.ts";
@@ -99,7 +100,7 @@ async function readAll(paths: readonly string[], { config }: LoadedConfig, isNam
       all.refused.push(...refused);
       for (const { name } of taken) names.add(name);
     } catch (cause) {
-      throw new CommandError(`Cannot import from "${path}": ${(cause as Error).message}`, { cause });
+      throw new CommandError(`Cannot import from "${path}": ${messageOf(cause)}`, { cause });
     }
   }
   if (files.length > 0) return { files, ...all };

@@ -170,7 +170,7 @@ function isTextBlock(block: unknown): boolean {
 
 /** Tells whether a message is one of those that a client sends by the hundred; the schema takes each of these. */
 export function isUsualMessage(message: unknown): boolean {
-  if (!isRecord(message) || !(ROLES as readonly unknown[]).includes(message.role)) return false;
+  if (!isRecord(message) || !ROLES.some((role) => role === message.role)) return false;
   return typeof message.content === "string" ||
     (Array.isArray(message.content) && message.content.every(isUsualBlock));
 }

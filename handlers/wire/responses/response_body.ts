@@ -159,7 +159,7 @@ export type ResponseBody = v.InferOutput<typeof responseSchema>;
  */
 export function readResponseBody(json: unknown): ResponseBody {
   if (!isRecord(json)) return checkBody(responseSchema, json, []);
-  if (Array.isArray(json.input)) { for (const item of json.input as readonly unknown[]) typeItem(item); }
+  if (Array.isArray(json.input)) json.input.forEach(typeItem);
   const { usual, known, unknown } = sortFields(json);
   const { input, tools } = known ?? {};
   if (Array.isArray(input)) usual["input"] = input;
@@ -224,7 +224,7 @@ export function isUsualItem(item: unknown): boolean {
   if (!isRecord(item)) return false;
   switch (item.type) {
     case "message":
-      return (ROLES as readonly unknown[]).includes(item.role) && isContent(item.content);
+      return ROLES.some((role) => role === item.role) && isContent(item.content);
     case "function_call":
       return isCalled(item) && typeof item.arguments === "string";
     case "custom_tool_call":

@@ -41,7 +41,7 @@ export class SharedSchedules implements FollowedSchedules {
   /** Version that this gateway has read the schedules of. */
   #seen = -1;
   readonly #poller: Poller;
-  #stopHearing = () => {};
+  #stopListening = () => {};
   #readAt = -Infinity;
 
   constructor(options: SharedSchedulesOptions) {
@@ -75,7 +75,7 @@ export class SharedSchedules implements FollowedSchedules {
     this.stop();
     const { clock, bus } = this.#options;
     this.#poller.start(clock, LOOK_MS);
-    this.#stopHearing = bus.onNote(({ kind }) => void (kind === "schedules" && this.#poller.look()));
+    this.#stopListening = bus.onNote(({ kind }) => void (kind === "schedules" && this.#poller.look()));
     this.#readAt = -Infinity;
     await this.#poller.look();
   }
@@ -83,7 +83,7 @@ export class SharedSchedules implements FollowedSchedules {
   stop(): void {
     this.#seen = -1;
     void this.#poller.stop();
-    this.#stopHearing();
+    this.#stopListening();
   }
 
   async #look(): Promise<void> {

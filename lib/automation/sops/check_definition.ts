@@ -199,7 +199,7 @@ const KEYS: Readonly<Record<string, readonly string[]>> = {
 };
 
 function toFault(issue: v.BaseIssue<unknown>): Fault {
-  const path = (issue.path ?? []).map((item) => item.key as string | number);
+  const path = (issue.path ?? []).map(({ key }) => typeof key === "number" ? key : String(key));
   if (issue.type === "strict_object" && issue.expected === "never") {
     const known = KEYS[path.length === 1 ? "" : String(path[0])] ?? [];
     const near = nearest(String(path.at(-1)), known);

@@ -193,6 +193,7 @@ async function toProblems(
 /** Returns the line of the heading under which the instructions of a Markdown step stand. */
 function sectionLine([root, index, field]: Fault["path"], { raw, sections }: SopDocument): number | undefined {
   if (root !== "steps" || field !== "instructions") return undefined;
+  // Written by the reader of Markdown, which makes a list of tables
   const { steps } = raw as { readonly steps?: Readonly<Record<string, unknown>>[] };
   const step = steps?.[Number(index)];
   return step === undefined || "instructions" in step ? undefined : sections.get(String(step["id"]))?.line;

@@ -21,12 +21,13 @@ export function storedObject<const E extends v.ObjectEntries>(
   // The transformation uses the names of the entries alone
   const loose = v.looseObject(entries) as unknown as v.GenericSchema<unknown, Readonly<Record<string, unknown>>>;
   const schema = v.pipe(loose, v.transform((value) => apart(value, entries)));
+  // What is not known stands under a symbol, which no type of the entries names
   return schema as unknown as ReturnType<typeof storedObject<E>>;
 }
 
 /** Returns the unknown fields of a parsed record, for a spread into the body that replaces it. */
-export function unknownFieldsOf(record: object | undefined): Readonly<Record<never, never>> {
-  const fields = record === undefined ? undefined : (record as Carrier)[UNKNOWN_FIELDS];
+export function unknownFieldsOf(record: (object & Carrier) | undefined): Readonly<Record<never, never>> {
+  const fields = record === undefined ? undefined : record[UNKNOWN_FIELDS];
   return fields === undefined ? {} : { [UNKNOWN_FIELDS]: fields };
 }
 
@@ -62,12 +63,12 @@ function hasCarrier(part: unknown): boolean {
   return isCarrier(part) || (isObject(part) && Object.values(part).some(isCarrier));
 }
 
-function isCarrier(value: unknown): boolean {
+function isCarrier(value: unknown): value is Carrier {
   return isObject(value) && UNKNOWN_FIELDS in value;
 }
 
 function putBack(_name: string, value: unknown): unknown {
-  return isCarrier(value) ? { ...(value as Carrier)[UNKNOWN_FIELDS], ...value as object } : value;
+  return isCarrier(value) ? { ...value[UNKNOWN_FIELDS], ...value } : value;
 }
 
 function isObject(value: unknown): value is object {

@@ -118,7 +118,7 @@ function createFamily<T extends Rendered>(labels: readonly string[], create: (re
   };
   const find = (values: readonly string[]) => {
     let branch: Branch<T> | undefined = root;
-    for (let i = 0; i < values.length && branch !== undefined; i++) branch = branch.by?.get(values[i] as string);
+    for (const value of values) branch = branch?.by?.get(value);
     return branch?.series;
   };
   const grow = (values: readonly string[]) => {
@@ -179,12 +179,12 @@ function createHistogram(name: string, labels: string, buckets: readonly number[
       let i = 0;
       // Both arrays are indexed within their length; past the last bound stands +Inf
       while (i < buckets.length && observed > (buckets[i] as number)) i++;
-      counts[i] = (counts[i] as number) + 1;
+      counts[i] = (counts[i] ?? 0) + 1;
     },
     render() {
       let text = "";
       let total = 0;
-      for (let i = 0; i < prefixes.length; i++) text += `${prefixes[i]}${(total += counts[i] as number)}\n`;
+      for (const [i, prefix] of prefixes.entries()) text += `${prefix}${(total += counts[i] ?? 0)}\n`;
       return `${text}${name}_sum${suffix} ${number(sum)}\n${name}_count${suffix} ${total}\n`;
     },
   };

@@ -227,6 +227,7 @@ function show(pen: TextPen, object: PdfObject | undefined): void {
 function showAll(pen: TextPen, items: PdfObject | undefined): void {
   if (!Array.isArray(items)) return;
   pen.showAll(
+    // Narrowing leaves out lists that are readonly
     (items as readonly PdfObject[]).flatMap<string | number>((item) =>
       typeof item === "number" ? [item] : isKind(item, "string") ? [item.bytes] : []
     ),

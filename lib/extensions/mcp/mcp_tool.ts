@@ -159,6 +159,7 @@ async function callOnce(
     ),
   });
   if (signal.aborted) throw new CancelError("cancelled");
+  // Of the method tools/call
   return toToolResult(result as McpResult<"tools/call">, { tool: name, server: connection.name, definition, context });
 }
 
@@ -216,8 +217,9 @@ function toObjectSchema(schema: JsonSchema): ObjectJsonSchema {
   return {
     ...schema,
     type: "object",
+    // A schema by which the gateway checks nothing: the server does
     properties: isRecord(properties) ? properties as ObjectJsonSchema["properties"] : {},
     required: Array.isArray(required) ? required.filter((name) => typeof name === "string") : [],
-    additionalProperties: others as JsonSchema | boolean,
+    additionalProperties: others as JsonSchema | boolean, // as above
   };
 }

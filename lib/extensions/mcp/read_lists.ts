@@ -160,7 +160,7 @@ function hasGoodHeaders(schema: object): boolean {
       if (typeof property !== "object" || property === null) continue;
       waiting.push(property);
       if (!Object.hasOwn(property, HEADER_KEYWORD)) continue;
-      const { [HEADER_KEYWORD]: name, type } = property as Readonly<Record<string, unknown>>;
+      const { [HEADER_KEYWORD]: name, type }: Readonly<Record<string, unknown>> = property;
       if (typeof name !== "string" || !HEADER_NAME.test(name) || !HEADER_TYPES.includes(type)) return false;
       if (names.has(name.toLowerCase())) return false;
       names.add(name.toLowerCase());

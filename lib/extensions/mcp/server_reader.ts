@@ -60,7 +60,7 @@ class ServerReader implements McpReader {
   async resource({ server, uri }: Parameters<McpReader["resource"]>[0], context: ReadContext): Promise<ToolResult> {
     const connection = this.#require(server);
     const { contents } = await connection.request("resources/read", { uri }, this.#options(server, context));
-    const blocks = contents.map((resource) => ({ type: "resource", resource }) as ContentBlock);
+    const blocks = contents.map((resource) => ({ type: "resource", resource }) satisfies ContentBlock);
     const { output, pictures } = showContent(blocks, { sees: context.sees, reader: READER });
     return toResult([output], pictures);
   }

@@ -188,6 +188,7 @@ function toBody({ verdict, list, facts }: ServerKnowledge, identity: string): Se
   return {
     v: 1,
     identity,
+    // The kinds of a verdict have no fields that the schema does not know
     verdict: verdict === undefined ? null : { ...verdict.verdict, at: verdict.at } as ServerBody["verdict"],
     list: list === undefined ? null : {
       at: list.at,
@@ -200,6 +201,7 @@ function toBody({ verdict, list, facts }: ServerKnowledge, identity: string): Se
         ...(outputSchema === undefined ? {} : { output_schema: outputSchema }),
       })),
     },
+    // JSON by way of its text
     about: facts === undefined ? null : JSON.parse(JSON.stringify(facts)) as Record<string, unknown>,
   };
 }

@@ -157,6 +157,7 @@ export class ServerSession {
       ? capabilities.prompts
       : capabilities.resources;
     if (has === undefined) return { items: [], leftOut: [], ttlMs: undefined };
+    // As in #ask
     const ask = this.#client.request.bind(this.#client) as (
       request: object,
       options: RequestOptions,
@@ -223,6 +224,7 @@ export class ServerSession {
       const { name, inputSchema } = tool;
       // Results are checked by whoever shows them: the SDK's check would compile a stranger's schema into code
       const toolDefinition = { name, inputSchema } as unknown as Tool;
+      // The parameters are those of the method
       return await this.#client.callTool(params as McpParams<"tools/call">, { ...options, toolDefinition });
     }
     // The SDK's types cannot follow a method that is not known yet
@@ -261,7 +263,7 @@ export class ServerSession {
   async #answer(question: unknown, open: OpenRequest): Promise<ElicitResult> {
     const { isSpecType } = this.#options.sdk;
     if (!isSpecType.ElicitRequest(question)) throw this.#broken("it asks for something that Postern has not offered");
-    return await this.#elicit(question.params as ElicitRequest["params"], open.options.signal, open);
+    return await this.#elicit(question.params, open.options.signal, open);
   }
 
   /** Refuses a request in a session that is over, for the reason of its end: the SDK knows none. @throws {McpError} */

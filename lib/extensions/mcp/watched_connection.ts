@@ -131,7 +131,7 @@ export class WatchedConnection implements McpConnection {
 
   /** Masks every text in a value, which keeps its shape. */
   #masked<T>(value: T): T {
-    return redactJson(value, (text) => this.#text(text)) as T;
+    return redactJson(value, (text) => this.#text(text));
   }
 
   #text(text: string): string {

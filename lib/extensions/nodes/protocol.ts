@@ -155,7 +155,7 @@ function parse<F>(text: string, schemas: Readonly<Record<string, v.GenericSchema
   if (!isShallow(value, MAX_DEPTH)) return { ok: false, reason: `a "${type}" frame is nested too deep` };
   // The key was just found in the table
   const result = v.safeParse(schemas[type] as v.GenericSchema, value, { abortEarly: true });
-  if (result.success) return { ok: true, frame: result.output as F };
+  if (result.success) return { ok: true, frame: result.output as F }; // the type of the frame that the schema is of
   // A key is the other side's own text: as ASCII it fits into a close reason, and says nothing to a terminal
   const field = (v.getDotPath(result.issues[0]) ?? "type").replace(/[^\x20-\x7e]/g, "?").slice(0, 64);
   return { ok: false, reason: `a "${type}" frame has no valid ${JSON.stringify(field)}` };

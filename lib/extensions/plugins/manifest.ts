@@ -104,7 +104,7 @@ const ffiSchema = v.strictObject({
 
 const capabilitiesSchema = v.strictObject({
   workspace: v.optional(v.picklist(["none", "read", "write"]), "none"),
-  hosts: v.optional(list(matching(HOST, "a host, as api.example.com or *.example.com"), MAX_HOSTS), []),
+  hosts: v.optional(list(matching(HOST, "a host, such as api.example.com or *.example.com"), MAX_HOSTS), []),
   host_functions: v.optional(list(matching(SYMBOL, "the name of a host function"), MAX_HOST_FUNCTIONS), []),
 });
 

@@ -48,10 +48,9 @@ export class PluginRecords {
 
   /** Writes a record with its events, of which there is at least one. Fields of a newer version stay that another gateway has written. */
   async keep(record: PluginRecord, actions: readonly PluginAction[]): Promise<void> {
-    const { store } = this.#options;
     const key = recordKey(record);
-    const before = PLUGINS.parsed(store, await store.get(PLUGINS.name, key));
-    const write = PLUGINS.put(key, { ...record, ...unknownFieldsOf(before?.value) });
+    const { value: before } = await PLUGINS.readForChange(this.#options.store, key);
+    const write = PLUGINS.put(key, { ...record, ...unknownFieldsOf(before) });
     const granted = record.state === "enabled" && record.grant !== null ? describeGrant(record.grant) : [];
     const [first, ...more] = actions.map((action) => toEvent(action, { ...record, granted }));
     if (first === undefined) throw new TypeError("A change of a plugin is recorded");

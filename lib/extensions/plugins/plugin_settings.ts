@@ -1,4 +1,4 @@
-import type { JsonObject, JsonValue } from "../../base/json.ts";
+import type { JsonObject } from "../../base/json.ts";
 import { redactJson, type RedactPart } from "../../base/redact.ts";
 import type { Config } from "../../config/config.ts";
 import type { ToolSecrets } from "../../tools/secrets/tool_secrets.ts";
@@ -33,6 +33,7 @@ export async function filledSettings(
 ): Promise<{ readonly config?: JsonObject }> {
   const settings = settingsOf(id, config);
   if (settings === undefined) return {};
+  // Without a secret, all are of JSON
   if (!nameSecrets(settings)) return { config: settings as JsonObject };
   return { config: await secrets.fill(settings, { child: { kind: "plugins", name: id }, signal }) };
 }
@@ -45,8 +46,7 @@ export function maskAnswer(
   if (redact === undefined) return answer;
   const mask = (text: string) => maskText(text, redact);
   const { output, data, ...rest } = answer;
-  // Masking keeps the shape of JSON
-  const masked = data === undefined ? {} : { data: redactJson(data, mask) as JsonValue };
+  const masked = data === undefined ? {} : { data: redactJson(data, mask) };
   return { ...rest, output: mask(output), ...masked };
 }
 

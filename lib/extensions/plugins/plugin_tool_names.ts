@@ -41,7 +41,7 @@ export async function pluginToolNames({ dataDir, workspace, home, userDir }: Plu
 
 async function namesIn(path: string): Promise<readonly string[]> {
   try {
-    const { tools } = JSON.parse(await readStart(path)) as { readonly tools: readonly { readonly name: unknown }[] };
+    const { tools }: { readonly tools: readonly { readonly name: unknown }[] } = JSON.parse(await readStart(path));
     return tools.map(({ name }) => name).filter((name) => typeof name === "string");
   } catch {
     return [];

@@ -54,10 +54,9 @@ export class SkillRecords {
     { name, digest, source }: Pick<SkillRecord, "name" | "digest" | "source">,
     { by, isUpdate }: { readonly by: Actor; readonly isUpdate: boolean },
   ): Promise<void> {
-    const { store } = this.#options;
-    const before = SKILLS.parsed(store, await store.get(SKILLS.name, name));
+    const { value: before } = await SKILLS.readForChange(this.#options.store, name);
     const body: SkillRecord = {
-      ...unknownFieldsOf(before?.value),
+      ...unknownFieldsOf(before),
       v: 1,
       ...{ name, digest, source },
       installed_at: new Date(this.#options.clock.now()).toISOString(),

@@ -100,6 +100,12 @@ export const AUDIT_HEAD = new Collection("audit_head", (body) => known(parseAudi
   replaced: "written by a gateway alone, from what it has added",
 });
 
+/** Returns the kept head of the chain of a gateway alone. */
+export async function readHead(store: Store): Promise<AuditHead | undefined> {
+  const stored = await store.get(AUDIT_HEAD.name, HEAD_KEY);
+  return stored === undefined ? undefined : parseAuditHead(stored.body);
+}
+
 function known<T>(parsed: T | undefined): T {
   if (parsed === undefined) throw new TypeError("The body is no record of the audit");
   return parsed;

@@ -1,3 +1,4 @@
+import { isRecord } from "../../base/json.ts";
 import { UnknownWriteError } from "../../storage/read_records.ts";
 import type { Write } from "../../storage/store.ts";
 import {
@@ -240,7 +241,7 @@ class LoneChain implements ChainPlace {
       ? undefined
       : await store.get(AUDIT_RECORDS.name, auditKey(head.seq));
     const fits = head !== undefined &&
-      (head.seq === 0 || (newest?.body as { hash?: unknown } | undefined)?.hash === head.hash);
+      (head.seq === 0 || (isRecord(newest?.body) && newest.body["hash"] === head.hash));
     if (!fits) log.error("The audit was changed from outside: run postern audit verify");
     return head ?? none;
   }

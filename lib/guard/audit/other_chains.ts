@@ -1,5 +1,5 @@
 import type { Store } from "../../storage/store.ts";
-import { AUDIT_HEAD, HEAD_KEY, parseAuditHead } from "./audit_chain.ts";
+import { readHead } from "./audit_chain.ts";
 import type { ChainPoint } from "./audit_event.ts";
 import { AUDIT_CHAINS, type ChainHead, LONE_CHAIN, MAX_OPEN, placeOfHead } from "./chain_records.ts";
 
@@ -41,8 +41,7 @@ export class OtherChains {
     for (const { key, value } of AUDIT_CHAINS.readable(this.#store, found)) {
       if (placeOfHead(key, value) !== undefined) this.#find(key.slice("ended.".length), value);
     }
-    const lone = await this.#store.get(AUDIT_HEAD.name, HEAD_KEY);
-    const head = lone === undefined ? undefined : parseAuditHead(lone.body);
+    const head = await readHead(this.#store);
     if (head !== undefined && head.seq > 0) {
       this.#unnamed.set(LONE_CHAIN, { chain: LONE_CHAIN, ...head, time: "", told: head.seq });
     }

@@ -1,13 +1,5 @@
 import type { Store, Write } from "../../storage/store.ts";
-import {
-  AUDIT_HEAD,
-  AUDIT_RECORDS,
-  type AuditAppend,
-  auditKey,
-  HEAD_KEY,
-  parseAuditHead,
-  parseAuditRecord,
-} from "./audit_chain.ts";
+import { AUDIT_RECORDS, type AuditAppend, auditKey, parseAuditRecord, readHead } from "./audit_chain.ts";
 import type { ChainPoint } from "./audit_event.ts";
 import { AUDIT_CHAINS, keyOfRecord, LONE_CHAIN, MAX_OPEN } from "./chain_records.ts";
 
@@ -113,8 +105,7 @@ class ChainPruning {
   async #readHead(chain: string): Promise<PrunedHead | undefined> {
     const { store } = this.#options;
     if (chain === LONE_CHAIN) {
-      const stored = await store.get(AUDIT_HEAD.name, HEAD_KEY);
-      const head = stored === undefined ? undefined : parseAuditHead(stored.body);
+      const head = await readHead(store);
       return head && { endedKey: undefined, seq: head.seq };
     }
     for (const key of [`open.${chain}`, `ended.${chain}`]) {

@@ -43,12 +43,11 @@ async function recordFile(
   { store, audit }: RecordTrustOptions,
 ): Promise<void> {
   const key = canonicalDigest(path);
-  const found = await store.get(RECORDED_TRUST.name, key);
+  const { value: known, version } = await RECORDED_TRUST.readForChange(store, key);
   const body = { v: 1 as const, sha256, accepted_at };
   // Trust whose record cannot be read is recorded once more
-  const known = RECORDED_TRUST.parsed(store, found);
-  if (known !== undefined && canonicalDigest(known.value) === canonicalDigest(body)) return;
-  const write = RECORDED_TRUST.putOver(key, found?.version ?? 0, body);
+  if (known !== undefined && canonicalDigest(known) === canonicalDigest(body)) return;
+  const write = RECORDED_TRUST.putOver(key, version, body);
   await audit({
     type: "trust",
     subject: "config_file",

@@ -1,14 +1,12 @@
 import { cancelError } from "../../base/cancel.ts";
 import type { Store } from "../../storage/store.ts";
 import {
-  AUDIT_HEAD,
   type AuditHead,
   type AuditRecord,
   auditSeq,
-  HEAD_KEY,
   NO_HASH,
-  parseAuditHead,
   parseAuditRecord,
+  readHead,
   recordHash,
 } from "./audit_chain.ts";
 import { type AuditEntry, readAuditPage } from "./list_audit.ts";
@@ -90,12 +88,6 @@ export async function verifyAudit({ store, given, signal }: VerifyOptions): Prom
     after = page.at(-1)?.key ?? after;
   }
   return chain.end(head);
-}
-
-/** Returns the kept head of the chain of a gateway alone. */
-export async function readHead(store: Store): Promise<AuditHead | undefined> {
-  const stored = await store.get(AUDIT_HEAD.name, HEAD_KEY);
-  return stored === undefined ? undefined : parseAuditHead(stored.body);
 }
 
 /** The record before the one being checked; `hash` is what it says of itself, undefined where that cannot be relied on. */

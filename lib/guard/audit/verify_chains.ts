@@ -2,7 +2,7 @@ import { cancelError } from "../../base/cancel.ts";
 import { scanAll } from "../../storage/read_records.ts";
 import type { Store } from "../../storage/store.ts";
 import { later, NewestHashes, pointsOf, toPoint } from "./chain_points.ts";
-import { AUDIT_RECORDS, type AuditHead, type AuditRecord, auditSeq } from "./audit_chain.ts";
+import { AUDIT_RECORDS, type AuditHead, type AuditRecord, auditSeq, readHead } from "./audit_chain.ts";
 import type { ChainPoint } from "./audit_event.ts";
 import {
   AUDIT_CHAINS,
@@ -20,7 +20,6 @@ import {
   ChainCheck,
   type ChainReport,
   missing,
-  readHead,
   type VerifyOptions,
 } from "./verify_audit.ts";
 

@@ -1,5 +1,5 @@
 import { chmod, readFile, rm } from "node:fs/promises";
-import { systemCodeOf } from "../../base/errors.ts";
+import { messageOf, systemCodeOf } from "../../base/errors.ts";
 import { writeAtomically } from "../../base/durable_files.ts";
 import { ServiceError } from "./service_manager.ts";
 
@@ -35,5 +35,5 @@ export async function removeServiceFile(path: string): Promise<void> {
 }
 
 function fileError(action: string, path: string, cause: unknown): ServiceError {
-  return new ServiceError(`Cannot ${action} "${path}": ${(cause as Error).message}`, { cause });
+  return new ServiceError(`Cannot ${action} "${path}": ${messageOf(cause)}`, { cause });
 }

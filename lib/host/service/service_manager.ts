@@ -95,7 +95,7 @@ export function readServiceMark(text: string): ServiceDescription | undefined {
   if (line === undefined) return undefined;
   try {
     const json = line.slice(line.indexOf(MARK) + MARK.length).replace(/\s*-->\s*$/, "");
-    const { command, directory, graceSeconds } = JSON.parse(json) as Partial<ServiceDescription>;
+    const { command, directory, graceSeconds }: Partial<ServiceDescription> = JSON.parse(json);
     if (!Array.isArray(command) || typeof directory !== "string" || typeof graceSeconds !== "number") return undefined;
     return { command: command.map(String), directory, graceSeconds };
   } catch {

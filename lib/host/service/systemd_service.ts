@@ -42,7 +42,9 @@ export function createSystemdService({ env, home, run }: SystemdOptions): Servic
   const state = async (): Promise<UnitState> => {
     const properties = ["LoadState", "ActiveState", "SubState", "UnitFileState"];
     const { stdout } = await systemctl("ask about the service", "show", UNIT, `--property=${properties.join(",")}`);
-    const said = new Map(stdout.split("\n").map((line) => line.split("=", 2) as [string, string]));
+    const said = new Map(
+      stdout.split("\n").map((line) => line.split("=", 2)).map(([name = "", value = ""]) => [name, value]),
+    );
     const active = said.get("ActiveState") ?? "";
     return {
       installed: await readServiceFile(file) !== undefined,

@@ -114,7 +114,7 @@ class SchemaFitter {
     const description = cutTo(node["description"], this.#bounds.description);
     if (description === undefined) delete written["description"];
     else written["description"] = description;
-    const isEmpty = Object.keys(written["properties"] as object).length === 0;
+    const isEmpty = Object.keys(Object(written["properties"])).length === 0;
     for (const [ref, definition] of this.#definitions) putDefinition(written, ref, definition);
     return { schema: isEmpty && this.#dialect.omitsEmpty ? undefined : written, notes: said.text() };
   }

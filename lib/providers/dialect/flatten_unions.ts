@@ -92,7 +92,7 @@ function formsOf(branches: readonly SchemaNode[]): string {
 export function joinBranches(branches: readonly JsonSchema[]): JsonSchema | undefined {
   const flat = distinctSchemas(branches.flatMap((branch) => {
     const keys = Object.keys(branch);
-    return keys.length === 1 && keys[0] === "anyOf" ? listOf(branch["anyOf"]) as readonly JsonSchema[] : [branch];
+    return keys.length === 1 && keys[0] === "anyOf" ? listOf(branch["anyOf"]).filter(isRecord) : [branch];
   }));
   const [only] = flat;
   if (only === undefined || flat.some((branch) => allowsAny(branch))) return undefined;

@@ -20,6 +20,14 @@ export interface OpenedNode {
   readonly cut: string | undefined;
 }
 
+/** Node that is being opened. */
+interface Opening {
+  node: SchemaNode;
+  readonly unions: (readonly unknown[])[];
+  path: RefPath | undefined;
+  cut: string | undefined;
+}
+
 /** Levels of a definition within itself. */
 const MAX_REPEATS = 2;
 /** Levels of `allOf` and of references to references at one node. */
@@ -48,7 +56,7 @@ export class SchemaOpener {
 
   /** Opens a node. Booleans and what is no schema allow any value. */
   open(raw: unknown, path: RefPath | undefined): OpenedNode {
-    const opening = { node: {} as SchemaNode, unions: [] as (readonly unknown[])[], path, cut: undefined };
+    const opening: Opening = { node: {}, unions: [], path, cut: undefined };
     this.#take(raw, 0, opening);
     return opening;
   }
@@ -56,7 +64,7 @@ export class SchemaOpener {
   #take(
     raw: unknown,
     level: number,
-    into: { node: SchemaNode; unions: (readonly unknown[])[]; path: RefPath | undefined; cut: string | undefined },
+    into: Opening,
   ): void {
     if (!isRecord(raw)) return;
     if (this.#left-- <= 0 || level > MAX_LEVELS) {

@@ -32,7 +32,7 @@ export function withNull(branches: readonly JsonSchema[], isNullable: boolean): 
   if (!isNullable) return branches;
   if (first === undefined) return [{ type: "string", nullable: true }];
   if (first["anyOf"] === undefined) return [{ ...first, nullable: true }, ...others];
-  return [{ ...first, anyOf: withNull(listOf(first["anyOf"]) as readonly JsonSchema[], true) }, ...others];
+  return [{ ...first, anyOf: withNull(listOf(first["anyOf"]).filter(isRecord), true) }, ...others];
 }
 
 /** Tells whether a branch of a union allows null alone. */

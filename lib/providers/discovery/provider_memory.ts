@@ -99,7 +99,7 @@ export async function loadProviderMemory(
   const keyOf = (key: string) => machine === undefined ? key : `${key}:${machine}`;
   const write = async (servers: readonly RememberedServer[]) => {
     try {
-      const { value } = await readForChange(store, keyOf(KEY), FOUND);
+      const { value } = await FOUND.readForChange(store, keyOf(KEY));
       const kept = servers.map(({ baseUrl, ...server }) => ({
         ...unknownFieldsOf(value?.servers.find(({ base_url }) => base_url === baseUrl)),
         ...server,
@@ -114,7 +114,7 @@ export async function loadProviderMemory(
   };
   const addTrust = async (server: TrustedServer, commit: Commit = store.batch) => {
     for (let tries = 0; tries < MAX_TRIES; tries++) {
-      const { value, version } = await readForChange(store, keyOf(TRUST_KEY), TRUSTED);
+      const { value, version } = await TRUSTED.readForChange(store, keyOf(TRUST_KEY));
       const before = value?.servers.find(({ origin }) => origin === server.origin);
       const others = (value?.servers ?? []).filter((other) => other !== before);
       const servers = [{ ...unknownFieldsOf(before), ...server }, ...others].slice(0, MAX_SERVERS);
@@ -134,16 +134,6 @@ export async function loadProviderMemory(
     log.error("The memory of models could not be read: a model that is named is served by that model alone", { error });
     return memoryOf({ known: true, servers: [], ...parts });
   }
-}
-
-/** Reads a record that is to be changed, with its version: 0 where there is none. A damaged one has no value, and is replaced. */
-async function readForChange<T>(
-  store: Store,
-  key: string,
-  kind: Collection<T>,
-): Promise<{ readonly value: T | undefined; readonly version: number }> {
-  const stored = await store.get(kind.name, key);
-  return { value: kind.parsed(store, stored)?.value, version: stored?.version ?? 0 };
 }
 
 async function readTrusted(

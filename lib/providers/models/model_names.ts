@@ -55,7 +55,7 @@ export interface ModelNames {
  */
 export function createModelNames(options: ModelNamesOptions): ModelNames {
   const { entries, standard, inUse, isFound, server, memory, aliases = {} } = options;
-  const standIn = standard?.isOffline && options.isGuess ? standInFor(standard, inUse) : undefined;
+  const offline = standard?.isOffline && options.isGuess ? offlineFor(standard, inUse) : undefined;
 
   const idOf = (name: string, model: string) => {
     const slash = model.indexOf("/");
@@ -88,7 +88,7 @@ export function createModelNames(options: ModelNamesOptions): ModelNames {
     if (standard === undefined) throw noProvider();
     const { provider, model, isOffline } = standard;
     if (!isOffline) return { provider, model };
-    if (standIn !== undefined && memory.known()) return { provider: standIn, model, shown: `${inUse.name}/${model}` };
+    if (offline !== undefined && memory.known()) return { provider: offline, model, shown: `${inUse.name}/${model}` };
     return { provider, model, shown: model };
   };
   const resolve = (wanted: string): ResolvedModel => {
@@ -128,7 +128,7 @@ export function aliasedModel(aliases: Readonly<Record<string, string>>, wanted: 
 }
 
 /** The offline assistant in place of the default model: each of its streams begins with a notice that says so. */
-function standInFor(
+function offlineFor(
   { provider, model }: ProviderEntry,
   { name, reason }: { readonly name: string; readonly reason: string },
 ): Provider {

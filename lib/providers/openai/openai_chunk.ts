@@ -56,9 +56,7 @@ export function returnedFields(fields: Fields): Fields | undefined {
 export function callFieldsBeside(call: JsonRecord): Fields | undefined {
   const own = fieldsBeside(call, CALL_FIELDS);
   const given = call["function"];
-  const inner = typeof given === "object" && given !== null
-    ? fieldsBeside(given as JsonRecord, FUNCTION_FIELDS)
-    : undefined;
+  const inner = isRecord(given) ? fieldsBeside(given, FUNCTION_FIELDS) : undefined;
   return inner === undefined ? own : { ...own, function: inner };
 }
 

@@ -256,7 +256,7 @@ function joined(group: Group): Message {
   // All are of one kind, so that the fields of one fit the others
   const fields = {};
   for (const message of group) Object.assign(fields, message);
-  return { ...fields, content } as Message;
+  return { ...fields, content } as Message; // by the fields of Object.assign
 }
 
 /** Tells whether a content can be written as one text without loss. */

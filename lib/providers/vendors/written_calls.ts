@@ -116,7 +116,7 @@ function readCalls(text: string, { tools, messages }: ProviderRequest): readonly
     const said = lettersOf(textOf(content));
     return written.some((part) => said.includes(part));
   });
-  return isShown ? undefined : calls as readonly Written[];
+  return isShown ? undefined : calls as readonly Written[]; // each was checked
 }
 
 /** Splits a reply into its calls: tags around each, or a fence around all, or one below the other. Whatever else it is stays in a part. */

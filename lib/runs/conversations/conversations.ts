@@ -216,13 +216,12 @@ export function createConversations(options: ConversationsOptions): Conversation
         const stored = await CONVERSATIONS.read(store, id);
         if (stored === undefined) return;
         const { version, value, value: { continued, ...body } } = stored;
-        const record = { collection: CONVERSATIONS.name, key: id, version };
         const isBranch = id !== place.conversationId;
         // Others may have gone on in a branch
         if (isBranch ? !isUnbegun(value) : continued !== place.runId) return;
         const writes: readonly Write[] = isBranch
-          ? [{ op: "check", ...record }, ...conversationRemoval(id)]
-          : [{ op: "putIf", ...record, body }];
+          ? [CONVERSATIONS.check(id, version), ...conversationRemoval(id)]
+          : [CONVERSATIONS.putOver(id, version, body)];
         // A record of another version was changed meanwhile, and is read again
         if (await store.batch(writes)) return;
       }

@@ -118,8 +118,8 @@ export interface RunRights {
    * @param isWritten tells whether an earlier try was written whose answer was lost
    */
   write(runId: string, write: () => Promise<boolean>, isWritten: () => Promise<boolean>): Promise<boolean>;
-  /** Makes a call of the store for a run, again while the database is down. */
-  onceBack<T>(runId: string, work: () => Promise<T>, signal: AbortSignal): Promise<T>;
+  /** Returns the patience of a run, which makes a call of the store again while the database is down. @param signal ends the pauses */
+  patienceOf(runId: string, signal: AbortSignal): Patience;
   /** Tells all gateways that something about a run has changed. */
   tell(kind: "run" | "end", runId: string, seq?: number): void;
 }
@@ -142,7 +142,7 @@ export const OWNS_ALL: RunRights = {
   ending: () => NO_WRITES,
   signal: () => NO_WRITES,
   write: (_runId, write) => write(),
-  onceBack: (_runId, work) => work(),
+  patienceOf: () => (work) => work(),
   tell() {},
 };
 
@@ -192,7 +192,7 @@ export class RunStore {
   async append(runId: string, expectedSeq: number, events: PackedEvents, options: AppendOptions = {}): Promise<void> {
     const { writes = [], create, check, write = this.#store.batch, ...notes } = options;
     const head = create === undefined
-      ? await this.#onceBack(runId, () => this.#headOf(runId))
+      ? await this.#patiently(runId, () => this.#headOf(runId))
       : { state: create.state, seq: 0, records: 0 };
     if (head.seq !== expectedSeq || events.seq <= expectedSeq) {
       throw new JournalError(`Cannot write to run "${runId}": its journal ends at ${head.seq}, not at ${expectedSeq}`);
@@ -242,7 +242,7 @@ export class RunStore {
   ): Promise<boolean> {
     const { id } = state.run;
     return this.#ownership.write(id, () => write(batch), async () => {
-      const [stored] = await this.#onceBack(
+      const [stored] = await this.#patiently(
         id,
         () => this.#store.read(journalOf(id), { afterSeq: records - 1, limit: 1 }),
       );
@@ -251,9 +251,9 @@ export class RunStore {
   }
 
   /** Reads for a run, and waits for the database while this gateway owns the run. */
-  #onceBack<T>(runId: string, read: () => Promise<T>): Promise<T> {
+  #patiently<T>(runId: string, read: () => Promise<T>): Promise<T> {
     if (!this.#ownership.owns(runId)) return read();
-    return this.#ownership.onceBack(runId, read, neverAborted());
+    return this.#ownership.patienceOf(runId, neverAborted())(read);
   }
 
   /** Keeps the head of a run that this gateway writes. Others may write the journals of other runs. */

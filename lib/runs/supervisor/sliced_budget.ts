@@ -100,11 +100,11 @@ export class SlicedBudget implements TokenBudget {
   /** True by a drain: nothing is kept that no call needs. */
   #isClosed = false;
   #look: Timer | undefined = undefined;
-  readonly #stopHearing: () => void;
+  readonly #stopListening: () => void;
 
   constructor(options: SlicedBudgetOptions) {
     this.#options = options;
-    this.#stopHearing = options.bus.onNote(({ kind, id }) => {
+    this.#stopListening = options.bus.onNote(({ kind, id }) => {
       if (kind !== "budget" || id !== this.#term.key) return;
       this.#isAsked = true;
       void this.#work();
@@ -165,7 +165,7 @@ export class SlicedBudget implements TokenBudget {
 
   /** Gives back what is leased and not used, also of calls that end later. Never throws. */
   async close(): Promise<void> {
-    this.#stopHearing();
+    this.#stopListening();
     this.#look?.clear();
     this.#isClosed = true;
     await this.#work();

@@ -56,7 +56,7 @@ const FIRST_BYTES = { plain: "RENv", tls: "SNE" } as const;
 const CLOSED = "Connection terminated unexpectedly";
 
 /** Returns a function that tells the first byte which the server has sent on a new connection. Undefined: none has come yet */
-export function hearFirstByte({ connection }: Client): () => string | undefined {
+export function watchFirstByte({ connection }: Client): () => string | undefined {
   let first: string | undefined;
   connection.stream.once("data", (bytes: Uint8Array) => void (first = String.fromCharCode(bytes[0] ?? 0)));
   return () => first;

@@ -1,6 +1,6 @@
 import type { Client, QueryResult } from "pg";
 import { type Clock, withTimeout } from "../../base/clock.ts";
-import { connectionLost, DatabaseAwayError, hearFirstByte, refusedStart } from "./database_errors.ts";
+import { connectionLost, DatabaseAwayError, refusedStart, watchFirstByte } from "./database_errors.ts";
 import {
   createOrder,
   DOES_IT_WRITE,
@@ -46,7 +46,7 @@ export async function openDedicatedSession(
   { hasTls, ...options }: SessionOptions & { readonly hasTls: boolean },
 ): Promise<DedicatedSession> {
   const session = new ClientSession(client, options);
-  const firstByte = hearFirstByte(client);
+  const firstByte = watchFirstByte(client);
   try {
     await client.connect();
   } catch (cause) {

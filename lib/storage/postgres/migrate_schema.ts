@@ -1,4 +1,4 @@
-import { ConfigError } from "../../base/errors.ts";
+import { ConfigError, messageOf } from "../../base/errors.ts";
 import { type Logger, SILENT } from "../../base/telemetry/log.ts";
 import type { PostgresSession } from "./postgres_session.ts";
 import { sqlStateOf } from "./database_errors.ts";
@@ -70,7 +70,7 @@ export async function migrateSchema(session: MigrationSession, options: MigrateS
     if (sqlStateOf(error) !== "42501") throw error;
     throw unusable(
       `Cannot use the schema "${schema}" of the database ${name}: the user may not create tables there (${
-        (error as Error).message
+        messageOf(error)
       }); grant CREATE on it, or name another by storage.schema`,
       error,
     );

@@ -228,6 +228,7 @@ function clientConfig(pg: Pg, address: PostgresAddress, { connectTimeoutMs }: Op
     connectionTimeoutMillis: connectTimeoutMs ?? DEFAULT_CONNECT_TIMEOUT_MS,
     types: {
       getTypeParser: (oid: number, format?: "text" | "binary") =>
+        // The overloads of pg want one of the formats, and each takes both
         oid === INT8 && format !== "binary" ? Number : pg.types.getTypeParser(oid, format as "text"),
     } as NonNullable<ClientConfig["types"]>, // its overloads name the result of each format
   };

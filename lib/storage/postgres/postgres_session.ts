@@ -47,7 +47,7 @@ export async function runStatements(
     if (results.some(({ command, rows }) => command === "SHOW" && rows[0]?.transaction_read_only === "on")) {
       throw onlyReads(name);
     }
-    return results[results.length - 1] as QueryResult;
+    return results[results.length - 1] as QueryResult; // the list is not empty
   } catch (error) {
     throw statementError(name, error);
   } finally {

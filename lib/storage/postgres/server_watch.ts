@@ -36,7 +36,7 @@ export class ServerWatch {
   readonly #random: Random;
   readonly #log: Pick<Logger, "warn" | "info">;
   readonly #stopped = new AbortController();
-  #away: DatabaseAwayError | undefined;
+  #outage: DatabaseAwayError | undefined;
   #isProbing = false;
   /** Monotonic time before which nobody asks again. */
   #probeAt = -Infinity;
@@ -62,7 +62,7 @@ export class ServerWatch {
 
   /** Returns whether the server answered when it was last asked. */
   isThere(): boolean {
-    return this.#away === undefined;
+    return this.#outage === undefined;
   }
 
   /** Returns whether calls wait for a server that is down. */
@@ -73,7 +73,7 @@ export class ServerWatch {
 
   /** @throws {HttpError} `storage_unavailable` while the server is down, and calls do not wait for it */
   requireThere(): void {
-    if (this.#away !== undefined && !this.isPatient()) throw storageUnavailable(this.#away);
+    if (this.#outage !== undefined && !this.isPatient()) throw storageUnavailable(this.#outage);
   }
 
   /** Waits for a server that is down, while the gateway starts. @throws {HttpError} `storage_unavailable` */
@@ -88,7 +88,7 @@ export class ServerWatch {
       timer.clear();
       signal.removeEventListener("abort", end);
     }
-    if (this.#away !== undefined) throw storageUnavailable(this.#away);
+    if (this.#outage !== undefined) throw storageUnavailable(this.#outage);
   }
 
   /**
@@ -97,7 +97,7 @@ export class ServerWatch {
    */
   async read<T>(work: () => Promise<T>): Promise<T> {
     for (;;) {
-      if (this.#away !== undefined) await this.whenThere();
+      if (this.#outage !== undefined) await this.whenThere();
       try {
         return await work().catch((error) => {
           if (error instanceof DatabaseAwayError && error.wasSent) return work();
@@ -122,7 +122,7 @@ export class ServerWatch {
   /** Asks the server whether it is there, in the background and once a second: a gateway at rest has nobody else to notice. */
   probe(): void {
     const now = this.#clock.monotonic();
-    if (this.#away !== undefined || this.#isProbing || now < this.#probeAt || this.#stopped.signal.aborted) return;
+    if (this.#outage !== undefined || this.#isProbing || now < this.#probeAt || this.#stopped.signal.aborted) return;
     this.#isProbing = true;
     this.#probeAt = now + PROBE_EVERY_MS;
     this.#database.query("SELECT 1")
@@ -135,8 +135,8 @@ export class ServerWatch {
   }
 
   #noteDown(error: DatabaseAwayError): void {
-    if (this.#away !== undefined || this.#stopped.signal.aborted) return;
-    this.#away = error;
+    if (this.#outage !== undefined || this.#stopped.signal.aborted) return;
+    this.#outage = error;
     this.#back = Promise.withResolvers();
     this.#log.warn("The database is down: what needs it is refused until it answers again", { reason: error.message });
     void this.#search().catch(() => {});
@@ -153,7 +153,7 @@ export class ServerWatch {
         break; // The server answers, whatever it says
       }
     }
-    this.#away = undefined;
+    this.#outage = undefined;
     this.#back?.resolve();
     this.#back = undefined;
     this.#log.info("The database answers again", { database: this.#database.name });

@@ -60,7 +60,7 @@ const migration0002: Migration = {
     const put = database.prepare("INSERT INTO record_texts (rowid, scope, text) VALUES (?, ?, ?)");
     const memories = database.prepare("SELECT id, collection, key, body FROM records WHERE searchable = 1");
     for (const { id, collection, key, body } of memories.iterate()) {
-      const memory = JSON.parse(String(body)) as { key: string; tags: string[]; value: string };
+      const memory: { key: string; tags: string[]; value: string } = JSON.parse(String(body));
       const text = [memory.key, ...memory.tags, memory.value].join("\n").replaceAll("\0", " ");
       put.run(id ?? 0, scopeWordsOf(String(collection), String(key)).join(" "), text);
     }
@@ -187,7 +187,7 @@ const migration0007: Migration = {
 /** Returns the text of a stored memory, version 1; undefined for a body that is none. */
 function memoryTextOf(json: string): string | undefined {
   try {
-    const { key, tags, value } = JSON.parse(json) as { key: string; tags: string[]; value: string };
+    const { key, tags, value }: { key: string; tags: string[]; value: string } = JSON.parse(json);
     return [key, ...tags, value].join("\n");
   } catch {
     return undefined;

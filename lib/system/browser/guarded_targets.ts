@@ -81,7 +81,7 @@ export class GuardedTargets implements ConnectOverCDPTransport {
   }
 
   send(message: object): void {
-    const { method, sessionId, params = {} } = message as DevToolsMessage;
+    const { method, sessionId, params = {} }: DevToolsMessage = message;
     if (method === "Target.attachToTarget") {
       const target = String(params["targetId"]);
       this.#asked.set(target, (this.#asked.get(target) ?? 0) + 1);
@@ -103,6 +103,7 @@ export class GuardedTargets implements ConnectOverCDPTransport {
     this.#guard = guard;
     await Promise.all([...this.#sessions.values()].map((session) => this.#guarded(session)));
     const { result } = await this.#command("Target.getTargets", {});
+    // As the protocol gives it
     const infos = (result?.["targetInfos"] ?? []) as readonly TargetInfo[];
     const known = new Set([...this.#sessions.values()].map(({ info }) => info.targetId));
     for (const { targetId, type } of infos) {
@@ -145,7 +146,7 @@ export class GuardedTargets implements ConnectOverCDPTransport {
 
   /** Notes a session that the driver gets. @returns true where the driver is not told of it */
   #attached(params: Readonly<Record<string, unknown>>): boolean {
-    const info = params["targetInfo"] as TargetInfo;
+    const info = params["targetInfo"] as TargetInfo; // as the protocol gives it
     const asked = this.#asked.get(info.targetId) ?? 0;
     if (asked > 0) {
       if (asked === 1) this.#asked.delete(info.targetId);

@@ -44,7 +44,7 @@ const GOTO_MS = 60_000;
 /**
  * Opens a browser with a window, in which a person signs in, and waits until the last window is closed or `done` resolves.
  * @returns the cookies and values of the hosts, and nothing of others
- * @throws {ToolError} `login_host` for a host that many owners share, as co.uk; those of `BrowserStarter.start`
+ * @throws {ToolError} `login_host` for a host that many owners share, such as co.uk; those of `BrowserStarter.start`
  * @throws {CancelError} when the signal aborts: nothing is kept
  */
 export async function signInByHand(options: LoginWindowOptions): Promise<SiteState> {

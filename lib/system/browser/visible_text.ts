@@ -87,7 +87,7 @@ function textOf(frame: Frame, limits: Limits): Promise<string> {
           : node.innerText ?? "";
         return /^(?:inline|contents)/.test(display) ? inside : `\n${inside}\n`;
       };
-      const body = found as unknown as PageNode;
+      const body = found as unknown as PageNode; // an element of the page, whose types Node does not have
       if (!isDeep(body)) return body.innerText;
       const lines = seen(body, true).split("\n").map((line) => line.trim());
       return lines.join("\n").replace(/\n{3,}/g, "\n\n").trim();

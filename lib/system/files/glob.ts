@@ -133,7 +133,7 @@ function compileTokens(characters: readonly string[]): readonly Token[] {
     } else if (character === "?") {
       tokens.push(ONE);
     } else if (character === "\\" && i + 1 < characters.length) {
-      tokens.push(characters[++i] as string);
+      tokens.push(characters[++i] as string); // just compared
     } else {
       const set = character === "[" ? compileSet(characters, i) : undefined;
       tokens.push(set === undefined ? character : set.token);

@@ -48,7 +48,7 @@ async function reach(names: readonly string[], rules: PathRules, calls: SystemCa
       if (name === "" || name === ".") continue;
       if (name === "..") {
         if (steps.length === 1) throw outsideRoot(path);
-        await (steps.pop() as Step).handle.close();
+        await steps.pop()?.handle.close();
         continue;
       }
       const found = await openNamed(name, { folder: parent.handle, names: namesOf(steps), path, rules, calls });

@@ -1,3 +1,4 @@
+import { messageOf } from "../../base/errors.ts";
 import { type ClientRequest, type IncomingHttpHeaders, type IncomingMessage, request as send } from "node:http";
 import { cancelError } from "../../base/cancel.ts";
 import type { Clock, TimeoutSignal } from "../../base/clock.ts";
@@ -84,7 +85,7 @@ async function exchange(request: GatewayRequest, options: GatewayClientOptions):
     return { status, body: text === "" ? undefined : JSON.parse(text) };
   } catch (cause) {
     if (signal.aborted) throw cancelError(signal);
-    const reason = cause instanceof SyntaxError ? "the answer is not JSON" : (cause as Error).message;
+    const reason = cause instanceof SyntaxError ? "the answer is not JSON" : messageOf(cause);
     throw new GatewayClientError(`Cannot reach the gateway at ${options.address}: ${reason}`, { cause });
   } finally {
     clear();
@@ -145,7 +146,7 @@ function openStream(request: GatewayRequest, options: GatewayClientOptions): Pro
   const { signal, clear } = limited(request, options);
   const toError = (cause: unknown, hasBegun = false) => {
     if (signal.aborted) return cancelError(signal);
-    const reason = hasBegun ? "it broke off the connection" : (cause as Error).message;
+    const reason = hasBegun ? "it broke off the connection" : messageOf(cause);
     return new GatewayClientError(`Cannot reach the gateway at ${options.address}: ${reason}`, { cause });
   };
   async function* read(incoming: IncomingMessage): AsyncIterable<Uint8Array> {

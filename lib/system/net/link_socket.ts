@@ -161,7 +161,7 @@ async function readRefusal(incoming: IncomingMessage): Promise<string> {
 
 function messageIn(text: string): string | undefined {
   try {
-    const message = (JSON.parse(text) as { error?: { message?: unknown } } | null)?.error?.message;
+    const message: unknown = JSON.parse(text)?.error?.message;
     return typeof message === "string" ? message : undefined;
   } catch {
     return undefined;

@@ -83,7 +83,7 @@ const DEFAULT_LIMITS: RelayLimits = {
   idleMs: 120_000,
 };
 /** Milliseconds until a listener that could take no connection tries again */
-const DEAF_MS = 250;
+const PAUSE_MS = 250;
 /** Ports that an entry without a port opens */
 const USUAL_PORTS: readonly number[] = [80, 443];
 
@@ -136,15 +136,15 @@ export class Relay {
   async listen(path: string): Promise<void> {
     this.#ownListener = listenOnDeno(path, {
       onConnection: (connection) => void this.#server.emit("connection", connection),
-      onError: (error) => this.#noteDeaf(error),
-      pause: () => this.#options.clock.sleep(DEAF_MS, this.#closing.signal).catch(() => {}),
+      onError: (error) => this.#noteListenError(error),
+      pause: () => this.#options.clock.sleep(PAUSE_MS, this.#closing.signal).catch(() => {}),
     });
     if (this.#ownListener !== undefined) return;
     const { promise, resolve, reject } = Promise.withResolvers<void>();
     this.#server.once("error", reject);
     this.#server.listen(path, () => {
       this.#server.off("error", reject);
-      this.#server.on("error", (error) => this.#noteDeaf(error));
+      this.#server.on("error", (error) => this.#noteListenError(error));
       resolve();
     });
     await promise;
@@ -159,7 +159,7 @@ export class Relay {
     listener.once("error", reject);
     listener.listen(0, "127.0.0.1", () => {
       listener.off("error", reject);
-      listener.on("error", (error) => this.#noteDeaf(error));
+      listener.on("error", (error) => this.#noteListenError(error));
       resolve();
     });
     await promise;
@@ -345,7 +345,7 @@ export class Relay {
   }
 
   /** Notes that no connection could be taken, as when the gateway has no free descriptors. */
-  #noteDeaf(error: unknown): void {
+  #noteListenError(error: unknown): void {
     const why = error instanceof Error ? error.message : String(error);
     this.#note({ host: "", reason: `Cannot reach anything for now: the relay could take no connection (${why})` });
   }

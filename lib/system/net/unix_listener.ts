@@ -40,6 +40,7 @@ export function listenOnDeno(
   path: string,
   { onConnection, onError, pause }: ListenerOptions,
 ): UnixListener | undefined {
+  // The types of Node do not know Deno
   const { Deno: sockets } = globalThis as { readonly Deno?: DenoSockets };
   if (sockets === undefined) return undefined;
   const listener = sockets.listen({ transport: "unix", path });

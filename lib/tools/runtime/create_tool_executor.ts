@@ -37,7 +37,7 @@ import type { PreparedCall, Tool, ToolServices } from "./tool.ts";
 import type { CheckedPicture } from "./check_pictures.ts";
 import type { CallBinding, ToolResult } from "./tool_call.ts";
 import type { BoundCall, Ended, Outcome, ToolCallOutcome, ToolCallRequest, ToolExecutor } from "./tool_executor.ts";
-import { judgeCall, resolveCall, type ResolvedCall } from "./stand_in.ts";
+import { judgeCall, resolveCall, type ResolvedCall } from "./resolve_call.ts";
 import {
   createToolPolicy,
   type Judgement,
@@ -207,9 +207,11 @@ async function bindByName(
 ): Promise<BoundCall> {
   const { tool, judged } = judgeByName(call, parts);
   try {
-    if (tool === undefined || judged.kind === "bad_input") throw (judged as { readonly error: unknown }).error;
+    if (judged.kind === "bad_input") throw judged.error;
     const { prepared, decision } = judged;
-    if (prepared === undefined || decision.kind === "deny") return { ok: false, reason: decision.reason };
+    if (tool === undefined || prepared === undefined || decision.kind === "deny") {
+      return { ok: false, reason: decision.reason };
+    }
     return { ok: true, binding: await parts.bind(tool, prepared, signal), access: prepared.access };
   } catch (error) {
     if (error instanceof ToolError) return { ok: false, reason: error.message };

@@ -10,9 +10,9 @@ import type {
   BoundParts,
   Effects,
   PreparedCall,
+  RealCall,
   ScreenContext,
   ServiceName,
-  StandIn,
   Tool,
   ToolContext,
   ToolServices,
@@ -87,7 +87,7 @@ export interface ToolDefinition<S extends InputSchema, N extends ServiceName> {
     context: Omit<ScreenContext, "services"> & Pick<ContextWith<N>, "services" | "signal">,
   ) => Promise<BoundParts>;
   /** Returns the call that a call stands for. undefined: it is a call of its own. Default: it always is */
-  readonly standsFor?: (input: v.InferOutput<S>) => StandIn | undefined;
+  readonly standsFor?: (input: v.InferOutput<S>) => RealCall | undefined;
   /** Returns the effects of a call, as the files it changes. Default: none beyond its access */
   readonly effects?: (input: v.InferOutput<S>) => Effects;
   /** Returns the effects of a call under a configuration. Default: `effects`. @throws {ToolError} for a command that cannot be read */
@@ -249,6 +249,7 @@ const WIDE_INTEGER = 1_000_000;
  * one is refused with its name.
  */
 function withoutWideBounds(schema: JsonSchema): JsonSchema {
+  // Keywords of valibot's, which a JsonSchema does not name
   const { minLength: _minLength, maxLength, minimum, maximum, properties, items, ...rest } = schema as JsonSchema & {
     readonly properties?: Record<string, JsonSchema>;
     readonly items?: JsonSchema;
@@ -265,6 +266,7 @@ function withoutWideBounds(schema: JsonSchema): JsonSchema {
 }
 
 function requireDescriptions(place: string, schema: JsonSchema): void {
+  // As above
   const { properties, items } = schema as {
     readonly properties?: Record<string, JsonSchema>;
     readonly items?: JsonSchema;

@@ -81,7 +81,7 @@ export interface Tool {
   /** Parses and validates; has no effect. @throws {ToolError} bad input, naming the field */
   prepare(input: string): PreparedCall;
   /** Returns the call that a call of this tool stands for. undefined: it is a call of its own. Default: it always is. @throws {ToolError} as `prepare` */
-  readonly standsFor?: ((input: string) => StandIn | undefined) | undefined;
+  readonly standsFor?: ((input: string) => RealCall | undefined) | undefined;
   /**
    * Returns the input with what its conversation knows, as the folder that commands go on in: the call is made with it. Default: the input
    * is whole
@@ -95,7 +95,7 @@ export interface Tool {
 export type FillContext = Pick<ToolContext, "conversationId" | "config" | "services">;
 
 /** Call that another one stands for: it is decided, approved and recorded under its own name. */
-export interface StandIn {
+export interface RealCall {
   /** Name of the tool that is called */
   readonly tool: string;
   readonly input: string;

@@ -1,3 +1,4 @@
+import { isRecord } from "../../base/json.ts";
 import { resolve } from "node:path";
 import { type RunTaint, UNTAINTED } from "../../base/taint.ts";
 import type { Config } from "../../config/config.ts";
@@ -50,8 +51,7 @@ export interface ToolPolicy {
 
 /** Returns the field `op` of an input; null where it has none. */
 export function opOf(input: unknown): string | null {
-  const { op } = (input ?? {}) as { readonly op?: unknown };
-  return typeof op === "string" ? op : null;
+  return isRecord(input) && typeof input["op"] === "string" ? input["op"] : null;
 }
 
 /** Edit of one key of the configuration that turns a tool on. */
@@ -65,7 +65,7 @@ export interface ToolSwitch {
 export function switchOf({ enabledBy = "", wayOn }: Pick<Tool, "enabledBy" | "wayOn">): ToolSwitch | undefined {
   const [, table, key, value] = /^\[([\w.]+)\] (\w+) = (true|"auto")$/.exec(enabledBy) ?? [];
   if (wayOn !== undefined || value === undefined) return undefined;
-  return { key: `${table}.${key}`, value: JSON.parse(value) as boolean | string };
+  return { key: `${table}.${key}`, value: JSON.parse(value) };
 }
 
 const WIDTHS: readonly Access[] = ["read", "state", "write", "network"];

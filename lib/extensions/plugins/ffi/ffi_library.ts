@@ -43,11 +43,11 @@ interface Koffi {
 }
 
 async function openOnNode({ library, symbol, koffi }: FfiPlace): Promise<FfiLibrary> {
-  const { default: { load, decode } } = await import(koffi) as { readonly default: Koffi };
+  const { default: { load, decode } }: { readonly default: Koffi } = await import(koffi);
   const loaded = load(library);
   // The types are those that the functions are declared with
   const call = loaded.func(symbol, "void *", ["str"]) as CFunction<string, unknown>;
-  const free = loaded.func(`${symbol}_free`, "void", ["void *"]) as (pointer: unknown) => void;
+  const free = loaded.func(`${symbol}_free`, "void", ["void *"]) as (pointer: unknown) => void; // as above
   const take = (pointer: unknown) => {
     if (pointer === null) return undefined;
     const text = decode.string(pointer);
@@ -83,6 +83,7 @@ interface DenoSymbols {
 }
 
 function openOnDeno({ library, symbol }: FfiPlace): FfiLibrary {
+  // Deno alone comes here, and the types of Node do not know it
   const { dlopen, UnsafePointerView } = (globalThis as unknown as { readonly Deno: DenoFfi }).Deno;
   const entry = { name: symbol, parameters: ["buffer"], result: "pointer" };
   const { symbols } = dlopen(library, {
@@ -124,7 +125,7 @@ export async function serveFfiLibrary(): Promise<void> {
   const [library = "", symbol = "", koffi = ""] = process.argv.slice(-3);
   const opened = await openFfiLibrary({ library, symbol, koffi });
   for await (const line of createInterface({ input: process.stdin })) {
-    const { id, ...call } = JSON.parse(line) as { readonly id?: number };
+    const { id, ...call }: { readonly id?: number } = JSON.parse(line);
     const answer = opened.call(JSON.stringify(call));
     if (answer === undefined) throw new Error(`${symbol}() returned NULL`);
     opened.write(ANSWERS, `${withId(answer, id)}\n`);

@@ -94,6 +94,7 @@ export function inspectModule(bytes: Uint8Array, limits: ModuleLimits): ModuleRe
 function refusalOf(bytes: Uint8Array, limits: ModuleLimits): ModuleRefusal | null {
   try {
     const { bytes: metered } = meterModule(bytes, limits);
+    // Every runtime has it; the types that are compiled with do not
     const { WebAssembly } = globalThis as unknown as {
       readonly WebAssembly: { validate(module: Uint8Array): boolean };
     };

@@ -66,6 +66,7 @@ export interface CompiledModule {
 /** Checks, meters and compiles a module. @throws {WasmRefusal}; a CompileError of the engine */
 export async function compileModule(bytes: Uint8Array, bounds: ModuleBounds): Promise<CompiledModule> {
   const metered = meterModule(bytes, { ...bounds, isGranted: grantsImport(bounds.capabilities) });
+  // As in inspect_module.ts
   const { WebAssembly } = globalThis as unknown as { readonly WebAssembly: Engine };
   const compiled = await WebAssembly.compile(metered.bytes);
   return { compiled, imports: metered.imports, exports: metered.exports };
@@ -102,6 +103,7 @@ export class LoadedModule {
     const made: { exports: Instance["exports"] | undefined } = { exports: undefined };
     const memory = () => memoryOf(made.exports);
     const { createPlugin } = await extism();
+    // Compiled by the engine, as Extism wants it; its types mean those of the DOM
     const plugin = await createPlugin(this.module.compiled as Parameters<typeof createPlugin>[0], {
       functions: {
         [KERNEL]: this.#imported(KERNEL, kernel.functions()),
@@ -112,8 +114,8 @@ export class LoadedModule {
       // A name such as "constructor" must find nothing
       config: Object.create(null) as Record<string, string>,
     });
+    // The members that are used here. Kept, since a call shows Extism other exports
     const instance = await plugin.getInstance("0") as unknown as Instance;
-    // Kept, since a call shows Extism other exports
     const { exports } = instance;
     made.exports = exports;
     // Metering exports exactly this
@@ -126,6 +128,7 @@ export class LoadedModule {
   /** Returns the functions that the module imports. Their parameters are those that the module gives: metering checks the names alone. */
   #imported(module: string, functions: HostFunctions): Record<string, (...args: unknown[]) => unknown> {
     const wanted = Object.entries(functions).filter(([name]) => this.module.imports.includes(`${module} ${name}`));
+    // See above
     return Object.fromEntries(wanted) as Record<string, (...args: unknown[]) => unknown>;
   }
 }

@@ -38,13 +38,13 @@ export class SecretHandles {
 
   constructor(options: SecretHandlesOptions) {
     this.#options = options;
-    const entries = Object.entries(options.settings ?? {}).map(([key, value]) => {
+    const entries = Object.entries(options.settings ?? {}).map(([key, value]): [string, string] => {
       if (typeof value !== "object") return [key, String(value)];
       const handle = options.random.id(PREFIX);
       this.#places.set(handle, { ...value, prefix: "" });
       return [key, value.prefix + handle];
     });
-    this.settings = Object.fromEntries(entries) as Headers;
+    this.settings = Object.fromEntries(entries);
   }
 
   /** True when the plugin has a secret, so that what comes back is masked. */

@@ -1,7 +1,7 @@
 import { ToolError } from "../../base/errors.ts";
 import type { RunTaint } from "../../base/taint.ts";
 import type { ToolCatalogue } from "./registry.ts";
-import type { StandIn, Tool } from "./tool.ts";
+import type { RealCall, Tool } from "./tool.ts";
 import type { Judgement, ToolPolicy } from "./tool_policy.ts";
 
 /** Call by name and input, with the tools that exist for the caller. */
@@ -32,7 +32,7 @@ export function resolveCall(
   const { name, input, allowed } = call;
   const tool = catalogue.resolve(call);
   if ("reason" in tool) return tool;
-  const other = standInOf(tool, input);
+  const other = realCallOf(tool, input);
   if (other === undefined) return { tool, name, input, by: undefined };
   const real = catalogue.resolve({ name: other.tool, allowed });
   if ("reason" in real) return real;
@@ -55,7 +55,7 @@ export function judgeCall({ tool, input, by }: ResolvedCall, policy: ToolPolicy,
 const STRICTNESS = ["allow", "ask", "deny"];
 
 /** Returns the call that a call stands for. Undefined for a call of its own, and for a bad input, which the tool itself refuses. */
-export function standInOf(tool: Tool, input: string): StandIn | undefined {
+export function realCallOf(tool: Tool, input: string): RealCall | undefined {
   try {
     return tool.standsFor?.(input);
   } catch (error) {
@@ -65,6 +65,6 @@ export function standInOf(tool: Tool, input: string): StandIn | undefined {
 }
 
 /** Tells whether a tool is of an owner, such as `plugin words`, in whichever version. */
-function isOf({ origin }: Tool, { owner }: StandIn): boolean {
+function isOf({ origin }: Tool, { owner }: RealCall): boolean {
   return origin !== undefined && origin.startsWith(`${owner} `);
 }
