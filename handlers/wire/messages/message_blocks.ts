@@ -51,6 +51,11 @@ export class MessageBlocks {
   /** Calls that were begun: the index behind the last of them */
   #toldCalls = 0;
 
+  /** Index of the block of text that a delta goes on with as it comes; undefined: none is open, or a call comes first */
+  get openText(): number | undefined {
+    return this.#open === "text" && this.#calls.length === 0 ? this.#count - 1 : undefined;
+  }
+
   /** Pushes the block events of one event of the run. */
   add(event: AgentEvent, out: BlockEvent[]): void {
     switch (event.type) {

@@ -103,7 +103,7 @@ export function toResponseInput(
       parameters: toParameters(body, { plain, ignored }),
     },
     ignored,
-    changed: plain ? changedTools([...tools.named.values()]) : undefined,
+    changed: plain && tools.named.size > 0 ? changedTools([...tools.named.values()]) : undefined,
     agent: plain ? undefined : {
       instructions: ruled,
       limits: typeof body.max_tool_calls === "number" ? { maxToolCalls: body.max_tool_calls } : undefined,
