@@ -81,6 +81,8 @@ const runInputSchema = storedObject({
   taint: v.optional(v.array(v.string())),
   /** Addresses that the writer of the messages had read; absent: none. */
   links: v.optional(v.array(v.string())),
+  /** Place that the run goes on behind; absent: none. */
+  after: v.optional(storedObject({ conversation_id: v.string(), run_id: v.string() })),
 });
 /** The pinned input of a run. */
 export type RunInput = v.InferOutput<typeof runInputSchema>;
