@@ -334,6 +334,9 @@ function toParts(block: MessageBlock, { left, plain, place }: PartPlace): readon
     if (parts !== undefined) return parts;
   } else if (block.type === "search_result") {
     return [{ type: "text", text: searchText(block) }];
+  } else if (block.type === "tool_reference") {
+    // Every tool is told at once, so that nothing but the words is left of it
+    return [{ type: "text", text: `This tool can be called from now on: ${String(block["tool_name"])}` }];
   } else checkAddresses(block, place());
   // A server of the format gets the body as it came, and any other says by itself what it does not take
   if (plain) return [{ ...block, type: block.type === "image" ? "image_file" : block.type }];

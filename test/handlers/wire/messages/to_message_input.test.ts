@@ -122,6 +122,19 @@ test("a picture in a result follows it in the user's message, where every vendor
   ]);
 });
 
+test("a tool that a search of the client found is named in words, where the vendor has no place for it", () => {
+  const found = {
+    type: "tool_result",
+    tool_use_id: "t1",
+    content: [{ type: "tool_reference", tool_name: "mcp__up__look" }],
+  };
+  for (const plain of [false, true]) {
+    const { messages } = toMessageInput(ofUser(found), { plain, headers: new Headers() });
+    const content = "This tool can be called from now on: mcp__up__look";
+    assert.deepEqual(messages, [{ role: "tool", tool_call_id: "t1", content }]);
+  }
+});
+
 test("documents become texts and files", () => {
   const { messages } = read(ofUser(
     { type: "document", title: "Notes", source: { type: "text", media_type: "text/plain", data: "a note" } },
