@@ -8,8 +8,9 @@ import { RUN_ID } from "../../../lib/base/records/run.ts";
 import type { AnswerHead, StreamHead } from "../answer_by_run.ts";
 import { type EventEncoder, restarted } from "../event_stream.ts";
 import { parseJsonBytes } from "../read_json.ts";
+import { seal } from "../sealed_fields.ts";
 import { CLIENT_SEARCH, CUSTOM_INPUT } from "./response_tools.ts";
-import { type ResponseForm, seal } from "./to_response_input.ts";
+import type { ResponseForm } from "./to_response_input.ts";
 
 type Event<T extends AgentEvent["type"]> = Extract<AgentEvent, { type: T }>;
 
@@ -230,6 +231,7 @@ export class ResponseEvents implements EventEncoder {
         return this.#endOwnCall(event);
       case "turn_start":
         this.#model = this.#head.model;
+        this.#thought = undefined;
         return "";
       case "turn_end":
         this.#turnIsOver = true;
