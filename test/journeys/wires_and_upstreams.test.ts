@@ -824,7 +824,11 @@ test("reasoning goes back with its call through a gateway that never saw it", as
       // Thinking of Messages has no place for the details of another vendor
       const { reasoning_details: _, ...known } = called;
       const expected = wireName === "message" && upstream === "chat" ? known : called;
-      assert.deepEqual(withoutIds(sent.messages.slice(-2)), withoutIds([expected, result]), `${name}, stream: ${stream}`);
+      assert.deepEqual(
+        withoutIds(sent.messages.slice(-2)),
+        withoutIds([expected, result]),
+        `${name}, stream: ${stream}`,
+      );
       if (!isPlain) assert.deepEqual(sent.thinking?.type, "enabled", name);
       assert.doesNotMatch(response.headers.get("x-postern-ignored") ?? "", /messages|thinking|reasoning/, name);
     }
@@ -833,7 +837,9 @@ test("reasoning goes back with its call through a gateway that never saw it", as
 
 /** Leaves out ids of calls, which the agent makes by itself. */
 function withoutIds(messages: readonly Json[]): unknown {
-  return JSON.parse(JSON.stringify(messages, (name, value) => /^(?:id|tool_use_id|tool_call_id)$/.test(name) ? "" : value));
+  return JSON.parse(
+    JSON.stringify(messages, (name, value) => /^(?:id|tool_use_id|tool_call_id)$/.test(name) ? "" : value),
+  );
 }
 
 interface Failure {

@@ -114,7 +114,8 @@ function sentRequest(body: MessagesBody, headers: Headers): SentRequest {
 /** Leaves out thinking that the gateway told without the vendor's signature, of another vendor or beside the agent's tools: the vendor refuses it. */
 function withoutUnsigned(body: MessagesBody): MessagesBody {
   const isUnsigned = ({ type, signature, data }: MessageBlock) =>
-    (type === "thinking" && (signature === "" || isSealed(signature))) || (type === "redacted_thinking" && isSealed(data));
+    (type === "thinking" && (signature === "" || isSealed(signature))) ||
+    (type === "redacted_thinking" && isSealed(data));
   const { messages } = body;
   if (!messages.some(({ content }) => typeof content !== "string" && content.some(isUnsigned))) return body;
   const kept = messages.map((message) => {

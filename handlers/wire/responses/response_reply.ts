@@ -144,7 +144,9 @@ export class ResponseEvents implements EventEncoder {
     const reason = this.#reason === null ? null : `{"reason":"${this.#reason}"}`;
     this.#askedJson ??= this.#asked();
     return `{"id":${JSON.stringify(toResponseId(runId))},"object":"response","created_at":${JSON.stringify(created)},` +
-      `"completed_at":${JSON.stringify(this.#completedAt)},"status":"${status}","error":${JSON.stringify(this.#error)},` +
+      `"completed_at":${JSON.stringify(this.#completedAt)},"status":"${status}","error":${
+        JSON.stringify(this.#error)
+      },` +
       `"incomplete_details":${reason},"model":${JSON.stringify(this.#model)},` +
       `"output":[${this.#output.filter(Boolean).join()}],"usage":${usageJson(this.#usage)},${this.#askedJson}`;
   }
@@ -153,10 +155,14 @@ export class ResponseEvents implements EventEncoder {
   #asked(): string {
     const { body, isStored } = this.#form;
     const { conversationId = null } = this.#head;
-    const place = isStored && conversationId !== null ? `"conversation":${JSON.stringify({ id: conversationId })},` : "";
+    const place = isStored && conversationId !== null
+      ? `"conversation":${JSON.stringify({ id: conversationId })},`
+      : "";
     const instructions = JSON.stringify(body.instructions ?? null);
     const usual = isStored ? USUAL_STORED : USUAL;
-    const settings = Object.keys(body).every((name) => BESIDE_SETTINGS.has(name)) ? usual() : settingsJson(body, isStored);
+    const settings = Object.keys(body).every((name) => BESIDE_SETTINGS.has(name))
+      ? usual()
+      : settingsJson(body, isStored);
     return `"background":${body.background === true},${place}"instructions":${instructions},${settings}`;
   }
 
@@ -629,8 +635,12 @@ function usageJson(usage: Usage | undefined): string {
   const { prompt_tokens: input, completion_tokens: output, total_tokens: total } = usage;
   const { cached_tokens: cached } = usage.prompt_tokens_details ?? {};
   const { reasoning_tokens: thought } = usage.completion_tokens_details ?? {};
-  return `{"input_tokens":${input},"input_tokens_details":{"cached_tokens":${typeof cached === "number" ? cached : 0}},` +
-    `"output_tokens":${output},"output_tokens_details":{"reasoning_tokens":${typeof thought === "number" ? thought : 0}},` +
+  return `{"input_tokens":${input},"input_tokens_details":{"cached_tokens":${
+    typeof cached === "number" ? cached : 0
+  }},` +
+    `"output_tokens":${output},"output_tokens_details":{"reasoning_tokens":${
+      typeof thought === "number" ? thought : 0
+    }},` +
     `"total_tokens":${total}}`;
 }
 

@@ -25,7 +25,13 @@ import type { StreamHead } from "../answer_by_run.ts";
 import { collectSaid } from "../collect_reply.ts";
 import { runFailure, toHttpError } from "../http_errors.ts";
 import type { ReplyStoring } from "../to_completion_input.ts";
-import { bringsTools, type ClientToolOfBody, isClientTool, type ResponseBody, type ResponseItem } from "./response_body.ts";
+import {
+  bringsTools,
+  type ClientToolOfBody,
+  isClientTool,
+  type ResponseBody,
+  type ResponseItem,
+} from "./response_body.ts";
 import { ResponseEvents, toRunId } from "./response_reply.ts";
 import { toResponseTools } from "./response_tools.ts";
 import { type ResponseForm, toResponseForm } from "./to_response_input.ts";

@@ -154,7 +154,9 @@ describe("after a restart", () => {
         const handle = await start("On", { after, durable });
         const { id, conversationId } = handle;
         if (!durable) void readAll(handle);
-        await until(() => isReviewed ? before.executor.widest === 1 : before.provider.requests.length === script.length);
+        await until(() =>
+          isReviewed ? before.executor.widest === 1 : before.provider.requests.length === script.length
+        );
         assert.equal(conversationId === "talk", !isBranch);
         assert.ok(await isLeft(store, conversationId ?? ""));
 

@@ -54,7 +54,11 @@ test("the vendor's own parts of thinking are sealed in the last block of their t
     provider: "up",
   });
   const [one, hidden, two] = [{ text: "Hm", index: 0 }, { data: "enc", index: 1 }, { text: "So", index: 0 }];
-  const end: AgentEventBody = { type: "turn_end", turn: 1, usage: { prompt_tokens: 1, completion_tokens: 1, total_tokens: 2 } };
+  const end: AgentEventBody = {
+    type: "turn_end",
+    turn: 1,
+    usage: { prompt_tokens: 1, completion_tokens: 1, total_tokens: 2 },
+  };
   const { short, content } = told(
     ...[{ type: "reasoning_delta", delta: "Hm" } as const, details(one), details(hidden), end],
     ...[{ type: "reasoning_delta", delta: "So" } as const, details(two), call(0, "{}", "look")],
