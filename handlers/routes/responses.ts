@@ -130,7 +130,7 @@ const included = textQuery("Ignored: a response is shown with what its request i
 /** `include` as OpenAI's clients write it. */
 const INCLUDE = { include: included, "include[]": included };
 
-function ignoredIn(query: Readonly<Partial<Record<keyof typeof INCLUDE, string>>>): Pick<Reply, "ignored"> {
+function ignoredIn(query: Readonly<Record<keyof typeof INCLUDE, string | undefined>>): Pick<Reply, "ignored"> {
   return query.include === undefined && query["include[]"] === undefined ? {} : { ignored: ["include"] };
 }
 
