@@ -87,6 +87,11 @@ const runInputSchema = storedObject({
 /** The pinned input of a run. */
 export type RunInput = v.InferOutput<typeof runInputSchema>;
 
+/** Returns the place that a run goes on behind; undefined: none. */
+export function placeIn({ after }: RunInput) {
+  return after && { conversationId: after.conversation_id, runId: after.run_id };
+}
+
 /** Returns the workspace whose gateways alone may go on with a run; null: any may. An attached run goes on nowhere: any gateway may end it. */
 export function workspaceOf({ durable, workspace }: Pick<RunInput, "durable" | "workspace">): string | null {
   return durable ? workspace ?? null : null;

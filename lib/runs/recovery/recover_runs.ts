@@ -3,10 +3,9 @@ import type { Run, RunStatus } from "../../base/records/run.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
 import { appendEvents } from "../journal/run_recorder.ts";
 import type { Conversations } from "../conversations/conversations.ts";
-import { placeIn } from "./run_input.ts";
 import { endStatus } from "../journal/apply_event.ts";
 import { openCallsOf, type RecalledRun, recallRun, type RecordedApproval, type StartedCall } from "./recall_run.ts";
-import type { RunInput } from "../journal/run_records.ts";
+import { placeIn, type RunInput } from "../journal/run_records.ts";
 import type { OpenRunId, RunStore } from "../journal/run_store.ts";
 
 /** A run that goes on after its last finished step. */

@@ -7,8 +7,7 @@ import type { Write } from "../../storage/store.ts";
 import { appendEvents } from "../journal/run_recorder.ts";
 import { type RecalledRun, recallRun, type StartedCall } from "./recall_run.ts";
 import type { InterruptedRun, RecoverOptions } from "./recover_runs.ts";
-import { placeIn } from "./run_input.ts";
-import { OPEN_RUNS, RUN_INPUTS, type RunInput, workspaceOf } from "../journal/run_records.ts";
+import { OPEN_RUNS, placeIn, RUN_INPUTS, type RunInput, workspaceOf } from "../journal/run_records.ts";
 import type { RunReview } from "../run_request.ts";
 import { JournalError, type RunRights, type RunStore } from "../journal/run_store.ts";
 

@@ -8,8 +8,7 @@ import { TOOL_SEARCH } from "../../tools/agents/tool_search.ts";
 import type { ToolExecutor } from "../../tools/runtime/tool_executor.ts";
 import type { Tool } from "../../tools/runtime/tool.ts";
 import type { InterruptedRun } from "./recover_runs.ts";
-import type { ConversationPlace } from "../conversations/conversation_records.ts";
-import type { RunInput } from "../journal/run_records.ts";
+import { placeIn, type RunInput } from "../journal/run_records.ts";
 import type { NarrowerLimits, RunRequest } from "../run_request.ts";
 import { NO_WISHES } from "../supervisor/run_settings.ts";
 
@@ -61,11 +60,6 @@ export function toRunInput(
     ...(links === undefined ? {} : { links: [...links] }),
     ...(after === undefined ? {} : { after: { conversation_id: after.conversationId, run_id: after.runId } }),
   };
-}
-
-/** Returns the place that a run went on behind; undefined: none. */
-export function placeIn({ after }: RunInput): ConversationPlace | undefined {
-  return after && { conversationId: after.conversation_id, runId: after.run_id };
 }
 
 function toRecordedLimits({ maxIterations, maxToolCalls, tokensPerRun }: NarrowerLimits): RunInput["limits"] {
