@@ -214,7 +214,6 @@ class Supervisor implements RunSupervisor {
       runs: this.#runs,
       news: this.#news,
       find: this.#active.find,
-      isShared: true,
     });
   }
 
@@ -329,7 +328,6 @@ class Supervisor implements RunSupervisor {
       news: this.#news,
       find: this.#active.find,
       watches: this.#cluster.watches,
-      isShared: this.#cluster.isShared,
     });
   }
 
