@@ -22,7 +22,7 @@ import { followReply } from "../wire/event_stream.ts";
 import { toHttpError } from "../wire/http_errors.ts";
 import { afterOf, choiceQuery, countQuery, positionQuery, textQuery } from "../wire/lists.ts";
 import { CHANGE_HEADERS, jsonReply, type Reply } from "../wire/reply.ts";
-import { readResponseBody, responseSchema } from "../wire/responses/response_body.ts";
+import { readResponseBody, type ResponseBody, responseSchema } from "../wire/responses/response_body.ts";
 import { acceptedJson, ResponseEvents, responseJson, seqOf } from "../wire/responses/response_reply.ts";
 import { isTriggered, type ResponseInput, toResponseInput } from "../wire/responses/to_response_input.ts";
 import { cancelRun } from "../wire/run_work.ts";
@@ -126,6 +126,14 @@ const stored = lazily(() => import("../wire/responses/stored_response.ts"));
 const STREAM = choiceQuery("true: as server-sent events, live to the end. Default false", ["true", "false"]);
 const PLACE = "Only events after this sequence_number";
 
+const included = textQuery("Ignored: a response is shown with what its request included");
+/** `include` as OpenAI's clients write it. */
+const INCLUDE = { include: included, "include[]": included };
+
+function ignoredIn(query: Readonly<Record<keyof typeof INCLUDE, string | undefined>>): Pick<Reply, "ignored"> {
+  return query.include === undefined && query["include[]"] === undefined ? {} : { ignored: ["include"] };
+}
+
 /** GET /v1/responses/:id: a stored response as far as it has come; with stream=true its events, the same as at first. */
 export const storedResponseRoute = defineRoute({
   method: "GET",
@@ -141,6 +149,7 @@ export const storedResponseRoute = defineRoute({
       read: (text: string | null) => text,
     },
     include_obfuscation: choiceQuery("Ignored: no delta is padded", ["true", "false"]),
+    ...INCLUDE,
   },
   headers: { "Last-Event-ID": positionQuery(PLACE) },
   reply: { status: 200, type: "application/json", schema: responseReplySchema },
@@ -151,7 +160,10 @@ export const storedResponseRoute = defineRoute({
     const { params, query, head: { headers }, caller, requestId } = input;
     const { clock, log } = parts.kit;
     const found = await findResponse(params.id, parts, { caller });
-    if (query.stream !== "true") return jsonReply(200, await showResponse(found, { log, asking: input }));
+    const ignored = ignoredIn(query);
+    if (query.stream !== "true") {
+      return { ...jsonReply(200, await showResponse(found, { log, asking: input })), ...ignored };
+    }
     const after = afterOf(headers, { name: "starting_after", text: query.starting_after });
     const reading = new AbortController();
     const { run, form, runs } = found;
@@ -161,7 +173,7 @@ export const storedResponseRoute = defineRoute({
       signal: reading.signal,
       caller,
     });
-    return followReply({
+    const followed = followReply({
       events: opened.eventsFollow ? opened.events : upTo(opened.recorded, { after: 0, events: opened.events }),
       reading,
       encoder: new ResponseEvents({ ...toStoredHead(run, { log, requestId }), after: after?.place }, form),
@@ -169,6 +181,7 @@ export const storedResponseRoute = defineRoute({
       toError: (error) =>
         toHttpError(error ?? refuse("shutting_down", "Cannot send more of this response now"), { log, requestId }),
     });
+    return { ...followed, ...ignored };
   },
 });
 
@@ -234,6 +247,7 @@ export const inputItemsRoute = defineRoute({
     limit: countQuery("Maximum number of items", { max: 100, usual: 20 }),
     after: textQuery("Only items behind this id"),
     order: choiceQuery("desc: the last one first. Default desc", ["asc", "desc"]),
+    ...INCLUDE,
   },
   reply: {
     status: 200,
@@ -246,7 +260,8 @@ export const inputItemsRoute = defineRoute({
       has_more: v.boolean(),
     }),
   },
-  async handle(parts, { params: { id }, query: { limit, after, order }, caller }) {
+  async handle(parts, { params: { id }, query, caller }) {
+    const { limit, after, order } = query;
     const { input } = await (await stored()).findResponse(id, parts, { caller });
     if (input === undefined) {
       throw refuse("not_found", "Cannot list the input of this response: it was over 4 MiB, and was not kept");
@@ -259,13 +274,14 @@ export const inputItemsRoute = defineRoute({
       });
     }
     const data = items.slice(place + 1, place + 1 + limit);
-    return jsonReply(200, {
+    const list = {
       object: "list",
       data,
       first_id: data[0]?.["id"] ?? null,
       last_id: data.at(-1)?.["id"] ?? null,
       has_more: place + 1 + limit < items.length,
-    });
+    };
+    return { ...jsonReply(200, list), ...ignoredIn(query) };
   },
 });
 
@@ -275,21 +291,34 @@ type ReadParts = Pick<RouteParts, "agent" | "store" | "kit">;
  * @param options.counts true for a request that is only counted, with its history. Default false
  * @param options.condenses true for a request whose reply is a compaction. Default: one that ends with a trigger is
  */
-async function toInput(
+function toInput(
   json: unknown,
   asking: Omit<RouteInput, "body" | "ignored">,
-  { parts, ignored, counts = false, ...given }: {
-    readonly parts: ReadParts;
-    readonly ignored: string[];
-    readonly counts?: boolean;
-    readonly condenses?: boolean;
-  },
-): Promise<DecodedBody<ResponseInput>> {
-  const asked = readResponseBody(json);
-  const { condenses = isTriggered(asked) } = given;
-  const agentTools = agentToolsOf(asking, asked.model ?? undefined);
+  options: ReadOptions,
+): DecodedBody<ResponseInput> | Promise<DecodedBody<ResponseInput>> {
+  const body = readResponseBody(json);
+  const { condenses = isTriggered(body), ignored } = options;
+  const agentTools = agentToolsOf(asking, body.model ?? undefined);
   const plain = agentTools === "none";
-  if (plain) return toDecodedBody(toResponseInput(asked, { plain, condenses }), agentTools, ignored);
+  if (!plain) return toAgentInput(body, asking, { ...options, condenses });
+  return toDecodedBody(toResponseInput(body, { plain, condenses }), agentTools, ignored);
+}
+
+interface ReadOptions {
+  readonly parts: ReadParts;
+  readonly ignored: string[];
+  readonly counts?: boolean;
+  readonly condenses?: boolean;
+}
+
+/** Reads a request with the agent's tools, and what was said before it. */
+async function toAgentInput(
+  asked: ResponseBody,
+  asking: Omit<RouteInput, "body" | "ignored">,
+  { parts, ignored, counts = false, condenses = false }: ReadOptions,
+): Promise<DecodedBody<ResponseInput>> {
+  const agentTools = "configured";
+  const plain = false;
   const { conversationFor, readHistory, resolveReferences, toStoring } = await stored();
   const { caller } = asking;
   const body = await resolveReferences(asked, parts, asking);
@@ -297,7 +326,9 @@ async function toInput(
   const goesOn = isStored || (condenses && typeof body.previous_response_id === "string");
   const place = await conversationFor(goesOn ? body : {}, parts, caller);
   const { brought, after } = place;
-  const storing = isStored ? toStoring(body, place) : undefined;
+  // Nothing is stored of what is only counted, so that it has no bound but that of any body
+  const counted = { conversationId: place.conversationId, isBackground: false, writes: () => [] };
+  const storing = isStored ? (counts ? counted : toStoring(body, place)) : undefined;
   const input = toResponseInput(body, { plain, condenses, brought, storing });
   if (counts) {
     const { instructions } = input.agent ?? {};

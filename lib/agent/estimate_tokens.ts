@@ -1,5 +1,5 @@
 import { lazily } from "../base/lazily.ts";
-import { isImagePart, type Message, textOf } from "../base/records/message.ts";
+import { isImagePart, isTextPart, type Message, textOf } from "../base/records/message.ts";
 import type { Usage } from "../base/records/usage.ts";
 import {
   type ModelParameters,
@@ -43,6 +43,11 @@ export function messageBytes(message: Message): number {
 
 function imagesOf({ content }: Message) {
   return Array.isArray(content) ? content.filter(isImagePart) : [];
+}
+
+/** Number of parts that are no text, as pictures and files: each has at least the tokens of a page. */
+function attachedTo({ content }: Message): number {
+  return Array.isArray(content) ? content.filter((part) => !isTextPart(part) && part.type !== "refusal").length : 0;
 }
 
 function picturesOf(message: Message): number {
@@ -114,7 +119,8 @@ export function countInput({ messages, tools }: ProviderRequest, counter: TokenC
   const count = withTotal(counter);
   let tokens = tools.length === 0 ? 0 : count(JSON.stringify(tools));
   for (const message of messages) {
-    tokens += MESSAGE_TOKENS + count(textOf(message.content)) + picturesOf(message) * toTokens(PICTURE_BYTES);
+    tokens += MESSAGE_TOKENS + count(textOf(message.content));
+    tokens += (attachedTo(message) + picturesOf(message)) * toTokens(PICTURE_BYTES);
     if (message.role !== "assistant") continue;
     for (const { function: called } of message.tool_calls ?? []) tokens += count(`${called.name} ${called.arguments}`);
   }

@@ -219,8 +219,9 @@ function withPictures(
 }
 
 function callOf(run: AgentRun, requests: ModelRequests): ProviderCallOptions {
-  const { scope: { signal, requestId }, facts: { whole, isPlain: givesFields }, model: { onAgain } } = run;
-  return { signal, requestId, whole, givesFields, onAgain, beforeAgain: requests.account?.again };
+  const { scope: { signal, requestId }, facts: { whole, isPlain: givesFields }, model: { onAgain, wishes } } = run;
+  const { givesThoughts = givesFields } = wishes;
+  return { signal, requestId, whole, givesFields, givesThoughts, onAgain, beforeAgain: requests.account?.again };
 }
 
 /** In a turn without tools a call is the agent's whatever its name: it is not run, and no client is told of it. */

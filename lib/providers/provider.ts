@@ -89,6 +89,8 @@ export interface ModelWishes {
   readonly toolChoice?: ToolChoice | undefined;
   readonly parallelToolCalls?: boolean | undefined;
   readonly parameters: ModelParameters;
+  /** true: thinking is told with the parts that its vendor wants back, for a client that hands them back. Default: plain mode does */
+  readonly givesThoughts?: boolean | undefined;
   /** true: the model condenses the messages, and its summary is what the run says. For a run without tools of the agent. Default false */
   readonly condenses?: boolean | undefined;
 }
@@ -122,6 +124,8 @@ export interface ProviderCallOptions {
   readonly whole?: boolean | undefined;
   /** Gives the reply's fields beyond the known ones as `reply_fields`, where the provider's format is the client's. Default false */
   readonly givesFields?: boolean | undefined;
+  /** Gives thinking as `reply_fields` with the parts that its vendor wants back. Default: as `givesFields` */
+  readonly givesThoughts?: boolean | undefined;
   /**
    * Awaited before the request is made again, here or elsewhere, after an attempt that may have been served and cost something; a
    * rejection ends the call with it. Default: nobody counts

@@ -56,6 +56,17 @@ test("of an input of many long texts a bounded part is counted, and the rest is 
   }
 });
 
+test("a picture and a file count as a page each, whatever their bytes", () => {
+  const data = "A".repeat(100_000);
+  const content = [
+    { type: "image_url", image_url: { url: `data:image/png;base64,${data}` } } as const,
+    { type: "file", file: { file_data: `data:application/pdf;base64,${data}` } } as const,
+    { type: "text", text: "four" } as const,
+  ];
+  const request = { model: "m", messages: [{ role: "user", content } as const], tools: [], parameters: {} };
+  assert.equal(countInput(request, (text) => text.length), 2 * 1_600 + 4 + "four".length);
+});
+
 test("the bound of a request that goes out as it came counts what its messages leave out, and no bytes of pictures", () => {
   const picture = { type: "image", source: { type: "base64", data: "A".repeat(100_000) } };
   const boundOf = (...content: readonly object[]) => {

@@ -248,7 +248,9 @@ test("with the agent's tools on, the vendor's thinking comes back with its calls
     const asked = { tools: [LOOK], thinking: { type: "enabled", budget_tokens: 2000 }, max_tokens: 4000 };
     const { body, headers } = await reply(gateway, { ...asked, top_k: 3 });
     assert.equal(headers.get("x-postern-ignored"), "top_k");
-    assert.deepEqual(body.content[0], { type: "thinking", thinking: "Hm", signature: "" });
+    // For a gateway that no longer knows the turn; the vendor's own takes no part in it here
+    assert.match(body.content[0].signature, /^postern\./);
+    body.content[0].signature = "";
     const result = { type: "tool_result", tool_use_id: body.content[1].id, content: "no", is_error: true };
     const messages = [...HI, { role: "assistant", content: body.content }, { role: "user", content: [result] }];
     const next = await reply(gateway, { ...asked, messages });

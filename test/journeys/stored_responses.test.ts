@@ -71,6 +71,14 @@ test("a stored response is read again as it was given, with its input, until it 
     const run = await (await gateway.call(runPath)).json() as { readonly conversation_id: string };
     assert.equal(first.conversation?.id, run.conversation_id);
 
+    // A client may ask to see more of it than its request included
+    const include = ["reasoning.encrypted_content" as const];
+    assert.equal((await client.responses.retrieve(first.id, { include })).output_text, "Hello");
+    assert.equal((await client.responses.inputItems.list(first.id, { include })).data.length, 2);
+    const seen = await gateway.call(`/v1/responses/${first.id}?stream=true&include=a&include=b`);
+    assert.equal(seen.headers.get("x-postern-ignored"), "include");
+    checkEvents(await seen.text());
+
     const items = await client.responses.inputItems.list(first.id, { order: "asc", limit: 1 });
     assert.equal(items.has_more, true);
     const texts: unknown[] = [];
@@ -273,12 +281,16 @@ test("calls of tools that a search found are read again as they were given, and 
     const output: OpenAI.Responses.ResponseInput = [
       { type: "function_call_output", call_id: String(call?.["call_id"]), output: "sunny" },
     ];
-    upstream.script(HELLO, HELLO, toCall("sky.weather", "{}"));
+    upstream.script(HELLO, HELLO, HELLO, toCall("sky.weather", "{}"));
     const next = await client.responses.create({ ...asking, previous_response_id: id, input: output });
     assert.deepEqual(told(), names);
     const last = await client.responses.create({ ...asking, previous_response_id: next.id, input: "And?" });
     assert.deepEqual(told(), names);
-    const named = await client.responses.create({ ...asking, conversation: last.conversation?.id ?? "", input: "Or?" });
+    const conversation = last.conversation?.id ?? "";
+    // What is said by another way brings nothing, and takes nothing away
+    const chat = await gateway.call("/api/chat", { body: { message: "Hm", conversation_id: conversation, model } });
+    assert.equal(chat.status, 200);
+    const named = await client.responses.create({ ...asking, conversation, input: "Or?" });
     assert.deepEqual([told(), named.output[0]?.type === "function_call" && named.output[0].namespace], [names, "sky"]);
     assert.deepEqual((await client.responses.retrieve(named.id)).output, named.output);
     upstream.script(HELLO, toCall("sky.weather", "{}"));
@@ -294,6 +306,32 @@ test("calls of tools that a search found are read again as they were given, and 
     assert.equal(large.output[0]?.type === "function_call" && large.output[0].namespace, "sky");
     assert.deepEqual((await client.responses.retrieve(large.id)).output, large.output);
     await assert.rejects(client.responses.inputItems.list(large.id), isStatus(404));
+  }));
+
+test("of tools that items bring again and again the last ones are kept, and more than can be kept is refused with the way out", () =>
+  withWorld(async (world) => {
+    const { client, upstream } = await startClient(world, HELLO);
+    const bringing = (description: string): OpenAI.Responses.ResponseInput => [
+      { type: "additional_tools", role: "developer", tools: [{ ...WEATHER, description }] },
+      { role: "user", content: "Hi" },
+    ];
+    const large = (mark: string) => mark.repeat(1.5 * 1024 * 1024);
+    let previous_response_id: string | undefined;
+    for (const mark of ["a", "b", "c"]) {
+      const asking = { model, input: bringing(large(mark)), ...previous_response_id && { previous_response_id } };
+      previous_response_id = (await client.responses.create(asking)).id;
+    }
+    const { tools } = upstream.turns.at(-1)?.json as {
+      tools: readonly { function: { name: string; description: string } }[];
+    };
+    assert.equal(tools.find(({ function: { name } }) => name === "weather")?.function.description, large("c"));
+    const asking = { model, input: bringing(large("d").repeat(3)) };
+    await assert.rejects(client.responses.create(asking), (error: { status?: number; message: string }) => {
+      assert.match(error.message, /"store": false and the whole history as "input"/);
+      return error.status === 413;
+    });
+    // Nothing is stored of what is only counted
+    assert.ok((await client.responses.inputTokens.count(asking)).input_tokens > 1024 * 1024);
   }));
 
 test("tokens of an input are counted with the history that it goes on with", () =>

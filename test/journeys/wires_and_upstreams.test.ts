@@ -348,7 +348,13 @@ const WIRES: Readonly<Record<WireName, Wire>> = {
       }
       return message;
     },
-    told: ({ content, stop_reason }) => ({ content: content.map(({ id: _, ...block }: Json) => block), stop_reason }),
+    // What the gateway has sealed is compared where it goes back to the vendor
+    told: ({ content, stop_reason }) => ({
+      content: content.map(({ id: _, ...block }: Json) =>
+        block.signature?.startsWith("postern.") ? { ...block, signature: "" } : block
+      ),
+      stop_reason,
+    }),
     usage: ({ usage }) => usage,
     failure(text) {
       const { type, error } = JSON.parse(readSse(text).data.at(-1) ?? "");
@@ -804,10 +810,11 @@ function checkSent(sent: Json, asked: Json, { where, sends, isPlain, wireName, u
   }
 }
 
-test("reasoning goes back with its call through a gateway that never saw it, in plain mode", async () => {
+test("reasoning goes back with its call through a gateway that never saw it", async () => {
   const { asks, answers, results = [], sends } = ROWS["reasoning, handed back with its call"] as Row;
   await inEachCell(() => answers[0] as Turn, async ({ wire, wireName, upstream, isPlain, name, send, restart }) => {
-    if (!isPlain) return;
+    // With the agent's tools a vendor of chat completions wants nothing back, and completions have no place for it
+    if (!isPlain && (wireName === "completion" || upstream === "chat")) return;
     for (const stream of [false, true]) {
       const asked = { ...wire.ask(MODELS[upstream], asks), stream };
       const { text } = await send(asked);
@@ -817,11 +824,23 @@ test("reasoning goes back with its call through a gateway that never saw it, in 
       // Thinking of Messages has no place for the details of another vendor
       const { reasoning_details: _, ...known } = called;
       const expected = wireName === "message" && upstream === "chat" ? known : called;
-      assert.deepEqual(sent.messages.slice(-2), [expected, result], `${name}, ${stream ? "stream" : "JSON"}`);
-      assert.doesNotMatch(response.headers.get("x-postern-ignored") ?? "", /messages/, name);
+      assert.deepEqual(
+        withoutIds(sent.messages.slice(-2)),
+        withoutIds([expected, result]),
+        `${name}, stream: ${stream}`,
+      );
+      if (!isPlain) assert.deepEqual(sent.thinking?.type, "enabled", name);
+      assert.doesNotMatch(response.headers.get("x-postern-ignored") ?? "", /messages|thinking|reasoning/, name);
     }
   });
 });
+
+/** Leaves out ids of calls, which the agent makes by itself. */
+function withoutIds(messages: readonly Json[]): unknown {
+  return JSON.parse(
+    JSON.stringify(messages, (name, value) => /^(?:id|tool_use_id|tool_call_id)$/.test(name) ? "" : value),
+  );
+}
 
 interface Failure {
   readonly answer: Answer;

@@ -113,14 +113,14 @@ export type AskOptions =
 
 /** A request of one user message; attached, with the agent's tools. */
 export function ask(text: string, options: AskOptions = {}): RunRequest {
-  const { caller, requestId, parentId, depth, workspace, taint, links, ...beside } = options;
+  const { caller, requestId, parentId, depth, workspace, taint, links, after, ...beside } = options;
   const { clientTools, toolChoice, parallelToolCalls, parameters, ...own } = beside;
   const { controller, whole, canApprove, approver, agent, tools, limits, instructions, ...rest } = own;
   return {
     kind: "chat",
     by: {
       caller: caller ?? { via: "http", tokenId: "tok_1", scopes: ["chat"] },
-      ...{ requestId, parentId, depth, workspace, taint, links },
+      ...{ requestId, parentId, depth, workspace, taint, links, after },
     },
     messages: [{ role: "user", content: text }],
     wishes: { clientTools: clientTools ?? [], toolChoice, parallelToolCalls, parameters: parameters ?? {} },

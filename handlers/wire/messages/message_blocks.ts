@@ -1,7 +1,8 @@
 import { isRecord, isWholeJson } from "../../../lib/base/json.ts";
 import type { AgentEvent, FinishReason } from "../../../lib/base/records/agent_event.ts";
-import type { Fields } from "../../../lib/base/join_fields.ts";
+import { type Fields, joinFields } from "../../../lib/base/join_fields.ts";
 import type { Usage } from "../../../lib/base/records/usage.ts";
+import { seal } from "../sealed_fields.ts";
 
 /** Event of a message between its start and its end, in the form of the Messages API. */
 export type BlockEvent =
@@ -42,6 +43,10 @@ export class MessageBlocks {
   #count = 0;
   /** Type of the open block. undefined: none is open */
   #open: string | undefined = undefined;
+  /** The open block is whole */
+  #isSigned = false;
+  /** The vendor's own parts of the turn's thinking */
+  #thought: Fields | undefined = undefined;
   /** Block that the server has begun, for the event that follows */
   #begun: Fields | undefined = undefined;
   /** Calls that are not told whole, the open one first */
@@ -50,6 +55,11 @@ export class MessageBlocks {
   #saidMeanwhile: { readonly type: SaidType; readonly delta: Fields }[] = [];
   /** Calls that were begun: the index behind the last of them */
   #toldCalls = 0;
+
+  /** Index of the block of text that a delta goes on with as it comes; undefined: none is open, or a call comes first */
+  get openText(): number | undefined {
+    return this.#open === "text" && this.#calls.length === 0 ? this.#count - 1 : undefined;
+  }
 
   /** Pushes the block events of one event of the run. */
   add(event: AgentEvent, out: BlockEvent[]): void {
@@ -64,7 +74,12 @@ export class MessageBlocks {
       case "client_tool_call_delta":
         return this.#addToCall(event, out);
       case "reply_fields":
-        return this.#takeNative(event, out);
+        return event.message?.["reasoning_details"] === undefined
+          ? this.#takeNative(event, out)
+          : this.#sign(event, out);
+      case "turn_end":
+        this.#thought = undefined;
+        break;
     }
   }
 
@@ -76,8 +91,17 @@ export class MessageBlocks {
 
   #say(type: SaidType, delta: Fields, out: BlockEvent[]): void {
     if (!this.#calls.every(({ given }) => isWholeJson(given))) return void this.#saidMeanwhile.push({ type, delta });
-    if (this.#open !== type) this.#start({ ...EMPTY[type] }, out);
+    if (this.#open !== type || this.#isSigned) this.#start({ ...EMPTY[type] }, out);
     this.#delta(delta, out);
+  }
+
+  /** Tells the vendor's own parts of thinking, all of the turn so far, as the signature of the block: the last one of a turn counts. */
+  #sign({ message = {}, provider }: Extract<AgentEvent, { type: "reply_fields" }>, out: BlockEvent[]): void {
+    this.#thought = joinFields(this.#thought, message);
+    const sealed = seal({ ...this.#thought, provider });
+    if (this.#open === "thinking" && !this.#isSigned) this.#delta({ type: "signature_delta", signature: sealed }, out);
+    else this.#start({ type: "redacted_thinking", data: sealed }, out);
+    this.#isSigned = true;
   }
 
   #takeNative({ reply, message }: Extract<AgentEvent, { type: "reply_fields" }>, out: BlockEvent[]): void {
@@ -153,6 +177,7 @@ export class MessageBlocks {
 
   #begin(block: Fields, out: BlockEvent[]): void {
     this.#open = String(block["type"]);
+    this.#isSigned = false;
     out.push({ type: "content_block_start", index: this.#count++, content_block: block });
   }
 
@@ -166,7 +191,7 @@ export class MessageBlocks {
   }
 }
 
-/** Blocks as they begin. No signature vouches for thinking of other vendors. */
+/** Blocks as they begin. Thinking that its vendor does not want back has no signature. */
 const EMPTY = {
   text: { type: "text", text: "" },
   thinking: { type: "thinking", thinking: "", signature: "" },

@@ -77,6 +77,9 @@ export class MessageStream implements EventEncoder {
         case "error":
           text += this.fail(this.#options.toError(event));
           break;
+        case "text_delta":
+          text += this.#say(event);
+          break;
         default:
           text += this.#tell(event);
       }
@@ -89,12 +92,20 @@ export class MessageStream implements EventEncoder {
     return eventText(messageErrorBody(error, this.#options));
   }
 
+  /** Most events are texts that go on in the open block: these need no objects of their own. */
+  #say(event: Extract<AgentEvent, { type: "text_delta" }>): string {
+    const index = this.#blocks.openText;
+    if (index === undefined) return this.#tell(event);
+    this.#lastDelta = event.seq;
+    return deltaText(index, event.delta);
+  }
+
   #tell(event: AgentEvent): string {
     const out: BlockEvent[] = [];
     this.#blocks.add(event, out);
     if (out.length > 0) this.#lastDelta = event.seq;
     let text = "";
-    for (const block of out) text += blockText(block);
+    for (const block of out) text += eventText(block);
     return text;
   }
 
@@ -104,7 +115,7 @@ export class MessageStream implements EventEncoder {
     this.#blocks.end(out);
     const delta = endingOf(this.#blocks, finish_reason);
     const last = { type: "message_delta", delta, usage: toMessageUsage(usage, this.#blocks.isNative) };
-    return out.map(blockText).join("") + eventText(last) + eventText({ type: "message_stop" });
+    return out.map(eventText).join("") + eventText(last) + eventText({ type: "message_stop" });
   }
 }
 
@@ -112,10 +123,9 @@ function eventText(event: Fields & { readonly type: string }): string {
   return `event: ${event.type}\ndata: ${JSON.stringify(event)}\n\n`;
 }
 
-/** Writes a delta of a text, the event that comes by the hundred, by hand around the text. */
-function blockText(event: BlockEvent): string {
-  if (event.type !== "content_block_delta" || event.delta["type"] !== "text_delta") return eventText(event);
-  return `${DELTA}${event.index},"delta":{"type":"text_delta","text":${JSON.stringify(event.delta["text"])}}}\n\n`;
+/** Writes a delta of a text by hand around the text. */
+function deltaText(index: number, text: string): string {
+  return `${DELTA}${index},"delta":{"type":"text_delta","text":${JSON.stringify(text)}}}\n\n`;
 }
 
 const DELTA = 'event: content_block_delta\ndata: {"type":"content_block_delta","index":';

@@ -1,5 +1,11 @@
 import { refuse } from "../../../lib/base/errors.ts";
-import { type ContentPart, isTextPart, type Message, type ToolCall } from "../../../lib/base/records/message.ts";
+import {
+  type AssistantMessage,
+  type ContentPart,
+  isTextPart,
+  type Message,
+  type ToolCall,
+} from "../../../lib/base/records/message.ts";
 import {
   FORMAT_HEADERS,
   type ModelParameters,
@@ -8,6 +14,7 @@ import {
   type ToolDeclaration,
 } from "../../../lib/providers/provider.ts";
 import { PassedBounds } from "../passed_bounds.ts";
+import { isSealed, openSeal, ownedThought } from "../sealed_fields.ts";
 import { checkAddresses } from "../completion_body.ts";
 import { addOnce, type WireInput } from "../to_completion_input.ts";
 import {
@@ -89,6 +96,7 @@ export function toMessageInput(json: unknown, { plain, headers }: MessageInputOp
       clientTools,
       toolChoice: toToolChoice(body, { clientTools, left, plain }),
       parallelToolCalls: isSingle(body) ? false : undefined,
+      givesThoughts: true,
       parameters: { ...parameters, ...passed },
     },
     ignored: plain ? [] : left.names,
@@ -103,9 +111,11 @@ function sentRequest(body: MessagesBody, headers: Headers): SentRequest {
   return { format: "messages", body: withoutUnsigned(body), headers: Object.fromEntries(given) };
 }
 
-/** Leaves out thinking that the gateway told without a signature, of another vendor or beside the agent's tools: the vendor refuses it. */
+/** Leaves out thinking that the gateway told without the vendor's signature, of another vendor or beside the agent's tools: the vendor refuses it. */
 function withoutUnsigned(body: MessagesBody): MessagesBody {
-  const isUnsigned = (block: MessageBlock) => block.type === "thinking" && block["signature"] === "";
+  const isUnsigned = ({ type, signature, data }: MessageBlock) =>
+    (type === "thinking" && (signature === "" || isSealed(signature))) ||
+    (type === "redacted_thinking" && isSealed(data));
   const { messages } = body;
   if (!messages.some(({ content }) => typeof content !== "string" && content.some(isUnsigned))) return body;
   const kept = messages.map((message) => {
@@ -249,6 +259,7 @@ const BLOCK_PLACE = "messages[].content[]";
 function toAssistant(blocks: readonly MessageBlock[], { left, said }: Pick<UserPlace, "left" | "said">): void {
   let text = "";
   let thinking = "";
+  let opaque: AssistantMessage["opaque"];
   const calls: ToolCall[] = [];
   for (const block of blocks) {
     // The schema has checked each block by its type; the loose last alternative hides that from the compiler
@@ -257,6 +268,9 @@ function toAssistant(blocks: readonly MessageBlock[], { left, said }: Pick<UserP
       text += block.text;
     } else if (is(block, "thinking")) {
       thinking += block.thinking;
+      opaque = ownedThought(openSeal(block.signature)) ?? opaque;
+    } else if (is(block, "redacted_thinking") && isSealed(block.data)) {
+      opaque = ownedThought(openSeal(block.data)) ?? opaque;
     } else if (is(block, "tool_use")) {
       left.sort(block, CALL_FIELDS, BLOCK_PLACE);
       const { id, name, input } = block;
@@ -269,6 +283,7 @@ function toAssistant(blocks: readonly MessageBlock[], { left, said }: Pick<UserP
     content: text === "" ? null : text,
     ...(calls.length === 0 ? {} : { tool_calls: calls }),
     ...(calls.length === 0 || thinking === "" ? {} : { extra: { reasoning_content: thinking } }),
+    ...(calls.length === 0 || opaque === undefined ? {} : { opaque }),
   });
 }
 
@@ -334,6 +349,9 @@ function toParts(block: MessageBlock, { left, plain, place }: PartPlace): readon
     if (parts !== undefined) return parts;
   } else if (block.type === "search_result") {
     return [{ type: "text", text: searchText(block) }];
+  } else if (block.type === "tool_reference") {
+    // Every tool is told at once, so that nothing but the words is left of it
+    return [{ type: "text", text: `This tool can be called from now on: ${String(block["tool_name"])}` }];
   } else checkAddresses(block, place());
   // A server of the format gets the body as it came, and any other says by itself what it does not take
   if (plain) return [{ ...block, type: block.type === "image" ? "image_file" : block.type }];

@@ -285,8 +285,11 @@ function isNamed({ name, description }: Readonly<Record<string, unknown>>): bool
   return typeof name === "string" && CLIENT_TOOL_NAME.test(name) && isText(description);
 }
 
+/** Tools of the client as a list declares them: one, or a namespace of some. */
+export type ClientToolOfBody = ResponseTool | v.InferOutput<typeof namespaceTool>;
+
 /** Tells whether a declared tool is the client's own, and not one that runs at the vendor, as a search does unless it says otherwise. */
-export function isClientTool(tool: ToolsOfBody[number]): tool is ResponseTool | v.InferOutput<typeof namespaceTool> {
+export function isClientTool(tool: ToolsOfBody[number]): tool is ClientToolOfBody {
   return isRecord(tool) && CLIENT_TOOLS.has(tool.type) && (tool.type !== "tool_search" || tool.execution === "client");
 }
 

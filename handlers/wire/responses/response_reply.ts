@@ -1,5 +1,6 @@
 import type { HttpError } from "../../../lib/base/errors.ts";
 import { type Fields, joinFields } from "../../../lib/base/join_fields.ts";
+import { lazily } from "../../../lib/base/lazily.ts";
 import { isRecord, isWholeJson } from "../../../lib/base/json.ts";
 import type { AgentEvent } from "../../../lib/base/records/agent_event.ts";
 import type { Usage } from "../../../lib/base/records/usage.ts";
@@ -7,8 +8,9 @@ import { RUN_ID } from "../../../lib/base/records/run.ts";
 import type { AnswerHead, StreamHead } from "../answer_by_run.ts";
 import { type EventEncoder, restarted } from "../event_stream.ts";
 import { parseJsonBytes } from "../read_json.ts";
+import { seal } from "../sealed_fields.ts";
 import { CLIENT_SEARCH, CUSTOM_INPUT } from "./response_tools.ts";
-import { type ResponseForm, seal } from "./to_response_input.ts";
+import type { ResponseForm } from "./to_response_input.ts";
 
 type Event<T extends AgentEvent["type"]> = Extract<AgentEvent, { type: T }>;
 
@@ -19,6 +21,8 @@ interface OpenItem {
   readonly place: number;
   /** Members of the item that do not change */
   readonly base: Fields;
+  /** JSON of these and of the id, without the closing brace */
+  readonly baseJson: string;
   /** Text of the part that is open, or the arguments of the call */
   text: string;
   /** JSON of the part's place, behind the number of each of its events. Empty where no stream is told */
@@ -136,52 +140,30 @@ export class ResponseEvents implements EventEncoder {
 
   /** Returns the JSON of the reply as far as it has come. */
   json(status = this.#status): string {
-    const begun = JSON.stringify({
-      id: toResponseId(this.#head.runId),
-      object: "response",
-      created_at: this.#head.created,
-      completed_at: this.#completedAt,
-      status,
-      error: this.#error,
-      incomplete_details: this.#reason === null ? null : { reason: this.#reason },
-      model: this.#model,
-    });
-    const usage = this.#usage === undefined ? null : JSON.stringify(toUsage(this.#usage));
-    this.#askedJson ??= JSON.stringify(this.#asked()).slice(1);
-    return `${begun.slice(0, -1)},"output":[${
-      this.#output.filter(Boolean).join()
-    }],"usage":${usage},${this.#askedJson}`;
+    const { runId, created } = this.#head;
+    const reason = this.#reason === null ? null : `{"reason":"${this.#reason}"}`;
+    this.#askedJson ??= this.#asked();
+    return `{"id":${JSON.stringify(toResponseId(runId))},"object":"response","created_at":${JSON.stringify(created)},` +
+      `"completed_at":${JSON.stringify(this.#completedAt)},"status":"${status}","error":${
+        JSON.stringify(this.#error)
+      },` +
+      `"incomplete_details":${reason},"model":${JSON.stringify(this.#model)},` +
+      `"output":[${this.#output.filter(Boolean).join()}],"usage":${usageJson(this.#usage)},${this.#askedJson}`;
   }
 
-  /** Returns the members that repeat what was asked for. */
-  #asked(): Fields {
+  /** Returns the JSON of the members that repeat what was asked for, behind the opening brace. */
+  #asked(): string {
     const { body, isStored } = this.#form;
     const { conversationId = null } = this.#head;
-    return {
-      background: body.background === true,
-      ...(isStored && conversationId !== null ? { conversation: { id: conversationId } } : {}),
-      instructions: body.instructions ?? null,
-      max_output_tokens: body.max_output_tokens ?? null,
-      max_tool_calls: body.max_tool_calls ?? null,
-      parallel_tool_calls: body.parallel_tool_calls ?? true,
-      previous_response_id: body.previous_response_id ?? null,
-      prompt_cache_key: body.prompt_cache_key ?? null,
-      reasoning: { effort: body.reasoning?.effort ?? null, summary: body.reasoning?.summary ?? null },
-      safety_identifier: body.safety_identifier ?? null,
-      service_tier: body.service_tier ?? "default",
-      store: isStored,
-      temperature: body.temperature ?? 1,
-      text: { ...body.text, format: body.text?.format ?? { type: "text" } },
-      tool_choice: body.tool_choice ?? "auto",
-      tools: (body.tools ?? []).map(toShownTool),
-      top_logprobs: 0,
-      top_p: body.top_p ?? 1,
-      presence_penalty: body.presence_penalty ?? 0,
-      frequency_penalty: body.frequency_penalty ?? 0,
-      truncation: "disabled",
-      user: body.user ?? null,
-      metadata: body.metadata ?? {},
-    };
+    const place = isStored && conversationId !== null
+      ? `"conversation":${JSON.stringify({ id: conversationId })},`
+      : "";
+    const instructions = JSON.stringify(body.instructions ?? null);
+    const usual = isStored ? USUAL_STORED : USUAL;
+    const settings = Object.keys(body).every((name) => BESIDE_SETTINGS.has(name))
+      ? usual()
+      : settingsJson(body, isStored);
+    return `"background":${body.background === true},${place}"instructions":${instructions},${settings}`;
   }
 
   start(): string {
@@ -255,6 +237,7 @@ export class ResponseEvents implements EventEncoder {
         return this.#endOwnCall(event);
       case "turn_start":
         this.#model = this.#head.model;
+        this.#thought = undefined;
         return "";
       case "turn_end":
         this.#turnIsOver = true;
@@ -346,7 +329,8 @@ export class ResponseEvents implements EventEncoder {
       kind,
       id,
       place: this.#count++,
-      base: { ...base, id },
+      base,
+      baseJson: `${JSON.stringify(base).slice(0, -1)},"id":${JSON.stringify(id)}`,
       text: "",
       placeJson: "",
       part: undefined,
@@ -354,12 +338,14 @@ export class ResponseEvents implements EventEncoder {
     };
   }
 
-  #added(item: OpenItem, fields: Fields): string {
-    return this.#tell("response.output_item.added", { output_index: item.place, item: { ...item.base, ...fields } });
+  /** @param members JSON of members beside those that do not change */
+  #added({ place, baseJson }: OpenItem, members: string): string {
+    if (this.#head.toError === undefined) return "";
+    return this.#line(ITEM_ADDED, `"output_index":${place},"item":${baseJson},${members}}}`);
   }
 
   #whole(item: OpenItem, fields: Fields): string {
-    return this.#wholeJson(item, JSON.stringify({ ...item.base, ...fields }));
+    return this.#wholeJson(item, `${item.baseJson},${JSON.stringify(fields).slice(1)}`);
   }
 
   #wholeJson({ place }: OpenItem, json: string): string {
@@ -373,14 +359,16 @@ export class ResponseEvents implements EventEncoder {
     if (item?.kind !== "message") {
       told = this.#closeSaid("completed") + this.#closeWholeCalls();
       item = this.#said = this.#open("message", "msg", { type: "message", role: "assistant" });
-      told += this.#added(item, { status: "in_progress", content: [] });
+      told += this.#added(item, `"status":"in_progress","content":[]`);
     }
     if (item.part !== part) {
       told += this.#closePart(item);
       item.part = part;
       if (this.#head.toError !== undefined) {
         // Made by join(): V8 would flatten a text that + puts together again for every delta
-        item.placeJson = [JSON.stringify(placeOf(item)).slice(1, -1), ","].join("");
+        item.placeJson = [
+          `"item_id":${JSON.stringify(item.id)},"output_index":${item.place},"content_index":${item.parts.length},`,
+        ].join("");
         told += this.#tellPart(item, "response.content_part.added", `"part":${partJson(part, '""')}`);
       }
     }
@@ -396,7 +384,7 @@ export class ResponseEvents implements EventEncoder {
   #compaction(): string {
     if (!this.#form.condenses) return "";
     const item = this.#open("compaction", "cmp", { type: "compaction" });
-    return this.#added(item, { encrypted_content: "" }) +
+    return this.#added(item, `"encrypted_content":""`) +
       this.#whole(item, { encrypted_content: seal({ summary: this.#summary }) });
   }
 
@@ -421,7 +409,7 @@ export class ResponseEvents implements EventEncoder {
     if (item?.kind !== "reasoning") {
       told = this.#closeSaid("completed") + this.#closeWholeCalls();
       item = this.#said = this.#open("reasoning", "rs", { type: "reasoning" });
-      told += this.#added(item, { summary: [] }) +
+      told += this.#added(item, `"summary":[]`) +
         this.#tell("response.reasoning_summary_part.added", { ...summaryOf(item), part: toSummary("") });
     }
     item.text += delta;
@@ -437,7 +425,7 @@ export class ResponseEvents implements EventEncoder {
       told = this.#closeSaid("completed");
       item = this.#openCall(call_id, name);
       this.#calls.set(index, item);
-      told += this.#added(item, { status: "in_progress", ...EMPTY[String(item.base["type"])] });
+      told += this.#added(item, `"status":"in_progress",${EMPTY[String(item.base["type"])]}`);
     }
     item.text += delta;
     // The text of a custom tool and what to search for are known when their JSON is whole
@@ -481,7 +469,7 @@ export class ResponseEvents implements EventEncoder {
     const given = JSON.stringify(input);
     const item = this.#open("own_call", "ptc", { type: "postern:tool_call", call_id, name: tool, arguments: given });
     this.#calls.set(call_id, item);
-    return told + this.#added(item, { status: "in_progress", output: null });
+    return told + this.#added(item, `"status":"in_progress","output":null`);
   }
 
   #endOwnCall({ call_id, output, is_error }: Event<"tool_end">): string {
@@ -504,8 +492,7 @@ export class ResponseEvents implements EventEncoder {
     this.#said = undefined;
     if (item.kind === "message") {
       const told = this.#closePart(item);
-      const base = JSON.stringify({ ...item.base, status }).slice(0, -1);
-      return told + this.#wholeJson(item, `${base},"content":[${item.parts.join()}]}`);
+      return told + this.#wholeJson(item, `${item.baseJson},"status":"${status}","content":[${item.parts.join()}]}`);
     }
     const { text } = item;
     const part = toSummary(text);
@@ -544,16 +531,55 @@ export class ResponseEvents implements EventEncoder {
 /** Text before the number of a delta, the event that comes by the hundred. */
 const TEXT_DELTA = 'event: response.output_text.delta\ndata: {"type":"response.output_text.delta","sequence_number":';
 const DELTA_END = ',"logprobs":[]}\n\n';
+const ITEM_ADDED = 'event: response.output_item.added\ndata: {"type":"response.output_item.added","sequence_number":';
 const ITEM_DONE = 'event: response.output_item.done\ndata: {"type":"response.output_item.done","sequence_number":';
 
 type ItemStatus = "completed" | "incomplete";
 
-function isCustom(item: OpenItem): boolean {
-  return item.base["type"] === "custom_tool_call";
+/** Fields of a request that settings do not show. */
+const BESIDE_SETTINGS: ReadonlySet<string> = new Set([
+  "background",
+  "conversation",
+  "include",
+  "input",
+  "instructions",
+  "model",
+  "store",
+  "stream",
+]);
+
+/** Returns the JSON of the settings of a request, behind the opening brace. */
+function settingsJson(body: ResponseForm["body"], isStored: boolean): string {
+  return JSON.stringify({
+    max_output_tokens: body.max_output_tokens ?? null,
+    max_tool_calls: body.max_tool_calls ?? null,
+    parallel_tool_calls: body.parallel_tool_calls ?? true,
+    previous_response_id: body.previous_response_id ?? null,
+    prompt_cache_key: body.prompt_cache_key ?? null,
+    reasoning: { effort: body.reasoning?.effort ?? null, summary: body.reasoning?.summary ?? null },
+    safety_identifier: body.safety_identifier ?? null,
+    service_tier: body.service_tier ?? "default",
+    store: isStored,
+    temperature: body.temperature ?? 1,
+    text: { ...body.text, format: body.text?.format ?? { type: "text" } },
+    tool_choice: body.tool_choice ?? "auto",
+    tools: (body.tools ?? []).map(toShownTool),
+    top_logprobs: 0,
+    top_p: body.top_p ?? 1,
+    presence_penalty: body.presence_penalty ?? 0,
+    frequency_penalty: body.frequency_penalty ?? 0,
+    truncation: "disabled",
+    user: body.user ?? null,
+    metadata: body.metadata ?? {},
+  }).slice(1);
 }
 
-function placeOf({ id, place, parts }: OpenItem) {
-  return { item_id: id, output_index: place, content_index: parts.length };
+/** Settings of the many requests that name none: they are half of a short reply, and a stream tells them three times. */
+const USUAL = lazily(() => settingsJson({}, false));
+const USUAL_STORED = lazily(() => settingsJson({}, true));
+
+function isCustom(item: OpenItem): boolean {
+  return item.base["type"] === "custom_tool_call";
 }
 
 function summaryOf({ id, place }: OpenItem) {
@@ -571,11 +597,11 @@ function partJson(part: "output_text" | "refusal", text: string): string {
     : `{"type":"${part}","text":${text},"annotations":[],"logprobs":[]}`;
 }
 
-/** Members of a call in which the model has said nothing yet, by the type of its item. */
-const EMPTY: Readonly<Record<string, Fields>> = {
-  function_call: { arguments: "" },
-  custom_tool_call: { input: "" },
-  tool_search_call: { arguments: {} },
+/** JSON of the member of a call in which the model has said nothing yet, by the type of its item. */
+const EMPTY: Readonly<Record<string, string>> = {
+  function_call: `"arguments":""`,
+  custom_tool_call: `"input":""`,
+  tool_search_call: `"arguments":{}`,
 };
 
 /** Returns what the model searches for; its text, where that is no JSON of a bounded depth. */
@@ -604,16 +630,18 @@ function toShownTool(tool: Fields): Fields {
   return { ...tool, description, parameters, strict };
 }
 
-function toUsage({ prompt_tokens, completion_tokens, total_tokens, ...details }: Usage): Fields {
-  const { cached_tokens: cached } = details.prompt_tokens_details ?? {};
-  const { reasoning_tokens: thought } = details.completion_tokens_details ?? {};
-  return {
-    input_tokens: prompt_tokens,
-    input_tokens_details: { cached_tokens: typeof cached === "number" ? cached : 0 },
-    output_tokens: completion_tokens,
-    output_tokens_details: { reasoning_tokens: typeof thought === "number" ? thought : 0 },
-    total_tokens,
-  };
+function usageJson(usage: Usage | undefined): string {
+  if (usage === undefined) return "null";
+  const { prompt_tokens: input, completion_tokens: output, total_tokens: total } = usage;
+  const { cached_tokens: cached } = usage.prompt_tokens_details ?? {};
+  const { reasoning_tokens: thought } = usage.completion_tokens_details ?? {};
+  return `{"input_tokens":${input},"input_tokens_details":{"cached_tokens":${
+    typeof cached === "number" ? cached : 0
+  }},` +
+    `"output_tokens":${output},"output_tokens_details":{"reasoning_tokens":${
+      typeof thought === "number" ? thought : 0
+    }},` +
+    `"total_tokens":${total}}`;
 }
 
 const RESTARTED = restarted("this response", "resp_");

@@ -51,6 +51,7 @@ export function toResponseTools(
   ignored: string[],
   brought: readonly ResponseItem[] = [],
 ): ResponseTools {
+  if (!tools?.length && !choice && brought.length === 0 && typeof input === "string") return NO_TOOLS;
   const declared = new Map<string, ToolDeclaration>();
   const named = new Map<string, NamedTool>();
   const deferred = new Set<string>();
@@ -102,6 +103,8 @@ export function toResponseTools(
   }
   return { declared: told().filter(({ name }) => names.has(name)), choice: allowed.mode, named };
 }
+
+const NO_TOOLS: ResponseTools = { declared: [], choice: undefined, named: new Map() };
 
 /** Returns what the model is told of a search: the names of the tools that it brought. */
 export function toFound(tools: ToolsOfBody): string {

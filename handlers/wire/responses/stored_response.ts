@@ -10,6 +10,7 @@ import {
   type ConversationEnds,
   type ConversationPlace,
   isUnbegun,
+  lastRuns,
   readConversationEnds,
   refuseUnbegun,
 } from "../../../lib/runs/conversations/conversation_records.ts";
@@ -24,7 +25,13 @@ import type { StreamHead } from "../answer_by_run.ts";
 import { collectSaid } from "../collect_reply.ts";
 import { runFailure, toHttpError } from "../http_errors.ts";
 import type { ReplyStoring } from "../to_completion_input.ts";
-import { bringsTools, isClientTool, type ResponseBody, type ResponseItem } from "./response_body.ts";
+import {
+  bringsTools,
+  type ClientToolOfBody,
+  isClientTool,
+  type ResponseBody,
+  type ResponseItem,
+} from "./response_body.ts";
 import { ResponseEvents, toRunId } from "./response_reply.ts";
 import { toResponseTools } from "./response_tools.ts";
 import { type ResponseForm, toResponseForm } from "./to_response_input.ts";
@@ -53,7 +60,8 @@ export function toStoring(body: ResponseBody, { conversationId, brought: before 
   if (bytesOf([request, brought]) > MAX_RESPONSE_BYTES) {
     throw refuse(
       "payload_too_large",
-      'Cannot store this response: its tools and settings have more than 4 MiB; send "store": false',
+      "Cannot store this response: its settings and its tools, with those that items brought before, have more than 4 MiB; " +
+        'send "store": false and the whole history as "input"',
     );
   }
   return {
@@ -65,18 +73,23 @@ export function toStoring(body: ResponseBody, { conversationId, brought: before 
   };
 }
 
-/** Returns the client's tools that items bring, an item for each: a client brings the same ones again and again. */
+/** Returns the client's tools that items bring, an item for each: a client brings the same ones again and again, also in other words. */
 function broughtBy(items: readonly ResponseItem[]): ResponseItem[] {
-  const byText = new Map<string, ResponseItem>();
+  const byName = new Map<string, ResponseItem>();
   for (const { type, tools } of items.filter(bringsTools)) {
-    for (const tool of tools.filter(isClientTool)) {
-      const text = type + JSON.stringify(tool);
+    for (const tool of tools.filter(isClientTool).flatMap(oneByOne)) {
+      const [inner] = tool.type === "namespace" ? tool.tools : [];
+      const key = JSON.stringify([type, tool["name"], inner?.name]);
       // The last one counts
-      byText.delete(text);
-      byText.set(text, { type, tools: [tool] });
+      byName.delete(key);
+      byName.set(key, { type, tools: [tool] });
     }
   }
-  return [...byText.values()];
+  return [...byName.values()];
+}
+
+function oneByOne(tool: ClientToolOfBody): readonly ClientToolOfBody[] {
+  return tool.type === "namespace" ? tool.tools.map((inner) => ({ ...tool, tools: [inner] })) : [tool];
 }
 
 /** Returns the items of an input, which may be one text. */
@@ -215,9 +228,8 @@ export async function conversationFor(
   if (typeof previous !== "string") {
     if (!conversation) return { conversationId: "new", brought: [] };
     const id = typeof conversation === "string" ? conversation : conversation.id;
-    const { lastRun } = await requireConversation(id, parts, caller);
-    const last = lastRun === undefined ? undefined : await RUN_RESPONSES.read(parts.store, lastRun);
-    return { conversationId: id, brought: last?.value.brought ?? [] };
+    const { record } = await requireConversation(id, parts, caller);
+    return { conversationId: id, brought: await broughtIn(id, record, parts) };
   }
   const param = "previous_response_id";
   if (conversation) {
@@ -230,6 +242,19 @@ export async function conversationFor(
     throw refuse("conflict", "Cannot go on after this response: it is at work; wait for its end", { param });
   }
   return { conversationId: "new", after: { conversationId: id, runId }, brought };
+}
+
+/** Returns the items that bring tools up to the last response of a conversation, which may stand before messages that came by another way. */
+async function broughtIn(
+  id: string,
+  record: ConversationEnds["record"],
+  { store }: StoredParts,
+): Promise<readonly ResponseItem[]> {
+  for (const runId of await lastRuns(id, record, store)) {
+    const response = await RUN_RESPONSES.read(store, runId);
+    if (response !== undefined) return response.value.brought ?? [];
+  }
+  return [];
 }
 
 /** Returns the messages that a request goes on with, a summary in them. What does not fit into the model's window is among them. */

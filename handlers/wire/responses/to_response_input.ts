@@ -10,7 +10,7 @@ import {
 } from "../../../lib/base/records/message.ts";
 import type { ModelParameters } from "../../../lib/providers/provider.ts";
 import { addOnce, type ReplyStoring, type WireInput } from "../to_completion_input.ts";
-import { parseJsonBytes } from "../read_json.ts";
+import { openSeal, ownedThought } from "../sealed_fields.ts";
 import { type ResponseBody, type ResponseItem, type ResponsePart, responseSchema } from "./response_body.ts";
 import { CLIENT_SEARCH, CUSTOM_INPUT, flatName, type NamedTool, toFound, toResponseTools } from "./response_tools.ts";
 
@@ -101,9 +101,10 @@ export function toResponseInput(
       toolChoice: tools.choice,
       parallelToolCalls: body.parallel_tool_calls ?? undefined,
       parameters: toParameters(body, { plain, ignored }),
+      ...(include.includes(SEALED_REASONING) ? { givesThoughts: true } : {}),
     },
     ignored,
-    changed: plain ? changedTools([...tools.named.values()]) : undefined,
+    changed: plain && tools.named.size > 0 ? changedTools([...tools.named.values()]) : undefined,
     agent: plain ? undefined : {
       instructions: ruled,
       limits: typeof body.max_tool_calls === "number" ? { maxToolCalls: body.max_tool_calls } : undefined,
@@ -330,19 +331,12 @@ function toAssistant({ texts, refusal, thought, calls }: Turn): readonly Assista
   }];
 }
 
-/** Beginning of `encrypted_content` that this gateway made: its fields follow, as JSON in base64url. */
-const SEAL = "postern.";
 /** The vendor's own fields, of which the gateway reads the texts */
 const THOUGHT_FIELDS: Readonly<Record<string, (value: unknown) => boolean>> = {
   reasoning_content: isText,
   reasoning: isText,
   reasoning_details: Array.isArray,
 };
-
-/** Returns fields as one text, for a client that hands it back untouched: the vendor's fields of reasoning, or a summary. */
-export function seal(fields: Readonly<Record<string, unknown>>): string {
-  return SEAL + Buffer.from(JSON.stringify(fields)).toString("base64url");
-}
 
 function joinThoughts(before: Thought, { extra, opaque }: Thought): Thought {
   return {
@@ -357,12 +351,11 @@ function toThought(item: Item<"reasoning">, ignored: string[]): Thought {
   const fields = openSeal(sealed);
   const known = Object.entries(THOUGHT_FIELDS).filter(([name]) => fields?.[name] !== undefined);
   if (known.length > 0 && known.every(([name, fits]) => fits(fields?.[name]))) {
-    const { reasoning_details: details, ...extra } = Object.fromEntries(known.map(([name]) => [name, fields?.[name]]));
-    const provider = fields?.["provider"];
-    const isOwned = details !== undefined && typeof provider === "string";
+    const { reasoning_details: _, ...extra } = Object.fromEntries(known.map(([name]) => [name, fields?.[name]]));
+    const opaque = ownedThought(fields);
     return {
       ...(Object.keys(extra).length === 0 ? {} : { extra }),
-      ...(isOwned ? { opaque: { [provider]: { message: { reasoning_details: details } } } } : {}),
+      ...(opaque === undefined ? {} : { opaque }),
     };
   }
   if (typeof sealed === "string") addOnce(ignored, "input[].encrypted_content");
@@ -380,17 +373,6 @@ function toSummary(item: Item<"compaction">, ignored: string[]): readonly Messag
   if (typeof summary === "string" && summary.length <= MAX_SUMMARY) return summaryMessages("part", summary);
   addOnce(ignored, "input[].compaction");
   return [];
-}
-
-/** Attack: nothing vouches for it, so it is read as a part of the body would be. */
-function openSeal(text: string | null | undefined): Readonly<Record<string, unknown>> | undefined {
-  if (!text?.startsWith(SEAL)) return undefined;
-  try {
-    const fields = parseJsonBytes(Buffer.from(text.slice(SEAL.length), "base64url"));
-    return isRecord(fields) ? fields : undefined;
-  } catch {
-    return undefined;
-  }
 }
 
 function isText(value: unknown): boolean {

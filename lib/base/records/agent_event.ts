@@ -60,7 +60,7 @@ export const agentEventSchema = v.variant("type", [
     arguments_delta: v.string(),
     extra: v.optional(fields),
   }),
-  /** Fields of the model's reply that the gateway does not know; only in a run without tools of the agent */
+  /** Fields of the model's reply that the gateway does not know, in a run without tools of the agent; the vendor's own parts of thinking in any */
   event("reply_fields", {
     reply: v.optional(fields),
     choice: v.optional(fields),

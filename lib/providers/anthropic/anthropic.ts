@@ -51,7 +51,7 @@ export function createAnthropic(settings: UpstreamSettings, forms: VendorForms):
   };
   return {
     name: upstream.name,
-    stream(request, { signal, givesFields }) {
+    stream(request, { signal, givesFields, givesThoughts = givesFields }) {
       const { sent } = request.parameters.passed ?? {};
       const given = sent === undefined ? headers : { ...headers, ...sent.headers };
       /** Names of what the request that was sent last leaves out */
@@ -73,7 +73,7 @@ export function createAnthropic(settings: UpstreamSettings, forms: VendorForms):
         decoder: new AnthropicDecoder(upstream, {
           notices,
           givesBlocks: givesFields === true && sent !== undefined,
-          givesDetails: givesFields === true && sent === undefined,
+          givesDetails: givesThoughts === true && sent === undefined,
         }),
       });
     },

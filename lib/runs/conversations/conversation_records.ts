@@ -104,6 +104,21 @@ export async function readConversationEnds(id: string, store: Store): Promise<Co
   return { record, firstRun, lastRun };
 }
 
+/** Newest messages of a conversation whose runs are looked at. */
+const MAX_LAST = 100;
+
+/** Returns the runs that said the last 100 messages of a conversation, the newest first. */
+export async function lastRuns(
+  id: string,
+  { messages }: Pick<ConversationRecord, "messages">,
+  store: Store,
+): Promise<readonly string[]> {
+  const stream = conversationStream(id);
+  const page = await store.read(stream, { afterSeq: Math.max(0, messages - MAX_LAST), limit: MAX_LAST });
+  const runs = page.flatMap((stored) => tryEntry(store, stream, stored, parseConversationEntry)?.run_id ?? []);
+  return [...new Set(runs.toReversed())];
+}
+
 /** Returns the name of the stream with the messages of a conversation. */
 export function conversationStream(id: string): string {
   return `conversation/${id}`;

@@ -81,9 +81,16 @@ const runInputSchema = storedObject({
   taint: v.optional(v.array(v.string())),
   /** Addresses that the writer of the messages had read; absent: none. */
   links: v.optional(v.array(v.string())),
+  /** Place that the run goes on behind; absent: none. */
+  after: v.optional(storedObject({ conversation_id: v.string(), run_id: v.string() })),
 });
 /** The pinned input of a run. */
 export type RunInput = v.InferOutput<typeof runInputSchema>;
+
+/** Returns the place that a run goes on behind; undefined: none. */
+export function placeIn({ after }: RunInput) {
+  return after && { conversationId: after.conversation_id, runId: after.run_id };
+}
 
 /** Returns the workspace whose gateways alone may go on with a run; null: any may. An attached run goes on nowhere: any gateway may end it. */
 export function workspaceOf({ durable, workspace }: Pick<RunInput, "durable" | "workspace">): string | null {

@@ -3,9 +3,10 @@ import type { Approval } from "../../base/records/approval.ts";
 import type { Run, RunStatus } from "../../base/records/run.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
 import { appendEvents } from "../journal/run_recorder.ts";
+import type { Conversations } from "../conversations/conversations.ts";
 import { endStatus } from "../journal/apply_event.ts";
 import { openCallsOf, type RecalledRun, recallRun, type RecordedApproval, type StartedCall } from "./recall_run.ts";
-import type { RunInput } from "../journal/run_records.ts";
+import { placeIn, type RunInput } from "../journal/run_records.ts";
 import type { OpenRunId, RunStore } from "../journal/run_store.ts";
 
 /** A run that goes on after its last finished step. */
@@ -32,6 +33,8 @@ export interface RecoverOptions {
   readonly withdraw: (approvalId: string) => Promise<void>;
   /** Runs for each run that was ended. */
   readonly onEnd: (id: string, status: RunStatus) => void;
+  /** Gives back the conversation of a run that has said nothing in it. Default: nobody does */
+  readonly giveBack?: Conversations["giveBack"] | undefined;
   /** Lets a run go on. @throws when the run cannot go on; the run then ends with that error */
   readonly resume: (interrupted: InterruptedRun) => Promise<void>;
 }
@@ -77,8 +80,9 @@ export async function settleRun(
 }
 
 /** Ends a run that would go on, and withdraws its approvals. */
-export async function endInterrupted({ run, seq, approvals }: InterruptedRun, end: End, options: RecoverOptions) {
-  await endRun(run.id, seq, end, options);
+export async function endInterrupted(interrupted: InterruptedRun, end: End, options: RecoverOptions) {
+  const { run, approvals } = interrupted;
+  await endRun(interrupted, end, options);
   for (const { approvalId } of approvals.values()) await options.withdraw(approvalId);
   options.log.warn("Interrupted run was ended", { run_id: run.id, code: end.code });
 }
@@ -119,7 +123,7 @@ export async function continueRun(interrupted: InterruptedRun, options: RecoverO
   } catch (error) {
     log.error("Run could not go on", { run_id: id, error });
     const message = `Cannot go on after the restart: ${textOf(error)}`;
-    await endRun(id, seq, { code: codeOf(error), message }, options).catch((error) =>
+    await endRun(interrupted, { code: codeOf(error), message }, options).catch((error) =>
       log.error("Run that could not go on could not be ended", { run_id: id, error })
     );
   }
@@ -143,7 +147,7 @@ async function settle(
     const openCalls = recalled.turns.slice(-1).flatMap(openCallsOf).map((call) => call.id);
     return { interrupted: { run, input, seq, approvals }, openCalls };
   }
-  await endRun(id, recalled.seq, end, options);
+  await endRun({ run, input, seq: recalled.seq }, end, options);
   for (const { approvalId } of recalled.approvals.values()) await options.withdraw(approvalId);
   const what = end.code === "needs_review" ? "waits for a person's decision" : "was ended";
   log.warn(`Interrupted run ${what}`, { run_id: id, code: end.code });
@@ -176,9 +180,17 @@ function unfinished(calls: readonly StartedCall[]): string {
   return `a call with an effect was at work (${names}): whether it happened is unknown`;
 }
 
-async function endRun(id: string, seq: number, end: End, { runs, time, onEnd }: RecoverOptions): Promise<void> {
+async function endRun(
+  { run: { id, conversation_id: conversationId }, input, seq }: Pick<InterruptedRun, "run" | "input" | "seq">,
+  end: End,
+  { runs, time, onEnd, giveBack }: RecoverOptions,
+): Promise<void> {
   const body = { type: "error", ...end } as const;
   await appendEvents(id, seq, [body], { runs, time });
+  const place = placeIn(input);
+  // A run that waits for a person may go on there
+  const isOver = end.code !== "needs_review";
+  if (isOver && place !== undefined && conversationId !== null) await giveBack?.(conversationId, place);
   onEnd(id, endStatus(body));
 }
 

@@ -6,8 +6,8 @@ import type { AuditAppend } from "../../guard/audit/audit_chain.ts";
 import type { Write } from "../../storage/store.ts";
 import { appendEvents } from "../journal/run_recorder.ts";
 import { type RecalledRun, recallRun, type StartedCall } from "./recall_run.ts";
-import type { InterruptedRun } from "./recover_runs.ts";
-import { OPEN_RUNS, RUN_INPUTS, type RunInput, workspaceOf } from "../journal/run_records.ts";
+import type { InterruptedRun, RecoverOptions } from "./recover_runs.ts";
+import { OPEN_RUNS, placeIn, RUN_INPUTS, type RunInput, workspaceOf } from "../journal/run_records.ts";
 import type { RunReview } from "../run_request.ts";
 import { JournalError, type RunRights, type RunStore } from "../journal/run_store.ts";
 
@@ -17,6 +17,7 @@ export interface ResolveOptions {
   readonly time: () => string;
   readonly audit: AuditAppend | undefined;
   readonly ownership: RunRights;
+  readonly giveBack: RecoverOptions["giveBack"];
   readonly resume: (interrupted: InterruptedRun) => void | Promise<void>;
 }
 
@@ -35,7 +36,7 @@ export async function resolveRun(id: string, review: RunReview, options: Resolve
   }
   if ((review.note?.length ?? 0) > MAX_NOTE) throw noteTooLong();
   const recalled = await recallRun(runs, id);
-  if (review.action === "close") await close({ run, recalled, review }, options);
+  if (review.action === "close") await close({ run, input, recalled, review }, options);
   else {
     if (!recalled.isWhole) {
       throw conflict("an older version recorded it, and not all that is needed to go on; close it");
@@ -51,9 +52,14 @@ interface Reviewed {
   readonly review: RunReview;
 }
 
-async function close({ run, recalled, review }: Reviewed, options: ResolveOptions): Promise<void> {
+async function close(
+  { run, input, recalled, review }: Reviewed & { readonly input: RunInput },
+  options: ResolveOptions,
+): Promise<void> {
   const message = `${nameOf(review)} closed it after a call was cut off: ${toolsOf(recalled)}${withNote(review)}`;
   await write({ run, recalled, review }, [{ type: "error", code: "closed", message }], options);
+  const place = placeIn(input);
+  if (place !== undefined && run.conversation_id !== null) await options.giveBack?.(run.conversation_id, place);
 }
 
 async function goOn(

@@ -8,7 +8,7 @@ import { TOOL_SEARCH } from "../../tools/agents/tool_search.ts";
 import type { ToolExecutor } from "../../tools/runtime/tool_executor.ts";
 import type { Tool } from "../../tools/runtime/tool.ts";
 import type { InterruptedRun } from "./recover_runs.ts";
-import type { RunInput } from "../journal/run_records.ts";
+import { placeIn, type RunInput } from "../journal/run_records.ts";
 import type { NarrowerLimits, RunRequest } from "../run_request.ts";
 import { NO_WISHES } from "../supervisor/run_settings.ts";
 
@@ -28,7 +28,7 @@ export function toRunInput(
     readonly workspace?: string | null | undefined;
   },
 ): RunInput {
-  const { by: { caller, requestId, links }, agent, wishes = NO_WISHES } = request;
+  const { by: { caller, requestId, links, after }, agent, wishes = NO_WISHES } = request;
   const { toolChoice, parallelToolCalls } = wishes;
   return {
     v: 2,
@@ -58,6 +58,7 @@ export function toRunInput(
     request_id: requestId ?? null,
     ...taintField(pinned.taint),
     ...(links === undefined ? {} : { links: [...links] }),
+    ...(after === undefined ? {} : { after: { conversation_id: after.conversationId, run_id: after.runId } }),
   };
 }
 
@@ -79,6 +80,7 @@ export function resumedRequest({ run, input }: InterruptedRun): RunRequest {
       taint: input.taint,
       links: input.links,
       steers: run.steers && { mode: run.steers.mode, runId: run.steers.run_id },
+      after: placeIn(input),
     },
     messages: input.messages,
     model: input.model,

@@ -140,6 +140,10 @@ class Supervisor implements RunSupervisor {
       pendingApprovals: approvals.pendingApprovals ?? (() => Promise.resolve([])),
       withdraw: approvals.withdraw ?? (() => Promise.resolve()),
       onEnd: (id, status) => this.#onEnd(id, status),
+      async giveBack(...given) {
+        const { createConversations } = await import("../conversations/conversations.ts");
+        await createConversations({ store, random }).giveBack(...given);
+      },
       resume: async (interrupted) => await (await this.#loadStarter()).resume(interrupted),
     };
     this.#cluster = cluster.toRuns({
@@ -286,6 +290,7 @@ class Supervisor implements RunSupervisor {
       time: this.#time,
       audit: this.#options.audit,
       ownership: this.#ownership,
+      giveBack: this.#recovery.giveBack,
       resume: (interrupted) => this.#cluster.goOn(interrupted),
     });
   }

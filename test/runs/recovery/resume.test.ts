@@ -13,6 +13,7 @@ import type { ApprovalReply } from "../../../lib/guard/approvals.ts";
 import { createApprovals } from "../../../lib/guard/create_approvals.ts";
 import { createApprover } from "../../../lib/runs/supervisor/create_approver.ts";
 import type { RunSupervisor } from "../../../lib/runs/run_request.ts";
+import { CONVERSATIONS } from "../../../lib/runs/conversations/conversation_records.ts";
 import { RunStore } from "../../../lib/runs/journal/run_store.ts";
 import { createMemoryStore } from "../../../lib/storage/create_memory_store.ts";
 import type { Store } from "../../../lib/storage/store.ts";
@@ -132,6 +133,45 @@ describe("after a restart", () => {
         textOf(provider.requests[0]?.messages.findLast(({ role }) => role === "tool")?.content ?? ""),
         /^<untrusted source="page" origin="page" mark="\w+">\n< \|im_start\| >system\n/,
       );
+    }
+  });
+
+  test("a conversation is free again behind a run, and a branch gone, where the run that went on there has failed", async () => {
+    const isLeft = async (store: Store, id: string) => (await CONVERSATIONS.read(store, id))?.value;
+    for (const [durable, isReviewed] of [[true, false], [false, false], [true, true]] as const) {
+      for (const isBranch of [false, true]) {
+        const store = createMemoryStore();
+        const look = { toolCalls: [{ name: "look" }] };
+        const script = ["One", ...isBranch ? ["Two"] : [], ...isReviewed ? [look] : [{ text: "Cut", hang: "after" }]];
+        const tools: FakeTool[] = [{ name: "look", access: "write", run: hang }];
+        const before = supervised(script as Parameters<typeof supervised>[0], { store, tools });
+        const start = (text: string, options: Parameters<typeof ask>[1]) =>
+          before.runs.start(ask(text, { durable: true, ...options }));
+        const first = await start("Go", { conversationId: "talk" });
+        await ended(before.runs, first.id);
+        const after = { conversationId: "talk", runId: first.id };
+        if (isBranch) await ended(before.runs, (await start("On", { after })).id);
+        const handle = await start("On", { after, durable });
+        const { id, conversationId } = handle;
+        if (!durable) void readAll(handle);
+        await until(() =>
+          isReviewed ? before.executor.widest === 1 : before.provider.requests.length === script.length
+        );
+        assert.equal(conversationId === "talk", !isBranch);
+        assert.ok(await isLeft(store, conversationId ?? ""));
+
+        const { runs } = restart(store, () => {
+          throw new ProviderError("provider_rejected", "No", { provider: "scripted", status: 400 });
+        }, { tools });
+        await runs.recover();
+        if (isReviewed) await runs.resolve(id, { action: "close", by: BY });
+        assert.notEqual((await ended(runs, id)).error, null);
+        await until(async () => {
+          const left = await isLeft(store, conversationId ?? "");
+          return isBranch ? left === undefined : left?.continued === undefined;
+        });
+        assert.equal((await isLeft(store, "talk"))?.messages, isBranch ? 4 : 2);
+      }
     }
   });
 

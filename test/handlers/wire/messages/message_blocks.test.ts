@@ -6,6 +6,7 @@ import {
   toMessageContent,
   toMessageUsage,
 } from "../../../../handlers/wire/messages/message_blocks.ts";
+import { openSeal } from "../../../../handlers/wire/sealed_fields.ts";
 import type { AgentEvent, AgentEventBody } from "../../../../lib/base/records/agent_event.ts";
 
 /** Block events of a run's events, in the short form "start 0 text", "delta 0 text_delta", "stop 0". */
@@ -44,6 +45,32 @@ test("text and thinking are blocks, one open at a time", () => {
     "stop 1",
   ]);
   assert.deepEqual(content, [{ type: "thinking", thinking: "Hm", signature: "" }, { type: "text", text: "ab" }]);
+});
+
+test("the vendor's own parts of thinking are sealed in the last block of their turn", () => {
+  const details = (detail: object): AgentEventBody => ({
+    type: "reply_fields",
+    message: { reasoning_details: [detail] },
+    provider: "up",
+  });
+  const [one, hidden, two] = [{ text: "Hm", index: 0 }, { data: "enc", index: 1 }, { text: "So", index: 0 }];
+  const end: AgentEventBody = {
+    type: "turn_end",
+    turn: 1,
+    usage: { prompt_tokens: 1, completion_tokens: 1, total_tokens: 2 },
+  };
+  const { short, content } = told(
+    ...[{ type: "reasoning_delta", delta: "Hm" } as const, details(one), details(hidden), end],
+    ...[{ type: "reasoning_delta", delta: "So" } as const, details(two), call(0, "{}", "look")],
+  );
+  assert.deepEqual(short, [
+    ...["start 0 thinking", "delta 0 thinking_delta", "delta 0 signature_delta", "stop 0"],
+    ...["start 1 redacted_thinking", "stop 1"],
+    ...["start 2 thinking", "delta 2 thinking_delta", "delta 2 signature_delta", "stop 2"],
+    ...["start 3 tool_use", "delta 3 input_json_delta", "stop 3"],
+  ]);
+  const sealed = content.slice(0, -1).map(({ signature, data }) => openSeal(String(signature ?? data)));
+  assert.deepEqual(sealed, [[one], [one, hidden], [two]].map((list) => ({ reasoning_details: list, provider: "up" })));
 });
 
 test("calls follow each other", () => {

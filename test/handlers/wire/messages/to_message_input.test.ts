@@ -8,6 +8,7 @@ import {
   readMessagesBody,
 } from "../../../../handlers/wire/messages/message_body.ts";
 import { toMessageInput } from "../../../../handlers/wire/messages/to_message_input.ts";
+import { seal } from "../../../../handlers/wire/sealed_fields.ts";
 import { HttpError } from "../../../../lib/base/errors.ts";
 
 type Json = Readonly<Record<string, unknown>>;
@@ -45,6 +46,7 @@ test("a request becomes messages, tools and parameters of a completion", () => {
   assert.equal(stream, true);
   assert.deepEqual(messages, [{ role: "system", content: "Be brief\n\nBe kind" }, { role: "user", content: "Hi" }]);
   assert.deepEqual(wishes, {
+    givesThoughts: true,
     clientTools: [{ name: "look", description: "Looks", parameters: { type: "object" } }],
     toolChoice: "required",
     parallelToolCalls: false,
@@ -120,6 +122,19 @@ test("a picture in a result follows it in the user's message, where every vendor
       ],
     },
   ]);
+});
+
+test("a tool that a search of the client found is named in words, where the vendor has no place for it", () => {
+  const found = {
+    type: "tool_result",
+    tool_use_id: "t1",
+    content: [{ type: "tool_reference", tool_name: "mcp__up__look" }],
+  };
+  for (const plain of [false, true]) {
+    const { messages } = toMessageInput(ofUser(found), { plain, headers: new Headers() });
+    const content = "This tool can be called from now on: mcp__up__look";
+    assert.deepEqual(messages, [{ role: "tool", tool_call_id: "t1", content }]);
+  }
 });
 
 test("documents become texts and files", () => {
@@ -233,6 +248,24 @@ test("in plain mode a block that nobody knows goes on, but no address of the mod
     code: "invalid_request",
     param: "messages[0].content[0].at.url",
   });
+});
+
+test("thinking that the gateway has sealed goes back to its provider with the call, and no further", () => {
+  const sealed = (text: string) => seal({ provider: "up", reasoning_details: [{ text }] });
+  const call = { type: "tool_use", id: "t1", name: "look", input: {} };
+  const content = [
+    { type: "thinking", thinking: "Hm", signature: sealed("Hm") },
+    { type: "thinking", thinking: "So", signature: sealed("So") },
+    { type: "redacted_thinking", data: seal({ provider: "up", reasoning_details: "altered" }) },
+    call,
+  ];
+  const body = { messages: [{ role: "user", content: "Go" }, { role: "assistant", content }] };
+  const { messages: [, said], ignored } = read(body);
+  const opaque = { up: { message: { reasoning_details: [{ text: "So" }] } } };
+  assert.deepEqual([said?.role === "assistant" && said.opaque, ignored], [opaque, []]);
+  const { wishes: { parameters: { passed } } } = read(body, true);
+  const sent = passed?.sent?.body["messages"] as readonly { readonly content: unknown }[];
+  assert.deepEqual(sent.at(-1)?.content, [call]);
 });
 
 test("thinking without a signature, as the gateway tells that of other vendors, does not go to the vendor", () => {
