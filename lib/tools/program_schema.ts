@@ -9,6 +9,7 @@ import { compileSchema } from "./runtime/json_schema.ts";
  * lib/providers/program_provider.ts.
  */
 export interface ProgramSchema<Input = unknown, Output = Input> {
+  /** Members of the specification, version 1. Source: https://standardschema.dev */
   readonly "~standard": {
     readonly version: 1;
     readonly vendor: string;

@@ -22,7 +22,9 @@ import { showContent } from "./runtime/tool_content.ts";
 export interface ProgramToolCall extends ProgramQuestions {
   /** Aborts when the run is cancelled and when the tool's time is over. A tool that goes on is given up after 2 s */
   readonly signal: AbortSignal;
+  /** Id of the run that makes the call; of a call without a run, an id of its own */
   readonly runId: string;
+  /** Id of the call, the same in events, approvals and audit */
   readonly callId: string;
   /** Absolute path of the folder that the agent works in */
   readonly workspace: string;
@@ -70,13 +72,12 @@ export interface ProgramToolDefinition<Input, Given = Input> {
   readonly execute: (input: Input, call: ProgramToolCall) => unknown;
 }
 
-/** Mark of a tool that defineTool made. It exists in the types alone, so that no other object passes for a tool. */
-declare const made: unique symbol;
-
 /** Tool of a program, ready for the option `tools` of createGateway. Only defineTool makes one. */
 export interface ProgramTool {
+  /** Name of the tool, as its definition has it */
   readonly name: string;
-  readonly [made]: true;
+  /** Mark of the type. It exists in the types alone, so that no other object passes for a tool */
+  readonly "~tool": true;
 }
 
 const NAME = /^[a-z][a-z0-9_]{0,63}$/;
@@ -108,6 +109,7 @@ export function defineProgramTool<const Schema extends ProgramSchema | ProgramJs
     readonly input: Schema;
   },
 ): ProgramTool;
+/** Makes a tool from a JSON Schema in `inputSchema`, which tells no type of the input. */
 export function defineProgramTool<Input = Readonly<Record<string, unknown>>>(
   definition: ProgramToolDefinition<Input> & { readonly inputSchema: ProgramJsonSchema },
 ): ProgramTool;
