@@ -66,14 +66,18 @@ function tableOf({ properties = {}, required = [] }: Key, { indent, path }: Plac
   const lines = Object.entries(properties).map(([name, key]) => {
     const place = { indent: inner, path: [...path, name] };
     const [mark, end] = required.includes(name) ? ["", ""] : ["?", " | undefined"];
-    return `${inner}/** ${meaningOf(key, place.path)} */\n${inner}readonly ${name}${mark}: ${typeOf(key, place)}${end};\n`;
+    return `${inner}/** ${meaningOf(key, place.path)} */\n${inner}readonly ${name}${mark}: ${
+      typeOf(key, place)
+    }${end};\n`;
   });
   return `{\n${lines.join("")}${indent}}`;
 }
 
 /** Returns the words of a key for whoever hovers over it: those of docs/configuration.md. A table is named as the file names it. */
 function meaningOf(key: Key, path: readonly string[]): string {
-  const table = [key, key.additionalProperties || {}, key.items ?? {}].find(({ properties }) => properties !== undefined);
+  const table = [key, key.additionalProperties || {}, key.items ?? {}].find(({ properties }) =>
+    properties !== undefined
+  );
   const description = `${key.description ?? table?.description}.`.replaceAll("*/", "*\\/");
   if (table !== undefined) return `\`[${path.join(".")}]\`: ${description}`;
   return key.default === undefined ? description : `${description} Default: \`${JSON.stringify(key.default)}\``;

@@ -7,6 +7,7 @@ import type { ProgramAbility, ProgramQuestions } from "./program_questions.ts";
 import { MadeResult, type WholeProgramResult } from "./program_result.ts";
 import {
   createOutputCheck,
+  naming,
   type ProgramJsonSchema,
   type ProgramSchema,
   type ProgramSchemaInput,
@@ -102,7 +103,7 @@ const KEYS = [
 
 /**
  * Makes a tool of the program that mounts the gateway. Its calls go the way of all calls: schema, policy, approval, audit, journal, bounds.
- * @throws {TypeError} for a definition that breaks the rules above; {SchemaError} for a schema with a part that is not understood
+ * @throws {TypeError} for a definition that breaks the rules above, and for a schema with a part that is not understood
  */
 export function defineProgramTool<const Schema extends ProgramSchema | ProgramJsonSchema>(
   definition: ProgramToolDefinition<ProgramSchemaOutput<Schema>, ProgramSchemaInput<Schema>> & {
@@ -116,9 +117,9 @@ export function defineProgramTool<Input = Readonly<Record<string, unknown>>>(
 export function defineProgramTool<Input>(definition: ProgramToolDefinition<Input>): ProgramTool {
   checkDefinition(definition);
   const { name, description, outside = true, clientNeeds, timeoutMs, execute } = definition;
-  const wrong = `Cannot define the tool "${name}": its`;
-  const given = readSchema(definition.input ?? definition.inputSchema, `${wrong} input`);
-  const { schema, read } = createForeignInput(name, given.json);
+  const place = `Cannot define the tool "${name}": its input`;
+  const given = readSchema(definition.input ?? definition.inputSchema, place);
+  const { schema, read } = naming(place, () => createForeignInput(name, given.json));
   const checkOutput = definition.output === undefined ? undefined : createOutputCheck(name, definition.output);
   const accessOf = toAccessOf(definition);
   const prepare = (text: string): PreparedCall => {

@@ -47,7 +47,7 @@ await kit.close();
 /** Imports whose names are known at run time alone (docs/design/dependencies.md "Toolchain"). */
 const COMPUTED = ["lib/base/own_file.ts", "lib/extensions/plugins/ffi/ffi_library.ts"];
 
-test("JSR takes the package, and a program of Deno that loads it from there has dashboard, threads, pages, types and docstrings", {
+test("JSR takes the package, and a program of Deno that loads it from there has dashboard, threads, pages and types", {
   skip: "Deno" in globalThis && "it starts Deno by itself",
 }, () =>
   withTemporaryFolder((folder) =>
