@@ -2,7 +2,7 @@
  * The testing kit of the package, `postern/testing`: a gateway without sockets, folders and time.
  * @module
  */
-export type { Clock, Timer, TimeoutSignal } from "../../lib/base/clock.ts";
+export type { Clock, TimeoutSignal, Timer } from "../../lib/base/clock.ts";
 export { createFakeClock, type FakeClock } from "./fake_clock.ts";
 export {
   type PlayedScript,
