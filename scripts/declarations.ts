@@ -63,7 +63,7 @@ export async function declareTypes(
 /** Statements of a file that declare a name, and the names that it takes from elsewhere. */
 interface Statements {
   readonly own: Map<string, string>;
-  /** Those of `own` with their docstrings */
+  /** Statements of `own`, with their docstrings */
   readonly documented: Map<string, string>;
   /** File and name of an imported one, by its name here */
   readonly imported: ReadonlyMap<string, { readonly file: string; readonly name: string }>;

@@ -31,7 +31,7 @@ export function createNodeSockets({ resolve, maxMessageBytes, onLoadError }: Nod
       import("crossws/adapters/node"),
       import("srvx/node"),
     ]);
-    // The adapter refuses Deno and Bun, although it works with their node:http: its internal export does not (docs/design/dependencies.md)
+    // The adapter refuses Deno and Bun, although it works with their node:http: its internal export does not (docs/design/dependencies.md "Packages in use")
     const createAdapter = "Deno" in globalThis || "Bun" in globalThis ? _nodeAdapter : nodeAdapter;
     const adapter = createAdapter({
       resolve: (request: Request) => resolve(request, { remoteAddress: (request as ServerRequest).ip }),
