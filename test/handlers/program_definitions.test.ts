@@ -56,8 +56,8 @@ test("a prompt takes a schema: its arguments are listed, checked, completed, and
   const unreadable = (what: string) => ({ name: "TypeError", message: `Cannot define ${what}: ${unread}` });
   assert.throws(() => definePrompt({ input, get }), unreadable("the prompt"));
   assert.throws(() => defineApproval({ tool: "x", input, answer: () => "deny" }), unreadable('the approval of "x"'));
-  const tool = { ...{ name: "x", description: "x", access: "read" }, execute: get } as const;
-  assert.throws(() => defineTool({ ...tool, input }), unreadable('the tool "x"'));
+  const define = () => defineTool({ name: "x", description: "x", access: "read", input, execute: get });
+  assert.throws(define, unreadable('the tool "x"'));
 });
 
 test("an approval is answered by a schema of the tool's input, and left to people where it does not fit", async () => {
