@@ -1,11 +1,11 @@
 import type { ProgramApproval, ProgramElicitationAnswer } from "../lib/runs/program_run.ts";
 import {
+  checkOf,
   type ProgramJsonSchema,
   type ProgramSchema,
   type ProgramSchemaOutput,
   readSchema,
 } from "../lib/tools/program_schema.ts";
-import { compileSchema } from "../lib/tools/runtime/json_schema.ts";
 
 /** Answer of the program to an approval; undefined leaves it to the people. */
 export type ProgramAnswer = "approve" | "deny" | ProgramElicitationAnswer | undefined;
@@ -32,13 +32,14 @@ export interface ProgramApprovalDefinition<Input> {
 /**
  * Makes an `onApproval` that answers for one tool, and whose input is one that a schema knows. An approval of another tool, of another input,
  * and a question of a server are left to the people.
- * @throws {TypeError} a schema that gives no JSON Schema; {SchemaError} one with a part that is not understood
+ * @throws {TypeError} a schema that gives no JSON Schema, or with a part that is not understood
  */
 export function defineApproval<const Schema extends ProgramSchema | ProgramJsonSchema>(
   { tool, input, answer }: ProgramApprovalDefinition<ProgramSchemaOutput<Schema>> & { readonly input: Schema },
 ): ProgramApprovalHook {
-  const { json, parse } = readSchema(input, `Cannot define the approval of "${tool}": its input`);
-  const { check } = compileSchema(json);
+  const place = `Cannot define the approval of "${tool}": its input`;
+  const { json, parse } = readSchema(input, place);
+  const { check } = checkOf(json, place);
   return async (approval, { signal }) => {
     if (approval.tool !== tool || approval.kind === "elicitation" || check(approval.input) !== undefined) {
       return undefined;

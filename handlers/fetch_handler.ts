@@ -3,6 +3,7 @@ import type { MountableGateway } from "./node/node_handler.ts";
 
 /** A gateway that a handler can close. */
 export interface ClosableGateway extends Pick<MountableGateway, "fetch"> {
+  /** Ends the gateway's work and frees its data directory; calling it twice does no harm */
   readonly close: () => Promise<void>;
 }
 

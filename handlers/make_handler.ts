@@ -1,4 +1,3 @@
-import type { Hooks } from "crossws";
 import type { Identity } from "../lib/access/identity.ts";
 import { systemClock } from "../lib/base/clock.ts";
 import { lazily } from "../lib/base/lazily.ts";
@@ -10,6 +9,7 @@ import { checkAccess } from "./door.ts";
 import { guardBody, guardQuery } from "./middleware/guards.ts";
 import { GatewayRequestContext, parseRequestTarget, readWebBody, requestIdOf, watchSignal } from "./request_context.ts";
 import type { RequestServices, Route, RouteMatch, RouteParts } from "./route.ts";
+import type { SocketHooks } from "./node/node_handler.ts";
 import { createRouteTable } from "./route_table.ts";
 import { expandLate } from "./router.ts";
 import { lateHooks, withoutBody, withReplyHeaders } from "./visit.ts";
@@ -31,7 +31,10 @@ export type Part<Service> = Service extends readonly unknown[] ? Service
   : Service extends object ? { readonly [Name in keyof Service]?: Part<Service[Name]> }
   : Service;
 
-/** Parts that a handler makes for itself where it is given none. */
+/**
+ * Parts that a handler makes for itself where it is given none.
+ * @internal
+ */
 type OwnPart = "kit" | "sockets";
 
 /** Parts of a handler by their names, at most five of them. */
@@ -52,7 +55,7 @@ export type HandlerOf<Need extends keyof RouteParts> = (
 /** A handler of a WebSocket without its parts. It takes a handshake, and gives the hooks for an adapter of crossws. */
 export type SocketHandlerOf<Need extends keyof RouteParts> = (
   parts: HandlerParts<Need>,
-) => (handshake: Request) => Partial<Hooks>;
+) => (handshake: Request) => SocketHooks;
 
 /** A route that names the parts of its handler. */
 type HandledRoute<Need extends keyof RouteParts> = Route & {

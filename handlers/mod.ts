@@ -1,8 +1,12 @@
-import type { Hooks } from "crossws";
+/**
+ * The package, `postern`: a gateway to AI agents inside another server or program, with tools, providers, prompts and hooks of its own.
+ * Source: docs/embedding.md
+ * @module
+ */
 import { resolve } from "node:path";
 import { type Clock, TEST_CLOCK } from "../lib/base/clock.ts";
 import { ConfigError } from "../lib/base/errors.ts";
-import { LOG_LEVELS, type LogLevel } from "../lib/base/telemetry/log.ts";
+import { LOG_LEVELS } from "../lib/base/telemetry/log.ts";
 import { withoutEnd } from "../lib/base/text.ts";
 import { nextTick } from "../lib/base/tick.ts";
 import { VERSION } from "../lib/base/version.ts";
@@ -32,12 +36,23 @@ import type {
 } from "../lib/runs/program_run.ts";
 import type { ProgramApprovalHook } from "./define_approval.ts";
 import { ProgramRuns } from "./program_runs.ts";
+import type { SocketHooks } from "./node/node_handler.ts";
 import { createNodeBodyReader, watchNodeClient } from "./node/node_body.ts";
 import { isCleanPath } from "./request_context.ts";
 import { createRouter } from "./router.ts";
 import { ROUTES } from "./routes.ts";
 
-export { ConfigError, HttpError, ProviderError, ToolError } from "../lib/base/errors.ts";
+export {
+  type CodedError,
+  ConfigError,
+  type ConfigProblem,
+  type ErrorType,
+  HttpError,
+  ProviderError,
+  type ProviderErrorCode,
+  ToolError,
+} from "../lib/base/errors.ts";
+export type { ResourceLink } from "../lib/tools/runtime/tool_content.ts";
 export type { GatewayConfig } from "../lib/config/gateway_config.ts";
 export type {
   ProgramContent,
@@ -127,18 +142,25 @@ export {
 
 /** A line of the gateway's log. Secrets are removed. */
 export interface GatewayLogLine {
-  readonly level: LogLevel;
+  /** Level of the line: `error`, `warn`, `info` or `debug` */
+  readonly level: keyof GatewayLogger;
   /** Milliseconds since the epoch */
   readonly time: number;
+  /** Sentence of the line, without the values that differ from line to line */
   readonly message: string;
+  /** Values of the line by names in snake_case, such as `request_id` and `run_id` */
   readonly fields: Readonly<Record<string, unknown>>;
 }
 
 /** A logger with a function for each level, as consola, pino's wrappers and `console` have. */
 export interface GatewayLogger {
+  /** Receives lines for whoever looks for a fault, where `[logging] level` asks for them */
   readonly debug: (message: string, fields: GatewayLogLine["fields"]) => void;
+  /** Receives lines of usual work, such as the access log */
   readonly info: (message: string, fields: GatewayLogLine["fields"]) => void;
+  /** Receives lines of what a person should look at: the gateway goes on by itself */
   readonly warn: (message: string, fields: GatewayLogLine["fields"]) => void;
+  /** Receives lines of failures */
   readonly error: (message: string, fields: GatewayLogLine["fields"]) => void;
 }
 
@@ -157,12 +179,10 @@ export interface GatewayHooks {
   readonly onApproval?: ProgramApprovalHook | undefined;
 }
 
-/** Mark of a database that createMemoryDatabase made. It exists in the types alone, so that no other object passes for one. */
-declare const madeDatabase: unique symbol;
-
 /** Records in memory that gateways of one program share. They are gone with the process. */
 export interface MemoryDatabase {
-  readonly [madeDatabase]: true;
+  /** Mark of the type. It exists in the types alone, so that no other object passes for one */
+  readonly "~database": true;
 }
 
 /** Creates a database in memory for gateways of one program, as tests of a cluster use. */
@@ -174,7 +194,9 @@ export async function createMemoryDatabase(): Promise<MemoryDatabase> {
 
 /** Functions of a driver of unstorage that a cache needs. The type stands alone: unstorage's own brings those of the packages of all drivers. */
 export interface GatewayCache {
+  /** Returns the value of a key, or a promise of it; null where there is none */
   readonly getItem: (key: string) => unknown;
+  /** Stores a value. A driver without it is refused */
   readonly setItem?: ((key: string, value: string, options: Readonly<Record<string, never>>) => unknown) | undefined;
 }
 
@@ -259,7 +281,7 @@ export interface GatewayRequestInit extends RequestInit {
 /** The WebSocket half of a gateway. */
 export interface GatewayWebSocket {
   /** Give it to a crossws adapter or to its server plugin: it runs every check of a request before the upgrade */
-  readonly resolve: (request: Request, connection?: GatewayConnection) => Partial<Hooks>;
+  readonly resolve: (request: Request, connection?: GatewayConnection) => SocketHooks;
   /** Longest frame that the gateway takes, in bytes: `gateway.websocket.max_message_bytes`. Adapters have other limits by default */
   readonly maxMessageBytes: number;
 }

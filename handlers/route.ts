@@ -15,7 +15,10 @@ export type ResponseClass = typeof Response;
 /** Body of a reply, and its status and headers. */
 export type ResponseParts = ConstructorParameters<ResponseClass>;
 
-/** Services that handlers may need: those of the gateway, and the connections of its router. */
+/**
+ * Services that handlers may need: those of the gateway, and the connections of its router.
+ * @internal
+ */
 export interface RouteParts extends Services, Pick<Connections, "mcp" | "sockets" | "followers"> {
   readonly kit: Pick<Kit, "clock" | "log">;
 }

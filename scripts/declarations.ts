@@ -12,6 +12,9 @@ const ALONE = ["--ignoreConfig", "--noResolve", "--lib", "es5", "--target", "es2
 /** A statement that declares a name */
 const DECLARES = /^(?:export )?(?:declare )?(?:abstract )?(?:class|const|function|interface|type) (\w+)/;
 
+/** A docstring and the end of its last line, before such a statement */
+const DOCUMENTED = /^(\/\*\*(?:(?!\*\/)[^])*\*\/)\n(?=(?:export|declare|interface|type|abstract|class)\b)/gm;
+
 /** Runs the compiler, which writes declarations and checks no types: `npm run check` does that. */
 async function compile(folder: string, options: readonly string[]): Promise<void> {
   const words = [
@@ -60,6 +63,8 @@ export async function declareTypes(
 /** Statements of a file that declare a name, and the names that it takes from elsewhere. */
 interface Statements {
   readonly own: Map<string, string>;
+  /** Statements of `own`, with their docstrings */
+  readonly documented: Map<string, string>;
   /** File and name of an imported one, by its name here */
   readonly imported: ReadonlyMap<string, { readonly file: string; readonly name: string }>;
   /** Imports from packages, by the name here */
@@ -69,9 +74,11 @@ interface Statements {
 }
 
 function readStatements(folder: string, file: string): Statements {
-  const text = readFileSync(join(folder, file), "utf8").replaceAll(/^ *\/\*\*[^]*?\*\/\n/gm, "")
+  // A docstring stays with what it is about
+  const text = readFileSync(join(folder, file), "utf8").replaceAll(DOCUMENTED, "\0$1\0")
     .replaceAll(/typeof import\("([^".][^"]*)"\)/g, (whole, from: string) => isBrought(from) ? whole : "any");
-  const [own, imported, packages] = [new Map<string, string>(), new Map(), new Map<string, string>()];
+  const [own, documented] = [new Map<string, string>(), new Map<string, string>()];
+  const [imported, packages] = [new Map(), new Map<string, string>()];
   const passedOn: string[] = [];
   // A type may be named where it is used. Its name is imported then
   const inline = /import\("([^"]+)"\)\.(\w+)/g;
@@ -82,14 +89,16 @@ function readStatements(folder: string, file: string): Statements {
   };
   for (const [, path = "", name = ""] of text.matchAll(inline)) take(path, name);
   for (
-    const statement of text.replaceAll(inline, "$2").split(
-      /\n(?=(?:import|export|declare|interface|type|abstract|class)\b)/,
+    const part of text.replaceAll(inline, "$2").split(
+      /\n(?=\0|(?:import|export|declare|interface|type|abstract|class)\b)/,
     )
   ) {
+    const whole = part.replaceAll("\0", "\n").trim();
+    const statement = whole.replaceAll(/^ *\/\*\*[^]*?\*\/\n/gm, "");
     const [, verb, list = "", path = ""] = /^(import|export)(?: type)? \{([^}]*)\} from "([^"]+)"/.exec(statement) ??
       [];
-    const [, whole = ""] = /^import (?:type )?(?:\* as )?(\w+) from "[^.]/.exec(statement) ?? [];
-    if (whole !== "") packages.set(whole, statement.trim());
+    const [, module = ""] = /^import (?:type )?(?:\* as )?(\w+) from "[^.]/.exec(statement) ?? [];
+    if (module !== "") packages.set(module, statement.trim());
     for (
       const [name = "", as = name] of list.split(",").map((part) => part.trim().replace(/^type /, "").split(" as "))
     ) {
@@ -98,13 +107,17 @@ function readStatements(folder: string, file: string): Statements {
       if (verb === "export") passedOn.push(as);
     }
     const declared = DECLARES.exec(statement)?.[1];
-    if (declared !== undefined) own.set(declared, [own.get(declared), statement.trim()].filter(Boolean).join("\n"));
+    if (declared === undefined) continue;
+    for (const [texts, one] of [[own, statement], [documented, whole]] as const) {
+      texts.set(declared, [texts.get(declared), one.trim()].filter(Boolean).join("\n"));
+    }
   }
-  return { own, imported, packages, passedOn };
+  return { own, documented, imported, packages, passedOn };
 }
 
 /**
- * Returns the declarations of one file with all that it reaches in one text: those that it exports, and each that one of them names.
+ * Returns the declarations of one file with all that it reaches in one text: those that it exports, with their docstrings, and each that one
+ * of them names.
  * @param folder declarations of all sources
  * A type of a package that Postern does not bring is `any`.
  * @throws {Error} two packages have an import of the same name
@@ -119,9 +132,15 @@ function joinTypes(folder: string, entry: string): string {
   const packages = new Map<string, string>();
   /** Texts by their names in the joined file, each with the place it comes from */
   const found = new Map<string, { readonly place: string; text: string }>();
+  const { own, passedOn } = filesOf(entry);
+  /** @returns the file that declares a name, and its name there */
+  const originOf = (file: string, word: string): string => {
+    const origin = filesOf(file).imported.get(word);
+    return origin === undefined ? `${file} ${word}` : originOf(origin.file, origin.name);
+  };
   /** @returns the name in the joined file, undefined where the word names no declaration */
   const visit = (file: string, word: string): string | undefined => {
-    const { own, imported, packages: ofPackages } = filesOf(file);
+    const { own, documented, imported, packages: ofPackages } = filesOf(file);
     const origin = imported.get(word);
     if (origin !== undefined) return visit(origin.file, origin.name);
     const line = ofPackages.get(word);
@@ -129,9 +148,10 @@ function joinTypes(folder: string, entry: string): string {
       throw new Error(`Cannot join types: ${line} differs`);
     }
     if (line !== undefined) packages.set(word, line);
-    const text = own.get(word);
-    if (text === undefined) return undefined;
     const place = `${file} ${word}`;
+    const isExported = file === entry || passedOn.some((name) => originOf(entry, name) === place);
+    const text = isExported ? documented.get(word) : own.get(word);
+    if (text === undefined) return undefined;
     let name = word;
     for (let n = 2; found.has(name) && found.get(name)?.place !== place; n++) name = `${word}_${n}`;
     if (found.has(name)) return name;
@@ -141,14 +161,14 @@ function joinTypes(folder: string, entry: string): string {
       ? text
       : text.replaceAll(/^export /gm, "").replaceAll(/^(?=(?:abstract )?(?:class|const|function) )/gm, "declare ");
     const named = plain.replace(new RegExp(`\\b(class|const|function|interface|type) ${word}\\b`, "g"), `$1 ${name}`);
-    // Neither a member nor a key
-    statement.text = named.replaceAll(
-      /(?<![.\w"'])[A-Za-z_]\w*(?![\w"']|\??:)/g,
-      (part) => part === word || part === name ? name : visit(file, part) ?? part,
+    // Neither a docstring, a member nor a key
+    const parts = named.replaceAll(
+      /\/\*\*[^]*?\*\/|(?<![.\w"'])[A-Za-z_]\w*(?![\w"']|\??:)/g,
+      (part) => part.startsWith("/") ? part : part === word || part === name ? name : visit(file, part) ?? part,
     );
+    statement.text = isExported ? parts : `/** @internal */\n${parts}`;
     return name;
   };
-  const { own, passedOn } = filesOf(entry);
   for (const name of own.keys()) visit(entry, name);
   const names = passedOn.map((name) => visit(entry, name));
   const heads = [...packages].map(([name, line]) =>

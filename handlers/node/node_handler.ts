@@ -8,43 +8,65 @@ import { createNodeSockets } from "./node_sockets.ts";
 import { type EarlyRefusal, earlyRefusal, isSound, OTHER_UPGRADE, toHttpText, UNSOUND } from "./unsound_request.ts";
 import { withoutEnd } from "../../lib/base/text.ts";
 
+/**
+ * Hooks of a socket, as an adapter of crossws takes them.
+ * @internal
+ */
+export type SocketHooks = Partial<Hooks>;
+
 /** Members of a gateway that its handler for `node:http` uses. */
 export interface MountableGateway {
+  /** Path that the gateway is mounted under, without a slash at its end; empty at the root */
   readonly basePath: string;
+  /** Answers a request; never rejects */
   readonly fetch: (request: Request, connection: { readonly remoteAddress?: string | undefined }) => Promise<Response>;
+  /** WebSocket half of the gateway: its checks of a handshake, and the bytes of the longest frame */
   readonly websocket: {
-    readonly resolve: (request: Request, connection: { readonly remoteAddress?: string | undefined }) => Partial<Hooks>;
+    readonly resolve: (request: Request, connection: { readonly remoteAddress?: string | undefined }) => SocketHooks;
     readonly maxMessageBytes: number;
   };
 }
 
 /** Members of a request of `node:http` that the handler reads: an `IncomingMessage`, or the request of Express, Connect or `node:http2`. */
 export interface NodeRequestMessage {
+  /** Method as it was sent, in capitals */
   readonly method?: string | undefined;
+  /** Target as it was sent: a path with its query, or an absolute address */
   readonly url?: string | undefined;
+  /** Version of HTTP, such as `1.1` or `2.0` */
   readonly httpVersion: string;
+  /** Headers by their lower-case names */
   readonly headers: {
     readonly host?: string | undefined;
     readonly upgrade?: string | undefined;
     readonly "content-length"?: string | undefined;
     readonly "transfer-encoding"?: string | undefined;
   };
+  /** Connection of the request, which tells the peer's address */
   readonly socket: { readonly remoteAddress?: string | undefined };
 }
 
 /** Members of a reply of `node:http` that the handler uses: a `ServerResponse`, or the reply of Express, Connect or `node:http2`. */
 export interface NodeReplyMessage {
+  /** True once the status and the headers are on their way: nothing can be told to the client any more */
   readonly headersSent: boolean;
+  /** HTTP status, 100 to 599 */
   statusCode: number;
+  /** Sets a header of the reply in place of an earlier one of its name */
   setHeader(name: string, value: string | number): unknown;
+  /** Sends the text as the rest of the body, and ends the reply */
   end(text: string): unknown;
+  /** Ends the connection without a word, where the reply has begun and cannot be completed */
   destroy(): unknown;
 }
 
 /** Members of the connection that an `upgrade` event hands over. */
 export interface UpgradedConnection {
+  /** Adds a listener of failures of the connection */
   on(event: "error", listener: () => void): unknown;
+  /** Sends the text, closes this side of the connection, and calls `onSent` */
   end(text: string, onSent: () => void): unknown;
+  /** Ends the connection at once */
   destroy(): unknown;
 }
 

@@ -31,7 +31,7 @@ export function createNodeSockets({ resolve, maxMessageBytes, onLoadError }: Nod
       import("crossws/adapters/node"),
       import("srvx/node"),
     ]);
-    // The adapter refuses Deno and Bun, although it works with their node:http: there its private export does
+    // The adapter refuses Deno and Bun, although it works with their node:http: its internal export does not (docs/design/dependencies.md "Packages in use")
     const createAdapter = "Deno" in globalThis || "Bun" in globalThis ? _nodeAdapter : nodeAdapter;
     const adapter = createAdapter({
       // A request of srvx knows its address

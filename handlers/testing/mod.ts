@@ -1,4 +1,8 @@
-/** The testing kit of the package, `postern/testing`: a gateway without sockets, folders and time. */
+/**
+ * The testing kit of the package, `postern/testing`: a gateway without sockets, folders and time.
+ * @module
+ */
+export type { Clock, TimeoutSignal, Timer } from "../../lib/base/clock.ts";
 export { createFakeClock, type FakeClock } from "./fake_clock.ts";
 export {
   type PlayedScript,
@@ -17,5 +21,6 @@ export {
   type TestGateway,
   type TestGatewayOptions,
   type TestRequestInit,
+  type TestScope,
   type TestSocket,
 } from "./test_gateway.ts";

@@ -11,6 +11,7 @@ import type { ProgramUsage } from "../../lib/runs/program_run.ts";
 export interface ScriptedToolCall {
   /** Default `call_<turn>_<index>`, both from 0 */
   readonly id?: string;
+  /** Name of the tool */
   readonly name: string;
   /** An object is sent as JSON, a string as it is (so broken JSON too), an array in these pieces. Default `{}` */
   readonly arguments?: Readonly<Record<string, unknown>> | string | readonly string[];
@@ -26,6 +27,7 @@ export interface ScriptedTurn {
   readonly begins?: boolean;
   /** Waits for the abort before the first event (`before`) or after the last, in place of `finish` (`after`) */
   readonly hang?: "before" | "after";
+  /** Thoughts of the model, which come before its text. Each string of an array is one network read */
   readonly reasoning?: string | readonly string[];
   /** Each string of an array is one network read */
   readonly text?: string | readonly string[];
@@ -33,8 +35,11 @@ export interface ScriptedTurn {
   readonly chunkDelayMs?: number;
   /** Waits for it after the first read */
   readonly holdUntil?: Promise<void>;
+  /** Words by which the model refuses */
   readonly refusal?: string;
+  /** Calls of tools, in one turn. Default: none */
   readonly toolCalls?: readonly ScriptedToolCall[];
+  /** Sentences for the reader of the run. Default: none */
   readonly notices?: readonly { readonly code: string; readonly message: string }[];
   /** Error to throw in place of `finish` */
   readonly errorAfter?: Error;
@@ -42,7 +47,9 @@ export interface ScriptedTurn {
   readonly finishReason?: "stop" | "length" | "tool_calls" | "content_filter";
   /** Default 10 prompt and 5 completion tokens; null: the provider reports none */
   readonly usage?: ProgramUsage | null;
+  /** Model that the reply names. Default: none, and the one that was asked for counts */
   readonly model?: string;
+  /** JSON value that the provider gets back with later requests. Default: none */
   readonly opaque?: unknown;
 }
 

@@ -1,14 +1,14 @@
-import type { Hooks } from "crossws";
 import { TEST_CLOCK } from "../../lib/base/clock.ts";
 import { HttpError } from "../../lib/base/errors.ts";
 import { createSystemRandom } from "../../lib/base/random.ts";
 import { makePassingFolders } from "../../lib/config/folders.ts";
 import { createGateway, type Gateway, type GatewayOptions, type GatewayRequestInit } from "../mod.ts";
+import type { SocketHooks } from "../node/node_handler.ts";
 import { createFakeClock, type FakeClock } from "./fake_clock.ts";
 import { createSocketPeer, driveHooks } from "./socket_peer.ts";
 
 /** Right that a token of a test may have. */
-type TestScope = "chat" | "runs" | "tools" | "approve" | "admin";
+export type TestScope = "chat" | "runs" | "tools" | "approve" | "admin";
 
 /** Credentials of a request of a test: a token; scopes, for which a token is made; null for none. */
 export type TestCredentials = string | readonly TestScope[] | null;
@@ -121,7 +121,9 @@ async function makeToken(
 
 /** Frame that the gateway sends to a WebSocket: an object with a `type`. */
 export interface TestFrame {
+  /** Kind of the frame, such as `delta` or `done` (docs/websocket.md) */
   readonly type: string;
+  /** Fields of its kind */
   readonly [field: string]: unknown;
 }
 
@@ -149,7 +151,7 @@ export interface TestSocket {
  * @throws {HttpError} the handshake was refused
  */
 export async function connect(
-  target: TestGateway | ((handshake: Request) => Partial<Hooks>),
+  target: TestGateway | ((handshake: Request) => SocketHooks),
   options: {
     readonly path?: string;
     readonly as?: TestCredentials;

@@ -5,7 +5,9 @@ import type { Write } from "../storage/store.ts";
 
 /** The sender of a request, once its token was checked. `tokenId` is null when pairing is off, `env` for POSTERN_TOKEN, `control` for the CLI. */
 export interface Identity {
+  /** Id of the token, which the audit and records of runs name; null when pairing is off */
   readonly tokenId: string | null;
+  /** Verbs that the sender may use: `chat`, `runs`, `tools`, `approve`, or `admin`, which holds all */
   readonly scopes: readonly Scope[];
   /** Completions are plain: the model gets no tools of the agent. Default false */
   readonly plain?: boolean;

@@ -3,11 +3,13 @@ import type { Random } from "./random.ts";
 
 /** A timer that can be cleared before it fires; clearing twice does nothing. */
 export interface Timer {
+  /** Ends the timer; does nothing once it has fired */
   clear(): void;
 }
 
 /** A signal that aborts with CancelError `timeout`; clear it when the work is done. */
 export interface TimeoutSignal extends Timer {
+  /** Aborts when the time is over */
   readonly signal: AbortSignal;
 }
 
@@ -19,6 +21,7 @@ export interface Clock {
   monotonic(): number;
   /** Resolves after `ms` milliseconds. @throws {CancelError} when `signal` aborts first */
   sleep(ms: number, signal?: AbortSignal): Promise<void>;
+  /** Returns a signal that aborts after `ms` milliseconds; does not keep the process alive */
   timeoutSignal(ms: number): TimeoutSignal;
   /** Runs `fn` once after `ms` milliseconds; does not keep the process alive */
   after(ms: number, fn: () => void): Timer;

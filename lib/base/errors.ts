@@ -115,7 +115,9 @@ export function messageOf(error: unknown): string {
 
 /** Error with a stable code. Each kind of error is a class of its own. */
 export abstract class CodedError<Code extends string = string> extends Error {
+  /** Stable code, such as `not_found` (docs/http.md) */
   readonly code: Code;
+  /** Keeps code and message. @param options.cause error behind this one. Default: none */
   constructor(code: Code, message: string, options?: { readonly cause?: unknown }) {
     super(message, options);
     this.code = code;
@@ -124,11 +126,17 @@ export abstract class CodedError<Code extends string = string> extends Error {
 
 /** Error that is answered to the HTTP client. `refuse` makes those of the gateway's own codes. */
 export class HttpError extends CodedError {
+  /** Tells the class where `instanceof` cannot, as between two copies of the package */
   override readonly name = "HttpError";
+  /** HTTP status, 400 to 599 */
   readonly status: number;
+  /** Family of the error, as OpenAI clients know it */
   readonly type: ErrorType;
+  /** Path of the request field at fault, such as `messages[0].role`; null when no field is */
   readonly param: string | null;
+  /** Headers of the reply beside the usual ones, by name */
   readonly headers: Readonly<Record<string, string>>;
+  /** Makes the error. @param code stable code: the program's own, or one of docs/http.md */
   constructor(code: string, message: string, options: HttpErrorOptions) {
     super(code, message, { cause: options.cause });
     this.status = options.status;
@@ -150,6 +158,7 @@ export function refuse(
 
 /** Error that is told to the model. It becomes a tool result with `isError`, never an exception in the loop. */
 export class ToolError extends CodedError {
+  /** Tells the class where `instanceof` cannot, as between two copies of the package */
   override readonly name = "ToolError";
 }
 
@@ -182,13 +191,21 @@ export type ProviderErrorCode =
  * `provider_rate_limited`: 429; `provider_timeout`: no answer in time; `provider_error`: 401, 403, 5xx, broken reply.
  */
 export class ProviderError extends CodedError<ProviderErrorCode> {
+  /** Tells the class where `instanceof` cannot, as between two copies of the package */
   override readonly name = "ProviderError";
+  /** Name of the provider in the configuration */
   readonly provider: string;
+  /** HTTP status of the upstream's reply; undefined when there was none */
   readonly status: number | undefined;
+  /** Code that the upstream gave; undefined when it gave none */
   readonly upstreamCode: string | undefined;
+  /** Field of the request that the upstream refused; undefined when it named none */
   readonly param: string | undefined;
+  /** Seconds to wait, from the upstream's `Retry-After`; undefined without one */
   readonly retryAfterSeconds: number | undefined;
+  /** True when the same request may succeed later, before the first byte of the reply */
   readonly retryable: boolean;
+  /** Makes the error. @param code kind of the failure; the options say what the upstream told */
   constructor(code: ProviderErrorCode, message: string, options: ProviderErrorOptions) {
     super(code, message, { cause: options.cause });
     this.provider = options.provider;
@@ -202,9 +219,13 @@ export class ProviderError extends CodedError<ProviderErrorCode> {
 
 /** Problem of the configuration. `message` can be read alone: it names place, key, reason and way out. */
 export interface ConfigProblem {
+  /** Sentence with place, key, reason and way out */
   readonly message: string;
+  /** Dotted path of the key at fault, such as `gateway.port`; undefined when no key is */
   readonly key: string | undefined;
+  /** File that the value came from; undefined for an option, a flag or a variable of the environment */
   readonly file: string | undefined;
+  /** Line in the file, from 1; undefined where it is not known */
   readonly line: number | undefined;
 }
 
@@ -223,11 +244,17 @@ export interface ConfigErrorOptions {
 
 /** Error that is told to the operator. The CLI exits with 78. The message already names file, line and key. */
 export class ConfigError extends CodedError {
+  /** Tells the class where `instanceof` cannot, as between two copies of the package */
   override readonly name = "ConfigError";
+  /** Dotted path of the first key at fault, such as `gateway.port`; undefined when no key is */
   readonly key: string | undefined;
+  /** File that the value came from; undefined for an option, a flag or a variable of the environment */
   readonly file: string | undefined;
+  /** Line in the file, from 1; undefined where it is not known */
   readonly line: number | undefined;
+  /** Every problem that was found, at least one, in the order of the file */
   readonly problems: readonly ConfigProblem[];
+  /** Makes the error. @param options place of the problem; `problems` where there are several */
   constructor(code: string, message: string, options: ConfigErrorOptions = {}) {
     super(code, message, { cause: options.cause });
     const { key, file, line } = options;

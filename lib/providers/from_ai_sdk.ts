@@ -9,9 +9,13 @@ import type * as v from "valibot";
  * type stands alone, so that the package needs none of theirs.
  */
 export interface AiSdkModel {
+  /** `v2`, `v3` or `v4` */
   readonly specificationVersion: string;
+  /** Name of the vendor in the AI SDK, such as `openai.chat` */
   readonly provider: string;
+  /** Name of the model, by which requests ask for it: `<provider>/<modelId>` */
   readonly modelId: string;
+  /** Starts one turn, and gives the parts of its reply as they come */
   readonly doStream: (options: never) => PromiseLike<{ readonly stream: ReadableStream }>;
 }
 

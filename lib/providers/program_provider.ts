@@ -18,11 +18,13 @@ export type ProgramContent =
 export interface ProgramPicture {
   /** SHA-256 of the bytes, hexadecimal */
   readonly sha256: string;
+  /** Media type of the bytes, such as `image/png` */
   readonly media_type: string;
   /** Number of bytes */
   readonly bytes: number;
   /** Pixels */
   readonly width: number;
+  /** Pixels */
   readonly height: number;
 }
 
@@ -63,6 +65,7 @@ export type ProgramMessage =
 export interface ProgramProviderRequest {
   /** Name of the model as the provider lists it */
   readonly model: string;
+  /** Whole conversation of the turn, the oldest message first */
   readonly messages: readonly ProgramMessage[];
   /** Tools that the model may call. `parameters` is the JSON Schema of the input */
   readonly tools: readonly {
@@ -73,6 +76,7 @@ export interface ProgramProviderRequest {
   }[];
   /** Wish of the client which tools the model calls. An object names one tool */
   readonly toolChoice?: "auto" | "none" | "required" | { readonly name: string } | undefined;
+  /** False when the model shall call one tool a turn at most. Default: the provider's */
   readonly parallelToolCalls?: boolean | undefined;
   /** Parameters of the chat-completions format, as the client sent them. Absent: the provider's default */
   readonly parameters: {
@@ -97,6 +101,7 @@ export interface ProgramProviderRequest {
 export interface ProgramEmbedRequest {
   /** Name of the embedding model, as the route names it */
   readonly model: string;
+  /** Texts in the order of the vectors that are returned */
   readonly texts: readonly string[];
 }
 

@@ -7,15 +7,21 @@ import type { ProgramMessage } from "../providers/program_provider.ts";
 
 /** Tokens of one turn or of a whole run. */
 export interface ProgramUsage {
+  /** Tokens of what the model read */
   readonly prompt_tokens: number;
+  /** Tokens of what the model wrote */
   readonly completion_tokens: number;
+  /** Tokens of both, as the vendor adds them */
   readonly total_tokens: number;
+  /** Parts of `prompt_tokens` as the vendor counts them, such as `cached_tokens` */
   readonly prompt_tokens_details?: Readonly<Record<string, unknown>> | undefined;
+  /** Parts of `completion_tokens` as the vendor counts them, such as `reasoning_tokens` */
   readonly completion_tokens_details?: Readonly<Record<string, unknown>> | undefined;
   /** Other figures of the vendor, such as a price */
   readonly vendor?: Readonly<Record<string, unknown>> | undefined;
   /** True when the provider reported nothing */
   readonly estimated?: boolean | undefined;
+  /** Way of the estimate: the tokenizer of `gpt-tokenizer`, or bytes / 4. Absent: reported by the provider */
   readonly estimated_by?: "tokenizer" | "bytes" | undefined;
 }
 
@@ -23,6 +29,7 @@ export interface ProgramUsage {
 export interface ProgramRunInput {
   /** Message of the user */
   readonly message?: string | undefined;
+  /** Conversation in place of `message`, the oldest message first */
   readonly messages?: readonly ProgramMessage[] | undefined;
   /** Default: the configured model */
   readonly model?: string | undefined;
@@ -34,8 +41,11 @@ export interface ProgramRunInput {
 
 /** Run, as `GET /v1/runs/:id` shows it. Times are ISO 8601. */
 export interface ProgramRun {
+  /** Id of the run, `run_` and random characters */
   readonly id: string;
+  /** Kind of this object, as the routes give it */
   readonly object: "run";
+  /** Beginning of the run: a chat or completion, a tool call, a schedule, a procedure, another run or a channel */
   readonly kind: "chat" | "tool" | "cron" | "sop" | "subagent" | "channel";
   /** `needs_review`: a crash interrupted a call with an effect, and a person decides how the run goes on */
   readonly status:
@@ -48,19 +58,27 @@ export interface ProgramRun {
     | "needs_review";
   /** Present for a queued run of a cluster whose workspace has no gateway now */
   readonly waiting_for?: "workspace" | undefined;
+  /** Time at which the run was accepted */
   readonly created_at: string;
+  /** Time at which its work began; null while it is queued */
   readonly started_at: string | null;
+  /** Time at which it ended; null until then */
   readonly ended_at: string | null;
+  /** Model that the run works with, such as `openai/gpt-5` */
   readonly model: string;
   /** Message of the user that began it, cut after 1,000 characters. Absent in records of earlier versions */
   readonly message?: string | null | undefined;
+  /** Id of the conversation that the run continues; null without one */
   readonly conversation_id: string | null;
+  /** Id of the run that started this one; null for a run of its own */
   readonly parent_id: string | null;
   /** Run at work that its message was sent to. Absent: it is a turn of its own */
   readonly steers?: { readonly run_id: string; readonly mode: "steer" | "interrupt" } | undefined;
   /** Text of the answer; null until the run is completed */
   readonly result: string | null;
+  /** Code and message of the failure; null unless the run has failed */
   readonly error: { readonly code: string; readonly message: string } | null;
+  /** Tokens of all turns so far */
   readonly usage: ProgramUsage;
   /** Origins of outside content that it has read, such as `web_fetch example.com`. Absent: none */
   readonly taint?: readonly string[] | undefined;
@@ -70,26 +88,35 @@ export interface ProgramRun {
 export interface ProgramContainment {
   /** `uncontained`: with the rights of the gateway; `refused`: none is started */
   readonly kind: "contained" | "uncontained" | "refused";
+  /** Sentence that says how the programs are contained, with the reason */
   readonly text: string;
 }
 
 /** File that a call would change, as it was when the approval was asked for. `sha256` is null for a new file. */
 export interface ProgramApprovalFile {
+  /** Path within the workspace, with slashes */
   readonly path: string;
+  /** SHA-256 of the content, hexadecimal; null for a new file */
   readonly sha256: string | null;
 }
 
 /** State beside the input that an answer is bound to: a change of it makes the answer count for nothing. */
 export interface ProgramBoundState {
+  /** Kind of the state: `files` is what git would take from a folder, `tool` what an MCP server says of its tool */
   readonly kind: "file" | "files" | "index" | "head" | "commit" | "remote" | "plugin" | "login" | "tool";
+  /** Path, or name of the branch, commit or remote */
   readonly name: string;
+  /** SHA-256 of the content or list, hexadecimal; null: there was none */
   readonly sha256: string | null;
 }
 
 /** Rule that a person's answer can store. An answer of the program stores none. */
 export interface ProgramRuleOffer {
+  /** How long the rule counts: for this run, or until it is revoked */
   readonly remember: "run" | "always";
+  /** Calls that the rule covers: this very one, those within a folder, or those of a command */
   readonly match: "call" | "folder" | "command";
+  /** The rule that an approval then stores, word for word */
   readonly text: string;
 }
 
@@ -124,19 +151,25 @@ export type ProgramFormField =
 
 /** Choice of a field: the value that is sent, and the words that a person reads. */
 export interface ProgramFormChoice {
+  /** Value that the answer holds */
   readonly const: string;
+  /** Words for the person who chooses */
   readonly title: string;
 }
 
 /** Form of an elicitation: a flat object, as JSON Schema. */
 export interface ProgramForm {
+  /** The answer is an object */
   readonly type: "object";
+  /** Fields by their names */
   readonly properties: Readonly<Record<string, ProgramFormField>>;
+  /** Names of the fields that must be filled in */
   readonly required: readonly string[];
 }
 
 /** Answer of the program to an elicitation. */
 export interface ProgramElicitationAnswer {
+  /** `approve` answers the question, `deny` refuses it */
   readonly decision: "approve" | "deny";
   /** Fields of the form. Default: none is filled in */
   readonly content?: Readonly<Record<string, string | number | boolean | readonly string[]>> | undefined;
@@ -144,8 +177,11 @@ export interface ProgramElicitationAnswer {
 
 /** Approval, as `GET /v1/approvals/:id` shows it. Times are ISO 8601. */
 export interface ProgramApproval {
+  /** Id of the approval, `apr_` and random characters */
   readonly id: string;
+  /** Kind of this object, as the routes give it */
   readonly object: "approval";
+  /** `expired`: nobody answered in time; `cancelled`: the run ended before */
   readonly status: "pending" | "approved" | "denied" | "expired" | "cancelled";
   /** `elicitation`: the MCP server of a running call asks, the agent, or the program's own tool. Absent in records of earlier versions: `call` */
   readonly kind?: "call" | "elicitation" | undefined;
@@ -159,7 +195,9 @@ export interface ProgramApproval {
   readonly schema?: ProgramForm | null | undefined;
   /** Address that a person opens; null: `schema` is filled in */
   readonly url?: string | null | undefined;
+  /** Name of the tool */
   readonly tool: string;
+  /** Widest thing that the call does */
   readonly access: "read" | "state" | "write" | "network";
   /** Input that the tool would get, with known secrets masked */
   readonly input: unknown;
@@ -169,32 +207,50 @@ export interface ProgramApproval {
   readonly reason: string;
   /** Rule of the policy, such as `level:supervised/write` */
   readonly rule: string;
+  /** Absolute path of the folder that the call works in */
   readonly workspace: string;
+  /** Files that the call would change */
   readonly files: readonly ProgramApprovalFile[];
+  /** State beside `files` that the answer is bound to. Absent in records of earlier versions */
   readonly bound?: readonly ProgramBoundState[] | undefined;
   /** null: the call starts no program */
   readonly containment?: ProgramContainment | null | undefined;
   /** SHA-256 over everything that the answer is bound to */
   readonly digest: string;
+  /** Id of the run that made the call */
   readonly run_id: string;
+  /** Id of the call within its run */
   readonly call_id: string;
   /** Id of the request that made the call, as `x-request-id` has it; null: none did. Absent in records of earlier versions */
   readonly request_id?: string | null | undefined;
   /** Id of the token that made the call; null without one */
   readonly requested_by: string | null;
+  /** Time at which it was asked for */
   readonly created_at: string;
+  /** Time from which on no answer is taken */
   readonly expires_at: string;
+  /** Rule that `remember: "always"` would store, word for word; null: it would be refused */
   readonly always_rule: string | null;
+  /** Rules that an answer of a person can store; empty where there is none. Absent in records of earlier versions */
   readonly offers?: readonly ProgramRuleOffer[] | undefined;
+  /** Time of the answer; null while it waits */
   readonly answered_at: string | null;
   /** Id of the token that answered, or `program` */
   readonly answered_by: string | null;
+  /** Note of whoever answered, or the reason of a denial by the program; null without one */
   readonly note: string | null;
+  /** How long the answer is remembered; null while it waits */
   readonly remember: "once" | "run" | "always" | null;
+  /** Id of the rule that the answer stored; null: none */
   readonly rule_id: string | null;
+  /** Time at which the call ran with this answer; null: it has not */
   readonly used_at: string | null;
 }
 
+/**
+ * JSON object.
+ * @internal
+ */
 type Fields = Readonly<Record<string, unknown>>;
 
 /** Event of a run, tagged by `type`, as `GET /v1/runs/:id/events` sends it. `done` and `error` end a run. */
@@ -336,11 +392,13 @@ export type ProgramRunEvent =
 export interface ProgramRunPicture {
   /** SHA-256 of the bytes, hexadecimal */
   readonly sha256: string;
+  /** Media type, told by the first bytes */
   readonly media_type: "image/png" | "image/jpeg" | "image/webp" | "image/gif";
   /** Number of bytes */
   readonly bytes: number;
   /** Pixels */
   readonly width: number;
+  /** Pixels */
   readonly height: number;
   /** File of the workspace that holds the picture too */
   readonly saved_as?: string | undefined;

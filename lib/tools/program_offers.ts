@@ -5,7 +5,9 @@ import type { ProgramPart } from "./program_result.ts";
 
 /** Message of a prompt. */
 export interface ProgramPromptMessage {
+  /** Speaker of the message */
   readonly role: "user" | "assistant";
+  /** Part of the message: text, picture, sound or resource */
   readonly content: ProgramPart;
 }
 
@@ -17,6 +19,7 @@ export type ProgramCompletion = (
 
 /** Argument of a prompt. */
 export interface ProgramPromptArgument {
+  /** Text for people who fill it in. Default: none */
   readonly description?: string;
   /** Default false */
   readonly required?: boolean;
@@ -26,12 +29,15 @@ export interface ProgramPromptArgument {
 
 /** The request for a prompt, which asks the client that wants the prompt. */
 export interface ProgramPromptCall extends ProgramQuestions {
+  /** Aborts when the client takes its request back, and after 60 s */
   readonly signal: AbortSignal;
 }
 
 /** Prompt of the program that mounts the gateway: people choose it in a client of MCP. */
 export interface ProgramPrompt {
+  /** Name for people. Default: the name of the prompt */
   readonly title?: string;
+  /** Text for people who choose among prompts. Default: none */
   readonly description?: string;
   /** Arguments by their names. Default: none */
   readonly arguments?: Readonly<Record<string, ProgramPromptArgument>>;
@@ -46,9 +52,13 @@ export interface ProgramPrompt {
 
 /** Resource of the program, or a template of resources, that clients of MCP may read. */
 export interface ProgramResource {
+  /** Name for programs and people */
   readonly name: string;
+  /** Name for people in place of `name`. Default: none */
   readonly title?: string;
+  /** Text about the content, for models and people. Default: none */
   readonly description?: string;
+  /** Media type of the content, such as `text/plain`. Default: none is told */
   readonly mimeType?: string;
   /** Completes the variables of a template. Default: nothing is suggested */
   readonly complete?: Readonly<Record<string, ProgramCompletion>>;

@@ -2,13 +2,13 @@ import { ToolError } from "../base/errors.ts";
 import { isRecord } from "../base/json.ts";
 import type { ProgramCompletion, ProgramPrompt } from "./program_offers.ts";
 import {
+  checkOf,
   type ProgramJsonSchema,
   type ProgramSchema,
   type ProgramSchemaInput,
   type ProgramSchemaOutput,
   readSchema,
 } from "./program_schema.ts";
-import { compileSchema } from "./runtime/json_schema.ts";
 
 /** Prompt whose arguments a schema says. */
 export interface ProgramPromptDefinition<Input, Given = Input>
@@ -23,7 +23,7 @@ export interface ProgramPromptDefinition<Input, Given = Input>
 
 /**
  * Makes a prompt whose arguments are those of a schema, with their descriptions. A value that the schema refuses is an error of the client.
- * @throws {TypeError} a schema that gives no JSON Schema, or whose arguments take no text: {SchemaError} one with a part that is not understood
+ * @throws {TypeError} a schema that gives no JSON Schema, whose arguments take no text, or with a part that is not understood
  */
 export function definePrompt<const Schema extends ProgramSchema | ProgramJsonSchema>(
   definition: ProgramPromptDefinition<ProgramSchemaOutput<Schema>, ProgramSchemaInput<Schema>> & {
@@ -31,8 +31,9 @@ export function definePrompt<const Schema extends ProgramSchema | ProgramJsonSch
   },
 ): ProgramPrompt {
   const { input, complete = {}, get, ...rest } = definition;
-  const { json, parse } = readSchema(input, "Cannot define the prompt: its input");
-  const { schema: { properties, required = [] }, check } = compileSchema(json);
+  const place = "Cannot define the prompt: its input";
+  const { json, parse } = readSchema(input, place);
+  const { schema: { properties, required = [] }, check } = checkOf(json, place);
   const refused = (reason: string) => new ToolError("invalid_input", `Cannot get the prompt: ${reason}`);
   const unknown = Object.keys(complete).find((name) => !Object.hasOwn(properties, name));
   if (unknown !== undefined) {

@@ -37,6 +37,7 @@ export interface ProgramSampleRequest {
   readonly messages: readonly { readonly role: "user" | "assistant"; readonly content: string }[];
   /** Default: none */
   readonly system?: string;
+  /** Most tokens that the model writes */
   readonly maxTokens: number;
   /** Default: what the client chooses */
   readonly temperature?: number;

@@ -23,12 +23,10 @@ export interface ProgramToolResultOptions {
   readonly isError?: boolean;
 }
 
-/** Mark of a result that toolResult made. It exists in the types alone. */
-declare const made: unique symbol;
-
 /** Result of a tool in parts. Only toolResult makes one. */
 export interface ProgramToolResult {
-  readonly [made]: true;
+  /** Mark of the type. It exists in the types alone, so that no other object passes for a result */
+  readonly "~result": true;
 }
 
 /** Result of a program's tool in the form that the executor takes. */

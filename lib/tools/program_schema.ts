@@ -2,13 +2,15 @@ import { toStandardJsonSchema } from "@valibot/to-json-schema";
 import type * as v from "valibot";
 import { ToolError } from "../base/errors.ts";
 import { isRecord } from "../base/json.ts";
-import { compileSchema } from "./runtime/json_schema.ts";
+import { closeObjects } from "./runtime/foreign_input.ts";
+import { type CheckedSchema, compileSchema, SchemaError } from "./runtime/json_schema.ts";
 
 /**
  * A schema by the Standard Schema specification, as those of valibot, zod and arktype. The type stands alone, as those in
  * lib/providers/program_provider.ts.
  */
 export interface ProgramSchema<Input = unknown, Output = Input> {
+  /** Members of the specification, version 1. Source: https://standardschema.dev */
   readonly "~standard": {
     readonly version: 1;
     readonly vendor: string;
@@ -100,11 +102,28 @@ async function parseBy({ validate }: Standard, value: unknown): ReturnType<ReadS
   };
 }
 
-/** Returns a check of the results of a tool by the schema of its output. @throws {TypeError}, {SchemaError} */
+/** Makes something of a schema of the program. @throws {TypeError} a part of it is not understood, with the `place` that it was given in */
+export function naming<Made>(place: string, make: () => Made): Made {
+  try {
+    return make();
+  } catch (cause) {
+    if (cause instanceof SchemaError) throw new TypeError(`${place} cannot be used: ${cause.message}`, { cause });
+    throw cause;
+  }
+}
+
+/** Makes the check of a schema of the program, whose objects are closed as those of a tool. @throws {TypeError} as `naming` */
+export function checkOf(json: unknown, place: string): CheckedSchema {
+  return naming(place, () => compileSchema(closeObjects(json)));
+}
+
+/** Returns a check of the results of a tool by the schema of its output. @throws {TypeError} */
 export function createOutputCheck(name: string, given: unknown): (value: unknown) => Promise<unknown> {
-  const { json, parse } = readSchema(given, `Cannot define the tool "${name}": its output`);
+  const place = `Cannot define the tool "${name}": its output`;
+  const { json, parse } = readSchema(given, place);
   const { $defs = {}, definitions = {}, ...value } = json as ProgramJsonSchema; // readSchema gives objects alone
-  const { check } = compileSchema({ type: "object", properties: { value }, $defs, definitions }, value);
+  const whole = { type: "object", properties: { value }, $defs, definitions };
+  const { check } = naming(place, () => compileSchema(whole, value));
   const wrong = (reason: string) => new ToolError("tool_failed", `Cannot use the result of "${name}": ${reason}`);
   return async (result) => {
     const parsed = await parse(result);

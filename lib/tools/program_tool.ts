@@ -7,6 +7,7 @@ import type { ProgramAbility, ProgramQuestions } from "./program_questions.ts";
 import { MadeResult, type WholeProgramResult } from "./program_result.ts";
 import {
   createOutputCheck,
+  naming,
   type ProgramJsonSchema,
   type ProgramSchema,
   type ProgramSchemaInput,
@@ -22,7 +23,9 @@ import { showContent } from "./runtime/tool_content.ts";
 export interface ProgramToolCall extends ProgramQuestions {
   /** Aborts when the run is cancelled and when the tool's time is over. A tool that goes on is given up after 2 s */
   readonly signal: AbortSignal;
+  /** Id of the run that makes the call; of a call without a run, an id of its own */
   readonly runId: string;
+  /** Id of the call, the same in events, approvals and audit */
   readonly callId: string;
   /** Absolute path of the folder that the agent works in */
   readonly workspace: string;
@@ -70,13 +73,12 @@ export interface ProgramToolDefinition<Input, Given = Input> {
   readonly execute: (input: Input, call: ProgramToolCall) => unknown;
 }
 
-/** Mark of a tool that defineTool made. It exists in the types alone, so that no other object passes for a tool. */
-declare const made: unique symbol;
-
 /** Tool of a program, ready for the option `tools` of createGateway. Only defineTool makes one. */
 export interface ProgramTool {
+  /** Name of the tool, as its definition has it */
   readonly name: string;
-  readonly [made]: true;
+  /** Mark of the type. It exists in the types alone, so that no other object passes for a tool */
+  readonly "~tool": true;
 }
 
 const NAME = /^[a-z][a-z0-9_]{0,63}$/;
@@ -101,22 +103,23 @@ const KEYS = [
 
 /**
  * Makes a tool of the program that mounts the gateway. Its calls go the way of all calls: schema, policy, approval, audit, journal, bounds.
- * @throws {TypeError} for a definition that breaks the rules above; {SchemaError} for a schema with a part that is not understood
+ * @throws {TypeError} for a definition that breaks the rules above, and for a schema with a part that is not understood
  */
 export function defineProgramTool<const Schema extends ProgramSchema | ProgramJsonSchema>(
   definition: ProgramToolDefinition<ProgramSchemaOutput<Schema>, ProgramSchemaInput<Schema>> & {
     readonly input: Schema;
   },
 ): ProgramTool;
+/** Makes a tool from a JSON Schema in `inputSchema`, which tells no type of the input. */
 export function defineProgramTool<Input = Readonly<Record<string, unknown>>>(
   definition: ProgramToolDefinition<Input> & { readonly inputSchema: ProgramJsonSchema },
 ): ProgramTool;
 export function defineProgramTool<Input>(definition: ProgramToolDefinition<Input>): ProgramTool {
   checkDefinition(definition);
   const { name, description, outside = true, clientNeeds, timeoutMs, execute } = definition;
-  const wrong = `Cannot define the tool "${name}": its`;
-  const given = readSchema(definition.input ?? definition.inputSchema, `${wrong} input`);
-  const { schema, read } = createForeignInput(name, given.json);
+  const place = `Cannot define the tool "${name}": its input`;
+  const given = readSchema(definition.input ?? definition.inputSchema, place);
+  const { schema, read } = naming(place, () => createForeignInput(name, given.json));
   const checkOutput = definition.output === undefined ? undefined : createOutputCheck(name, definition.output);
   const accessOf = toAccessOf(definition);
   const prepare = (text: string): PreparedCall => {

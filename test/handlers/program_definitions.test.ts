@@ -51,17 +51,24 @@ test("a prompt takes a schema: its arguments are listed, checked, completed, and
   assert.throws(() => definePrompt({ input: v.object({ count: v.number() }), get }), /"count", so it must take text/);
   const complete = { b: () => [] } as object;
   assert.throws(() => definePrompt({ input: v.object({ a: v.string() }), complete, get }), /no argument "b"/);
+  const input = { type: "object", properties: {}, if: {} };
+  const unread = 'its input cannot be used: "if" is not a keyword that is known here';
+  const unreadable = (what: string) => ({ name: "TypeError", message: `Cannot define ${what}: ${unread}` });
+  assert.throws(() => definePrompt({ input, get }), unreadable("the prompt"));
+  assert.throws(() => defineApproval({ tool: "x", input, answer: () => "deny" }), unreadable('the approval of "x"'));
+  const define = () => defineTool({ name: "x", description: "x", access: "read", input, execute: get });
+  assert.throws(define, unreadable('the tool "x"'));
 });
 
 test("an approval is answered by a schema of the tool's input, and left to people where it does not fit", async () => {
   const order = defineTool({
     ...{ name: "order", description: "Orders beans", access: "write" },
-    input: v.object({ count: v.number(), to: v.optional(v.string()) }),
+    input: v.object({ count: v.number(), to: v.optional(v.string()), bed: v.optional(v.looseObject({})) }),
     execute: ({ count }) => `${count} ordered`,
   });
   const answers = defineApproval({
     tool: "order",
-    input: v.strictObject({ count: v.pipe(v.number(), v.maxValue(10)) }),
+    input: v.object({ count: v.pipe(v.number(), v.maxValue(10)), bed: v.optional(v.object({ size: v.number() })) }),
     answer: ({ count }) => count > 5 ? "deny" : "approve",
   });
   const write = defineTool({
@@ -87,14 +94,15 @@ test("an approval is answered by a schema of the tool's input, and left to peopl
     };
     assert.equal(await outputOf('/order {"count": 3}'), "3 ordered");
     assert.match(await outputOf('/order {"count": 7}'), /the program denied it/);
-    for (const left of ['/order {"count": 30}', '/order {"count": 3, "to": "x"}', '/write_it {"count": 3}']) {
+    const wider = ['/order {"count": 3, "to": "x"}', '/order {"count": 3, "bed": {"size": 1, "by": "x"}}'];
+    for (const left of ['/order {"count": 30}', ...wider, '/write_it {"count": 3}']) {
       const leaving = new AbortController();
       const run = gateway.run(left, { signal: leaving.signal });
       for await (const { type } of run) if (type === "approval_needed") break;
       leaving.abort();
       await assert.rejects(async () => await run);
     }
-    assert.deepEqual(given, ["approve", "deny", undefined, undefined, undefined]);
+    assert.deepEqual(given, ["approve", "deny", undefined, undefined, undefined, undefined]);
   } finally {
     await gateway.close();
   }

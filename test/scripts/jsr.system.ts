@@ -44,7 +44,7 @@ console.log(JSON.stringify({ ...said, handled, scripted: (await run).result }));
 await kit.close();
 `;
 
-/** Imports whose names are known at run time alone: a file of Postern's own by its address, and koffi on Node. */
+/** Imports whose names are known at run time alone (docs/design/dependencies.md "Toolchain"). */
 const COMPUTED = ["lib/base/own_file.ts", "lib/extensions/plugins/ffi/ffi_library.ts"];
 
 test("JSR takes the package, and a program of Deno that loads it from there has dashboard, threads, pages and types", {
@@ -75,6 +75,10 @@ test("JSR takes the package, and a program of Deno that loads it from there has 
       writeFileSync(join(client, "package.json"), JSON.stringify({ type: "module", dependencies }));
       writeFileSync(join(client, "deno.json"), '{ "nodeModulesDir": "manual", "lock": false }');
       writeFileSync(join(client, "main.ts"), PROGRAM);
+      const entries = ["mod.ts", "handlers_of_jsr.js", "testing/mod.ts"];
+      const published = entries.map((entry) => join(folder, "published/handlers", entry));
+      const lint = await run(client, [...denoCommand, "doc", "--lint", ...published]);
+      assert.match(lint.stderr, /^Checked 3 files/m);
       const types = readFileSync(join(ROOT, "test/handlers/handler_types.ts"), "utf8");
       writeFileSync(join(client, "types.ts"), types.replace(/"[^"]*handlers\.ts"/, `"${PACKAGE}/handlers"`));
       await run(client, [...denoCommand, "check", "types.ts"]);

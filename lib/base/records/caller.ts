@@ -2,7 +2,10 @@
 export const SCOPES = ["chat", "runs", "tools", "approve", "admin"] as const;
 /** Verb that a token can be given. */
 export type TokenScope = (typeof SCOPES)[number];
-/** Verb that a caller may use. `cluster` belongs to the token of a cluster alone: no other token has it or gets it, not even with `admin`. */
+/**
+ * Verb that a caller may use. `cluster` belongs to the token of a cluster alone: no other token has it or gets it, not even with `admin`.
+ * @internal
+ */
 export type Scope = TokenScope | "cluster";
 
 /** Identity and door that a run or a tool call came by. */

@@ -47,7 +47,7 @@ const MAX_CLOSED_DEPTH = 16;
  * Returns a schema whose objects are closed where they name properties and say nothing of others, in fields and items too: who lists the
  * fields means no other. Definitions and branches stay as they are: another part may add to their fields.
  */
-function closeObjects(schema: unknown, depth = 0): unknown {
+export function closeObjects(schema: unknown, depth = 0): unknown {
   if (!isRecord(schema) || depth > MAX_CLOSED_DEPTH) return schema;
   const close = (part: unknown) => closeObjects(part, depth + 1);
   const { properties, items, prefixItems } = schema;

@@ -8,11 +8,17 @@ export type EmbeddedContent =
 
 /** Address of a resource that the client may read. */
 export interface ResourceLink {
+  /** Kind of the part */
   readonly type: "resource_link";
+  /** Address that the client reads the resource by */
   readonly uri: string;
+  /** Name for programs and people */
   readonly name: string;
+  /** Name for people in place of `name`. Default: none */
   readonly title?: string | undefined;
+  /** Text about the content, for models and people. Default: none */
   readonly description?: string | undefined;
+  /** Media type of the content, such as `text/csv`. Default: none is told */
   readonly mimeType?: string | undefined;
   /** Number of bytes */
   readonly size?: number | undefined;

@@ -150,11 +150,12 @@ test("every program of the page that names these tests is run by one of them", (
   assert.deepEqual([...recipes.keys()].sort(), [...NODE_SERVERS, "bun.js", ...BUILT].sort());
 });
 
-for (const file of [...NODE_SERVERS, "bun.js"]) {
-  const isBun = file === "bun.js";
+for (const program of [...NODE_SERVERS, "koa.js on Bun", "bun.js on Bun"]) {
+  const [file = "", runtime] = program.split(" on ");
+  const isBun = runtime === "Bun";
   const noBun = isBun && !existsSync(BUN) && `no Bun for ${process.platform} on ${process.arch} is locked`;
   test(
-    `${file} of the page serves the gateway beside its own page`,
+    `${program} of the page serves the gateway beside its own page`,
     { skip: skip || noBun },
     () =>
       withServer(() => [isBun ? BUN : process.execPath, join(project, file)], { ready: CODE }, async (server) => {
