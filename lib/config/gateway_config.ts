@@ -25,7 +25,9 @@ export interface GatewayConfig {
     readonly allow_public_bind?: boolean | undefined;
     /** Names that the Host header may have beside those of this machine. Default: `[]` */
     readonly allowed_hosts?: readonly string[] | undefined;
+    /** Address that people reach the gateway at from elsewhere, with the path of a mount. Its host counts as one of `allowed_hosts`. Empty: none is told. Default: `""` */
     readonly public_url?: string | undefined;
+    /** Puts a link into messages of `[[notify]]` that answers one approval, once, for whoever has it. Default: `false` */
     readonly answer_links?: boolean | undefined;
     /** Web origins that may read replies, each exactly as a browser sends it. `*`: all. Default: `[]` */
     readonly cors_origins?: readonly string[] | undefined;
@@ -551,19 +553,33 @@ export interface GatewayConfig {
     /** What makes a conversation: each sender, the whole channel, or each message. Default: `"sender"` */
     readonly conversation?: "sender" | "channel" | "message" | undefined;
   } } | undefined;
+  /** `[notify]`: Who is told when something waits for a person, or has ended. */
   readonly notify?: readonly ({
+    /** Name of the rule, for `postern notify test` and in the list of deliveries. */
     readonly name: string;
+    /** Events that it tells of: an approval or question waits, a run has ended, failed or needs a review, 80 % of the day's tokens are used, the gateway is degraded, an MCP server wants a sign-in. */
     readonly events: readonly ("approval_waiting" | "run_ended" | "run_failed" | "run_needs_review" | "budget_near" | "gateway_degraded" | "sign_in_needed")[];
+    /** Way of its messages. */
     readonly kind: "webhook" | "ntfy" | "pushover" | "command";
+    /** Address of a webhook; of the server for `ntfy` (empty: `https://ntfy.sh`) and `pushover` (empty: its API). It may be private. Default: `""` */
     readonly url?: string | undefined;
+    /** For `webhook`: environment variable of the secret that signs. Default: `""` */
     readonly secret_env?: string | undefined;
+    /** For `ntfy`: environment variable of the topic, which whoever knows it can read. Default: `""` */
     readonly topic_env?: string | undefined;
+    /** Environment variable of the access token for `ntfy`, or of the application's token for `pushover`. Default: `""` */
     readonly token_env?: string | undefined;
+    /** For `pushover`: environment variable of the user's key. Default: `""` */
     readonly user_env?: string | undefined;
+    /** For `command`: the program and its arguments. The text comes on its input. Default: `[]` */
     readonly command?: readonly string[] | undefined;
+    /** Seconds that a message waits for more, which are then told as one. 0: each is told at once. Default: `10` */
     readonly window_secs?: number | undefined;
+    /** Hours in which nothing is told, such as `22:00-07:00`. What waits is told at their end. Empty: none. Default: `""` */
     readonly quiet_hours?: string | undefined;
+    /** IANA name of the time zone of the quiet hours. Empty: that of `[cron]`. Default: `""` */
     readonly timezone?: string | undefined;
+    /** Tells of approvals in the quiet hours too. Default: `false` */
     readonly approvals_break_quiet?: boolean | undefined;
   })[] | undefined;
   /** `[runtime]`: What WASM tools may use. */
