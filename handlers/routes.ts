@@ -38,6 +38,7 @@ import {
 } from "./routes/conversations.ts";
 import { dashboardRoute } from "./routes/dashboard_page.ts";
 import { deliveriesRoute, resolveDeliveryRoute } from "./routes/deliveries.ts";
+import { deleteFileRoute, fileContentRoute, fileRoute, filesRoute, sendFileRoute } from "./routes/files.ts";
 import { haltRoute, haltsRoute, resumeRoute } from "./routes/halts.ts";
 import { healthRoute, liveRoute, metricsRoute, statusRoute } from "./routes/health.ts";
 import { logsRoute } from "./routes/logs.ts";
@@ -203,6 +204,11 @@ export const ROUTE_TABLE = {
   browserLogins: browserLoginsRoute,
   saveBrowserLogin: saveBrowserLoginRoute,
   removeBrowserLogin: removeBrowserLoginRoute,
+  sendFile: sendFileRoute,
+  files: filesRoute,
+  file: fileRoute,
+  fileContent: fileContentRoute,
+  deleteFile: deleteFileRoute,
   plugins: pluginsRoute,
   plugin: pluginRoute,
   installPlugin: installPluginRoute,

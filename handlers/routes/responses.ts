@@ -1,7 +1,7 @@
 import * as v from "valibot";
 import { lazily } from "../../lib/base/lazily.ts";
 import { refuse } from "../../lib/base/errors.ts";
-import type { Message } from "../../lib/base/records/message.ts";
+import { type ContentPart, isImagePart, isTextPart, type Message } from "../../lib/base/records/message.ts";
 import { defineRoute, type RouteInput } from "../define_route.ts";
 import type { RouteParts } from "../route.ts";
 import {
@@ -22,10 +22,11 @@ import { followReply } from "../wire/event_stream.ts";
 import { toHttpError } from "../wire/http_errors.ts";
 import { afterOf, choiceQuery, countQuery, positionQuery, textQuery } from "../wire/lists.ts";
 import { CHANGE_HEADERS, jsonReply, type Reply } from "../wire/reply.ts";
-import { readResponseBody, responseSchema } from "../wire/responses/response_body.ts";
+import { readResponseBody, type ResponseBody, responseSchema } from "../wire/responses/response_body.ts";
 import { acceptedJson, ResponseEvents, responseJson, seqOf } from "../wire/responses/response_reply.ts";
 import { isTriggered, type ResponseInput, toResponseInput } from "../wire/responses/to_response_input.ts";
 import { cancelRun } from "../wire/run_work.ts";
+import { namesFile, withSentFiles } from "../wire/sent_files.ts";
 
 const nullable = v.nullable(v.string());
 
@@ -289,7 +290,13 @@ async function toInput(
   const { condenses = isTriggered(asked) } = given;
   const agentTools = agentToolsOf(asking, asked.model ?? undefined);
   const plain = agentTools === "none";
-  if (plain) return toDecodedBody(toResponseInput(asked, { plain, condenses }), agentTools, ignored);
+  if (plain) {
+    return toDecodedBody(
+      toResponseInput(await fillFiles(asked, parts, asking), { plain, condenses }),
+      agentTools,
+      ignored,
+    );
+  }
   const { conversationFor, readHistory, resolveReferences, toStoring } = await stored();
   const { caller } = asking;
   const body = await resolveReferences(asked, parts, asking);
@@ -298,7 +305,7 @@ async function toInput(
   const place = await conversationFor(goesOn ? body : {}, parts, caller);
   const { brought, after } = place;
   const storing = isStored ? toStoring(body, place) : undefined;
-  const input = toResponseInput(body, { plain, condenses, brought, storing });
+  const input = toResponseInput(await fillFiles(body, parts, asking), { plain, condenses, brought, storing });
   if (counts) {
     const { instructions } = input.agent ?? {};
     const ruled: readonly Message[] = instructions === undefined ? [] : [{ role: "system", content: instructions }];
@@ -306,6 +313,21 @@ async function toInput(
     return toDecodedBody({ ...input, messages }, agentTools, ignored);
   }
   return toDecodedBody({ ...input, after }, condenses ? "none" : agentTools, ignored);
+}
+
+/** Returns a body with what the files hold that its input names. The stored input keeps their names. */
+async function fillFiles(
+  body: ResponseBody,
+  { agent, kit: { log } }: Pick<ReadParts, "agent" | "kit">,
+  asking: Pick<RouteInput, "caller" | "signal">,
+): Promise<ResponseBody> {
+  const { input } = body;
+  if (!Array.isArray(input) || !input.some(namesFile)) return body;
+  const toPart = (part: ContentPart) =>
+    isImagePart(part)
+      ? { type: "input_image", image_url: part.image_url.url }
+      : { type: "input_text", text: isTextPart(part) ? part.text : "" };
+  return { ...body, input: [...await withSentFiles(input, "input", { files: agent?.files, log, asking, toPart })] };
 }
 
 function respond(parts: AnswerParts, asked: DecodedRequest<ResponseInput>, runId?: string | null): Promise<Reply> {

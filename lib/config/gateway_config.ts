@@ -19,6 +19,8 @@ export interface GatewayConfig {
     readonly rate_limit_per_identity?: number | undefined;
     readonly rate_limit_scope?: "gateway" | "cluster" | undefined;
     readonly max_request_bytes?: number | undefined;
+    readonly max_file_bytes?: number | undefined;
+    readonly max_files_bytes?: number | undefined;
     readonly pairing_code_ttl_secs?: number | undefined;
     readonly shutdown_grace_secs?: number | undefined;
     readonly request_timeout_secs?: number | undefined;

@@ -11,9 +11,9 @@ import {
   type Fired,
   type FireOptions,
   isHeld,
+  makerScopes,
   type Occasion,
   startFailure,
-  makerScopes,
   toRequest,
 } from "./firing_request.ts";
 import { type FiringTimes, timesOf } from "./firing_times.ts";

@@ -17,8 +17,8 @@ import {
   type Fired,
   type FireOptions,
   isHeld,
-  startFailure,
   makerScopes,
+  startFailure,
   toRequest,
 } from "./firing_request.ts";
 import {
