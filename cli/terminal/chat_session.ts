@@ -1,3 +1,6 @@
+import { toChatRequest } from "../../handlers/wire/agent_runs.ts";
+import { readSentFiles } from "../../handlers/wire/sent_files.ts";
+import { neverAborted } from "../../lib/base/cancel.ts";
 import { type AgentEvent, isTerminal } from "../../lib/base/records/agent_event.ts";
 import { SCOPES } from "../../lib/base/records/caller.ts";
 import type { RunHandle } from "../../lib/runs/run_request.ts";
@@ -24,8 +27,8 @@ export interface ChatOptions {
 
 /** Conversation at the terminal, one message at a time. */
 export interface ChatSession {
-  /** Sends a message. @returns the events of the reply, up to `done` or `error` */
-  send(text: string): AsyncIterable<ChatEvent>;
+  /** Sends a message. @param files ids of files that go with it. @returns the events of the reply, up to `done` or `error` */
+  send(text: string, files: readonly string[]): AsyncIterable<ChatEvent>;
   /** Joins a reply that is at work. @returns its events from the first on, as `send` */
   join(runId: string): AsyncIterable<ChatEvent>;
   /** Stops the reply under way. Its events then end with an error */
@@ -58,8 +61,11 @@ export async function openChatSession(gateway: ReachedGateway, options: ChatOpti
     }
   }
   return {
-    send: (text) =>
-      reply({ type: "message", text, model: topic.model, conversation_id: topic.conversationId ?? "new" }),
+    send: (text, files) =>
+      reply({
+        ...{ type: "message", text, model: topic.model, conversation_id: topic.conversationId ?? "new" },
+        ...(files.length === 0 ? {} : { files }),
+      }),
     join: (runId) => reply({ type: "resume", run_id: runId, after: 0 }),
     cancel: () => socket.send(JSON.stringify({ type: "cancel" })),
     close: () => socket.close(),
@@ -67,22 +73,22 @@ export async function openChatSession(gateway: ReachedGateway, options: ChatOpti
 }
 
 function localSession({ services }: ReachedGateway, options: ChatOptions): ChatSession {
-  const runs = services?.agent?.runs;
-  if (runs === undefined) throw new CommandError('Cannot chat: there is no agent, since provider.kind is "none"');
+  const agent = services?.agent;
+  if (services === undefined || agent === undefined) {
+    throw new CommandError('Cannot chat: there is no agent, since provider.kind is "none"');
+  }
+  const { runs, files: sent } = agent;
   const { topic } = options;
+  const caller = { via: "cli", tokenId: null, scopes: SCOPES } as const;
   let running: Pick<RunHandle, "cancel" | "leave"> | undefined;
   return {
-    async *send(text) {
-      const started = await runs.start({
-        kind: "chat",
-        messages: [{ role: "user", content: text }],
-        model: topic.model,
-        conversationId: topic.conversationId ?? "new",
-        by: { caller: { via: "cli", tokenId: null, scopes: SCOPES } },
-        durable: false,
-        reader: { canApprove: options.canApprove },
-        agentTools: "configured",
-      });
+    async *send(text, ids) {
+      const reading = { files: sent, log: services.log, asking: { caller, signal: neverAborted() } };
+      const files = ids.length === 0 ? undefined : await readSentFiles(ids, reading);
+      const started = await runs.start(toChatRequest(
+        { message: text, model: topic.model, conversationId: topic.conversationId ?? "new", files },
+        { kind: "chat", by: { caller }, durable: false, reader: { canApprove: options.canApprove } },
+      ));
       running = started;
       topic.conversationId = started.conversationId ?? topic.conversationId;
       for await (const events of started.events()) yield* events;

@@ -7,7 +7,7 @@ import {
   CONVERSATIONS,
 } from "../../lib/runs/conversations/conversation_records.ts";
 import { defineRoute, type RouteInput } from "../define_route.ts";
-import type { RouteParts } from "../route.ts";
+import type { Route, RouteParts } from "../route.ts";
 import { LIMIT_QUERY, listReply, listSchema, textQuery } from "../wire/lists.ts";
 import { readForm } from "../wire/read_form.ts";
 import { jsonReply, type Reply } from "../wire/reply.ts";
@@ -32,6 +32,12 @@ const fileSchema = v.object({
   conversation_id: v.nullable(v.string()),
 });
 
+const FORM: NonNullable<Route["rawBody"]> = {
+  type: "multipart/form-data",
+  maxBytes: ({ max_file_bytes: maxBytes }) => maxBytes + FORM_BYTES,
+  what: "file, in a form,",
+};
+
 /** POST /v1/files: keeps a picture or a document for messages that name it. */
 export const sendFileRoute = defineRoute({
   method: "POST",
@@ -40,11 +46,7 @@ export const sendFileRoute = defineRoute({
   needs: ["uploads", "store"],
   summary:
     "Keep a picture or a document, which messages then name by its id; a form with file, purpose, conversation_id",
-  rawBody: {
-    type: "multipart/form-data",
-    maxBytes: ({ max_file_bytes: maxBytes }) => maxBytes + FORM_BYTES,
-    what: "file, in a form,",
-  },
+  rawBody: FORM,
   reply: { status: 200, type: "application/json", schema: fileSchema },
   errors: ["overloaded", "insufficient_scope"],
   idempotency: "honoured",
@@ -155,9 +157,19 @@ async function findFile(
   return found;
 }
 
-function toFile({ id, bytes, created_at, filename, purpose, media_type, sha256, conversation_id = null }: Upload) {
+function toFile({ id, bytes, created_at, filename, purpose, media_type, sha256, conversation_id }: Upload) {
   const object = "file" as const;
-  return { id, object, bytes, created_at, filename, purpose, content_type: media_type, sha256, conversation_id };
+  return {
+    id,
+    object,
+    bytes,
+    created_at,
+    filename,
+    purpose,
+    content_type: media_type,
+    sha256,
+    conversation_id: conversation_id ?? null,
+  };
 }
 
 /** Encodes a name for a header. Source: RFC 8187 section 3.2 */

@@ -28,6 +28,8 @@ export const FRAMES = {
       text: v.pipe(v.string(), v.regex(/\S/)),
       conversation_id: v.nullish(id),
       model: v.nullish(v.string()),
+      /** Ids of files that were sent to `/v1/files`, which go behind the text */
+      files: v.nullish(v.pipe(v.array(id), v.maxLength(20))),
     }),
   },
   resume: {

@@ -1,13 +1,14 @@
 import { type Caller, hasScope } from "../../lib/base/records/caller.ts";
 import { type AgentEvent, isTerminal } from "../../lib/base/records/agent_event.ts";
 import type { RunPace } from "../../lib/runs/run_request.ts";
-import { CancelError } from "../../lib/base/cancel.ts";
+import { CancelError, neverAborted } from "../../lib/base/cancel.ts";
 import { isLonger } from "../../lib/base/text.ts";
 import type { Config } from "../../lib/config/config.ts";
 import { checkScope, type Door } from "../door.ts";
 import type { RouteParts } from "../route.ts";
 import { openRunEvents, requireAgent, toChatRequest } from "../wire/agent_runs.ts";
 import { endedInSilence, toHttpError } from "../wire/http_errors.ts";
+import { readSentFiles } from "../wire/sent_files.ts";
 import {
   type AnswerFrame,
   encodeEvent,
@@ -333,10 +334,13 @@ export class SocketSession {
     if (this.#isOpen && this.#options.parts.sockets.draining()) this.#close(GOING_AWAY, "The gateway is shutting down");
   }
 
-  async #start({ text: message, conversation_id, model }: MessageFrame): Promise<Reading> {
+  async #start({ text: message, conversation_id, model, files: ids }: MessageFrame): Promise<Reading> {
     const { parts, caller, requestId } = this.#options;
-    const handle = await requireAgent(parts).runs.start(toChatRequest(
-      { message, conversationId: conversation_id ?? this.#conversationId, model: model ?? undefined },
+    const { runs, files: sent } = requireAgent(parts);
+    const asking = { caller, signal: neverAborted() };
+    const files = ids?.length ? await readSentFiles(ids, { files: sent, log: parts.kit.log, asking }) : undefined;
+    const handle = await runs.start(toChatRequest(
+      { message, conversationId: conversation_id ?? this.#conversationId, model: model ?? undefined, files },
       { kind: "chat", by: { caller, requestId }, durable: false, reader: { canApprove: this.#mayApprove() } },
     ));
     if (conversation_id === undefined || conversation_id === null) {

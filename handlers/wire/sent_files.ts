@@ -58,6 +58,14 @@ export async function withSentFiles<T extends object>(
   return await Promise.all(items.map((item, at) => namesFile(item) ? filled(item, at) : item));
 }
 
+/** Returns what files hold that a message names beside its text. @throws as `withSentFiles` */
+export async function readSentFiles(
+  ids: readonly string[],
+  reading: Omit<FileReading, "toPart">,
+): Promise<readonly ContentPart[]> {
+  return await Promise.all(ids.map((id, at) => readFile(id, `files[${at}]`, reading)));
+}
+
 /** Tells whether a message or an item names a file here. */
 export function namesFile(item: object): boolean {
   const { content, output } = item as { readonly content?: unknown; readonly output?: unknown }; // either may be there
@@ -67,7 +75,7 @@ export function namesFile(item: object): boolean {
 async function readFile(
   id: string,
   param: string,
-  { files, log, asking: { caller, signal } }: FileReading,
+  { files, log, asking: { caller, signal } }: Omit<FileReading, "toPart">,
 ): Promise<ContentPart> {
   const found = await files?.uploads.get(id, caller);
   if (files === undefined || found === undefined) {
