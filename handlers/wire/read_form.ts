@@ -7,7 +7,7 @@ const MAX_PARTS = 16;
 const BOUNDARY = /^multipart\/form-data\s*;(?:.*;)?\s*boundary=(?:"([^"]{1,70})"|([^\s;"]{1,70}))/i;
 
 /** Fields of a form: texts by their names, and files with theirs. */
-export interface Form {
+export interface ReadForm {
   readonly texts: ReadonlyMap<string, string>;
   readonly files: ReadonlyMap<string, { readonly name: string; readonly bytes: Uint8Array }>;
 }
@@ -16,7 +16,7 @@ export interface Form {
  * Reads a form of a body whose length is bounded already, by the runtime's own reader. Parts are counted before, since each costs memory.
  * @throws {HttpError} 400 `invalid_request` for a form that cannot be read, has too many parts, or a field twice
  */
-export async function readForm(bytes: Uint8Array<ArrayBuffer>, contentType: string): Promise<Form> {
+export async function readForm(bytes: Uint8Array<ArrayBuffer>, contentType: string): Promise<ReadForm> {
   const match = BOUNDARY.exec(contentType);
   const boundary = match?.[1] ?? match?.[2];
   if (boundary === undefined) throw invalid("its Content-Type names no boundary");
