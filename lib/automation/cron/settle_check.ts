@@ -3,7 +3,7 @@ import { HttpError } from "../../base/errors.ts";
 import { canonicalDigest } from "../../base/json.ts";
 import { neutralize } from "../../base/neutral_text.ts";
 import type { Random } from "../../base/random.ts";
-import type { Caller } from "../../base/records/caller.ts";
+import { type Caller, commonScopes } from "../../base/records/caller.ts";
 import { isAtWork, type Run } from "../../base/records/run.ts";
 import { UNTAINTED } from "../../base/taint.ts";
 import { type ReadRecord, unlessUnreadable } from "../../storage/read_records.ts";
@@ -100,7 +100,9 @@ export async function settleCheck(
   try {
     const { by, time } = checking;
     const found = toldOutput(record, { run, output: outcome.output, random });
-    const asked: Caller | undefined = by && { via: "cron", tokenId: by.token_id, scopes: by.scopes };
+    // The token of the one who asked may have been revoked or narrowed meanwhile
+    const byNow = by && commonScopes(by.scopes, await options.scopesOf(by.token_id) ?? []);
+    const asked: Caller | undefined = by && { via: "cron", tokenId: by.token_id, scopes: byNow ?? [] };
     const occasion = { time, by: asked };
     const { id: runId } = await supervisor.start({ ...toRequest(record, occasion, { scopesNow, found }), claim: woke });
     log.info("Schedule fired after its precheck", { schedule_id: id, run_id: runId, check_run_id: checking.run_id });

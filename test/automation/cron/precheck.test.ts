@@ -169,6 +169,18 @@ test("fired by hand, the precheck comes first, and the run has no more rights th
   await fixture.cron.stop();
 });
 
+test("fired by hand by a token that is revoked while the precheck is at work, the run has no rights of it", async () => {
+  let isRevoked = false;
+  const fixture = checking(["a"], { scopesOf: (id) => id === "tok_1" && isRevoked ? undefined : ["chat", "runs"] });
+  await fixture.cron.start();
+  await fixture.cron.add(ORDER, MAKER);
+  await fixture.cron.run("night", { via: "http", tokenId: "tok_1", scopes: ["chat", "runs"] });
+  isRevoked = true;
+  await fixture.clock.advance(10 * SECOND);
+  assert.deepEqual(fixture.runs.started[1]?.request.by.caller.scopes, []);
+  await fixture.cron.stop();
+});
+
 test("a precheck is checked as the work of a schedule is, and goes with a prompt", async () => {
   const { cron } = checking([]);
   const refused = (order: object, about: RegExp) =>
