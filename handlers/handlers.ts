@@ -200,6 +200,11 @@ export const saveBrowserLogin: HandlerOf<"browserLogins"> = makeHandler(ROUTE_TA
 /** `DELETE /v1/browser-logins/:site`: Remove the login of a site; a browser that is open keeps it until it ends */
 export const removeBrowserLogin: HandlerOf<"browserLogins"> = makeHandler(ROUTE_TABLE.removeBrowserLogin);
 /** `GET /v1/plugins`: Plugins, installed and found, and why each is on or off */
+export const sendFile: HandlerOf<"uploads" | "store"> = makeHandler(ROUTE_TABLE.sendFile);
+export const files: HandlerOf<"uploads"> = makeHandler(ROUTE_TABLE.files);
+export const file: HandlerOf<"uploads"> = makeHandler(ROUTE_TABLE.file);
+export const fileContent: HandlerOf<"uploads"> = makeHandler(ROUTE_TABLE.fileContent);
+export const deleteFile: HandlerOf<"uploads"> = makeHandler(ROUTE_TABLE.deleteFile);
 export const plugins: HandlerOf<"plugins"> = makeHandler(ROUTE_TABLE.plugins);
 /** `GET /v1/plugins/:id`: One plugin */
 export const plugin: HandlerOf<"plugins"> = makeHandler(ROUTE_TABLE.plugin);

@@ -7,7 +7,14 @@ import { createMetrics } from "../lib/base/telemetry/metrics.ts";
 import { defaultConfig } from "../lib/config/config.ts";
 import { checkAccess } from "./door.ts";
 import { guardBody, guardQuery } from "./middleware/guards.ts";
-import { GatewayRequestContext, parseRequestTarget, readWebBody, requestIdOf, watchSignal } from "./request_context.ts";
+import {
+  GatewayRequestContext,
+  ownBodyBytes,
+  parseRequestTarget,
+  readWebBody,
+  requestIdOf,
+  watchSignal,
+} from "./request_context.ts";
 import type { RequestServices, Route, RouteMatch, RouteParts } from "./route.ts";
 import type { SocketHooks } from "./node/node_handler.ts";
 import { createRouteTable } from "./route_table.ts";
@@ -126,7 +133,7 @@ function prepare<Need extends keyof RouteParts>(route: Route, parts: HandlerPart
       return work(context);
     };
     try {
-      guardBody(request, route.rawBody?.maxBytes ?? services.config().gateway.max_request_bytes);
+      guardBody(request, ownBodyBytes(route, services.config()) ?? services.config().gateway.max_request_bytes);
       const sender = await identify(request);
       context = open(sender);
       const identity = sender.identity ?? undefined;

@@ -3,12 +3,14 @@ import type { Timer } from "../lib/base/clock.ts";
 import { HttpError, refuse } from "../lib/base/errors.ts";
 import type { Random } from "../lib/base/random.ts";
 import type { Identity } from "../lib/access/identity.ts";
+import type { Config } from "../lib/config/config.ts";
 import { checkStillCounts } from "./door.ts";
 import type {
   RequestContext,
   RequestServices,
   ResponseClass,
   ResponseParts,
+  Route,
   RouteMatch,
   RouteParts,
   RunClaim,
@@ -71,6 +73,14 @@ export function isCleanPath(path: string): boolean {
 /** Tells whether a path has a segment `.` or `..`, plain or percent-encoded. */
 export function hasDotSegment(path: string): boolean {
   return DOT_SEGMENT.test(path);
+}
+
+/** Returns the bytes that the body of a route may have of its own. Undefined: as `max_request_bytes` says */
+export function ownBodyBytes(
+  { rawBody }: Pick<Route, "rawBody">,
+  { gateway }: { readonly gateway: Pick<Config["gateway"], "max_file_bytes"> },
+): number | undefined {
+  return typeof rawBody?.maxBytes === "function" ? rawBody.maxBytes(gateway) : rawBody?.maxBytes;
 }
 
 /** A request's body that is being read. */
@@ -211,7 +221,7 @@ export class GatewayRequestContext implements RequestContext {
     this.#identity = identity;
     this.#params = params;
     if (route.maxBodyBytes !== undefined) this.#maxBodyBytes = route.maxBodyBytes;
-    this.#ownBodyBytes = route.rawBody?.maxBytes;
+    this.#ownBodyBytes = ownBodyBytes(route, this.services.config());
   }
 
   body(): Promise<Uint8Array> {

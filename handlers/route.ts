@@ -126,7 +126,11 @@ export interface Route extends Door {
   /** Schema of the JSON body, which the handler validates with; undefined: the route reads no body */
   readonly body?: GenericSchema | undefined;
   /** Body of another media type than JSON, `what` in a word, with its own bound in place of `max_request_bytes`. For routes without path parameters */
-  readonly rawBody?: { readonly type: string; readonly maxBytes: number; readonly what: string } | undefined;
+  readonly rawBody?: {
+    readonly type: string;
+    readonly maxBytes: number | ((settings: Pick<Config["gateway"], "max_file_bytes">) => number);
+    readonly what: string;
+  } | undefined;
   /** true: the route takes an empty body. Default false */
   readonly bodyOptional?: boolean;
   /** Maximum bytes of a body that is read before the sender is known. Default: `max_request_bytes`, which is never exceeded */

@@ -39,6 +39,7 @@ import {
 import { dashboardRoute } from "./routes/dashboard_page.ts";
 import { answerPageRoute, answerRoute } from "./routes/answer_links.ts";
 import { deliveriesRoute, resolveDeliveryRoute, testNotifyRoute } from "./routes/deliveries.ts";
+import { deleteFileRoute, fileContentRoute, fileRoute, filesRoute, sendFileRoute } from "./routes/files.ts";
 import { haltRoute, haltsRoute, resumeRoute } from "./routes/halts.ts";
 import { healthRoute, liveRoute, metricsRoute, statusRoute } from "./routes/health.ts";
 import { logsRoute } from "./routes/logs.ts";
@@ -216,6 +217,11 @@ export const ROUTE_TABLE = {
   browserLogins: browserLoginsRoute,
   saveBrowserLogin: saveBrowserLoginRoute,
   removeBrowserLogin: removeBrowserLoginRoute,
+  sendFile: sendFileRoute,
+  files: filesRoute,
+  file: fileRoute,
+  fileContent: fileContentRoute,
+  deleteFile: deleteFileRoute,
   plugins: pluginsRoute,
   plugin: pluginRoute,
   installPlugin: installPluginRoute,

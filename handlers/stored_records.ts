@@ -22,6 +22,7 @@ import { MAILBOXES } from "../lib/memory/mailbox.ts";
 import { MEMORY } from "../lib/memory/memory.ts";
 import { COMMAND_FOLDERS } from "../lib/memory/command_folders.ts";
 import { PLANS } from "../lib/memory/plans.ts";
+import { CONVERSATION_UPLOADS, parseUploadPart, UPLOAD_CHANGES, UPLOADS } from "../lib/memory/uploads.ts";
 import { PROVIDERS } from "../lib/providers/discovery/provider_memory.ts";
 import { CONVERSATIONS, parseConversationEntry } from "../lib/runs/conversations/conversation_records.ts";
 import { BUDGET_DAYS } from "../lib/runs/supervisor/day_budget.ts";
@@ -76,6 +77,7 @@ const DECLARED: readonly Collection<unknown>[] = [
   ...[BROWSER_LOGINS, COMMAND_FOLDERS, COOKIE_JARS, DOCUMENTS, MAILBOXES, MEMORY, PLANS, PROVIDERS, STORAGE_KEYS],
   ...[ANSWER_LINKS, APPROVAL_RULES, APPROVALS, AUDIT_CHAINS, AUDIT_HEAD, AUDIT_RECORDS, OPEN_APPROVALS, RECORDED_TRUST],
   ...[HALTS, TAINT_CHANGES, TAINTED_FILES, TRUSTED_DOCUMENTS],
+  ...[CONVERSATION_UPLOADS, UPLOAD_CHANGES, UPLOADS],
   ...[IDEMPOTENT_REPLIES, WEBHOOK_MESSAGES, WEBHOOK_SIGNATURES],
   // Marks of open work: their form is that of the cluster, which a gateway alone does not load
   new Collection(OPEN_DELIVERIES, parseWorkMark, { onDamage: { becomes: { v: 1 } } }),
@@ -93,6 +95,7 @@ export const COLLECTIONS: Readonly<Record<string, Collection<unknown>>> = Object
 export const STREAMS: Readonly<Record<string, ParseRecord<unknown>>> = {
   conversation: parseConversationEntry,
   run: parseJournalRecord,
+  upload: parseUploadPart,
 };
 
 /** Milliseconds that one look at all records takes at most. */

@@ -22,7 +22,7 @@ import {
   type RateLimitOptions,
 } from "./middleware/rate_limit.ts";
 import { notFound } from "./missing_path.ts";
-import type { GatewayRequestContext } from "./request_context.ts";
+import { type GatewayRequestContext, ownBodyBytes } from "./request_context.ts";
 import type { ResponseClass, Route, RouteMatch } from "./route.ts";
 import type { RouteTable, RouteVisitor } from "./route_table.ts";
 import type { StrangerPlaces } from "./stranger_places.ts";
@@ -297,7 +297,8 @@ export class Visit implements RouteVisitor {
   #guardMessage(match: RouteMatch | undefined): void {
     const { path } = this.#context;
     try {
-      guardBody(this.#request, match?.route.rawBody?.maxBytes ?? this.#settings.maxRequestBytes);
+      const own = match && ownBodyBytes(match.route, this.#parts.services.config());
+      guardBody(this.#request, own ?? this.#settings.maxRequestBytes);
       const socketRoute = this.#parts.socketPaths.has(path);
       if (socketRoute) this.#route = path;
       guardUpgrade(this.#request, { handshake: this.#handshake, path, socketRoute, canUpgrade: this.#canUpgrade });

@@ -60,6 +60,11 @@ export interface CurrentState {
   readonly drainListeners: (() => void)[];
 }
 
+/** Files that clients sent, and the threads that read documents among them. */
+export interface SentFiles extends Pick<MemoryServices, "uploads"> {
+  readonly workers: Pick<SystemServices["workers"], "run">;
+}
+
 /** Facts that a gateway tells of itself. */
 export interface OwnFacts {
   health(): HealthReply;
@@ -72,7 +77,7 @@ export interface Services
     AccessServices,
     Pick<AutomationServices, "cron" | "deliveries">,
     Pick<GuardServices, "audit" | "answerLinks" | "approvals" | "halts" | "taintedFiles">,
-    Pick<MemoryServices, "memory" | "browserLogins">,
+    Pick<MemoryServices, "memory" | "browserLogins" | "uploads">,
     Pick<SystemServices, "containment">,
     Pick<Telemetry, "log" | "metrics" | "recentLog"> {
   readonly version: string;
@@ -111,7 +116,12 @@ export interface Services
   /** Recorded runs, for reading where there is no agent. */
   readonly storedRuns: StoredRuns;
   /** Models and runs. Undefined without an agent (`kind = "none"` or --no-agent): requests get 503 `agent_unavailable`. */
-  readonly agent: { readonly providers: Providers; readonly runs: RunSupervisor } | undefined;
+  readonly agent: {
+    readonly providers: Providers;
+    readonly runs: RunSupervisor;
+    /** Files that messages may name. Default: none */
+    readonly files?: SentFiles | undefined;
+  } | undefined;
   /** Time of the start, in ms since the epoch. */
   readonly startedAt: number;
   /** Absolute path of the folder that the agent works in. */

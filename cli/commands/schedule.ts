@@ -45,9 +45,10 @@ export const scheduleShowCommand = defineCliCommand({
   run: (context, { id }) =>
     withSchedules(context, async (gateway) => {
       const schedule = await gateway.call("GET /v1/schedules/:id", { params: { id } });
-      const { prompt, tool, input } = schedule;
+      const { prompt, tool, input, precheck } = schedule;
       const work = tool === null ? prompt ?? "" : `${tool} ${JSON.stringify(input)}`;
-      context.print(schedule, printable(`${describeSchedule(schedule)}\n\n${work}`));
+      const check = precheck === undefined ? "" : `\n\nPrecheck: ${precheck.tool} ${JSON.stringify(precheck.input)}`;
+      context.print(schedule, printable(`${describeSchedule(schedule)}\n\n${work}${check}`));
     }),
 });
 
@@ -68,6 +69,15 @@ export const scheduleAddCommand = defineCliCommand({
     },
     tool: { type: "string", valueHint: "name", description: "Tool to call in place of telling the agent something" },
     input: INPUT_ARG,
+    check: {
+      type: "string",
+      valueHint: "command",
+      description: "Command that comes first, without the model: only where it prints something is the agent told",
+    },
+    "check-tool": { type: "string", valueHint: "name", description: "Tool to call first in place of a command" },
+    "check-input": { ...INPUT_ARG, description: "Input of --check-tool, as --input" },
+    "only-when-changed": { type: "boolean", description: "Tell the agent only what the check did not print before" },
+    jitter: { type: "string", valueHint: "seconds", description: "Put each time off by up to this many seconds" },
   },
   example: 'postern schedule add "every day at 9:00" "Tidy up my notes"',
   run: async (context, { when, timezone, tool, input, _: words, ...given }) => {
@@ -78,9 +88,36 @@ export const scheduleAddCommand = defineCliCommand({
     const parsed = input === undefined ? undefined : toInput(await readInput(input, context.io));
     const work = tool === undefined ? { prompt } : { tool, input: parsed };
     const id = given.id ?? idOf(tool ?? prompt);
-    return await callFor(context, "cron_add", { id, schedule: when, timezone, ...work });
+    const jitter = given.jitter === undefined ? {} : { jitter_secs: toSeconds(given.jitter) };
+    const check = await toCheck(context, given);
+    return await callFor(context, "cron_add", { id, schedule: when, timezone, ...work, ...check, ...jitter });
   },
 });
+
+/** Options that name the call which comes before the prompt. */
+interface CheckOptions {
+  readonly check?: string | undefined;
+  readonly "check-tool"?: string | undefined;
+  readonly "check-input"?: string | undefined;
+  readonly "only-when-changed"?: boolean | undefined;
+}
+
+async function toCheck({ io }: CommandContext, options: CheckOptions): Promise<Readonly<Record<string, unknown>>> {
+  const { check: command, "check-tool": tool, "check-input": input, "only-when-changed": onlyChanged } = options;
+  if (command !== undefined && tool !== undefined) {
+    throw new UsageError("Cannot add a schedule: give either --check or --check-tool");
+  }
+  if (tool === undefined && input !== undefined) throw new UsageError("Cannot use --check-input without --check-tool");
+  const changed = onlyChanged === true ? { only_when_changed: true } : {};
+  if (command !== undefined) return { precheck: { tool: "shell", input: { command }, ...changed } };
+  if (tool === undefined) return onlyChanged === true ? { precheck: changed } : {};
+  return { precheck: { tool, input: input === undefined ? {} : toInput(await readInput(input, io)), ...changed } };
+}
+
+function toSeconds(text: string): number {
+  if (/^\d{1,4}$/.test(text)) return Number(text);
+  throw new UsageError("Cannot use --jitter: it must be a number of seconds, as 300");
+}
 
 /** Returns an id that says what the schedule does, such as `tidy-up-my-notes`. */
 function idOf(what: string): string {
@@ -124,7 +161,7 @@ export const scheduleHistoryCommand = defineCliCommand({
           shownIn(timezone, firing.time),
           firing.trigger,
           firing.status,
-          firing.run_id ?? "",
+          firing.run_id ?? firing.check_run_id ?? "",
           firing.run_status ?? "",
           outcomeOf(firing),
         ],
@@ -145,7 +182,7 @@ export const scheduleRunCommand = defineCliCommand({
         );
       }
       const firing = await gateway.call("POST /v1/schedules/:id/run", { params: { id } });
-      context.print(firing, `${firing.run_id}: started`);
+      context.print(firing, `${firing.run_id ?? firing.check_run_id}: started`);
     }),
 });
 

@@ -1,7 +1,7 @@
 import { Tokens } from "../../lib/access/tokens.ts";
 import { PAIRING_CODES } from "../../lib/access/pairing.ts";
 import { changeOf, DELIVERIES } from "../../lib/automation/channels/delivery_record.ts";
-import { firingTimes } from "../../lib/automation/cron/firing_times.ts";
+import { timesOf } from "../../lib/automation/cron/firing_times.ts";
 import { SCHEDULES } from "../../lib/automation/cron/schedule_record.ts";
 import { type Execution, hasEnded, SOP_EXECUTIONS } from "../../lib/automation/sops/execution_record.ts";
 import type { Clock } from "../../lib/base/clock.ts";
@@ -127,7 +127,7 @@ async function skipFirings({ store, clock }: HoldOptions): Promise<number> {
   let skipped = 0;
   for await (const { key, version, value } of SCHEDULES.all(store)) {
     if (value.next_at === null || value.next_at > now) continue;
-    const next_at = firingTimes(value.timing, value.timezone).next(now) ?? null;
+    const next_at = timesOf(value).next(now) ?? null;
     const state = next_at === null ? "paused" : value.state;
     await store.batch([SCHEDULES.putOver(key, version, { ...value, state, next_at })]);
     skipped++;

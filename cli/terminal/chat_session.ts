@@ -1,3 +1,6 @@
+import { toChatRequest } from "../../handlers/wire/agent_runs.ts";
+import { readSentFiles } from "../../handlers/wire/sent_files.ts";
+import { neverAborted } from "../../lib/base/cancel.ts";
 import { type AgentEvent, isTerminal } from "../../lib/base/records/agent_event.ts";
 import { SCOPES } from "../../lib/base/records/caller.ts";
 import type { MessageMode } from "../../lib/base/records/run.ts";
@@ -36,8 +39,8 @@ export interface ChatOptions {
 
 /** Conversation at the terminal, one message at a time. */
 export interface ChatSession {
-  /** Sends a message. @returns the events of the reply, up to `done` or `error` */
-  send(text: string): AsyncIterable<ChatEvent>;
+  /** Sends a message. @param files ids of files that go with it. @returns the events of the reply, up to `done` or `error` */
+  send(text: string, files: readonly string[]): AsyncIterable<ChatEvent>;
   /** Joins a reply that is at work. @returns its events from the first on, as `send` */
   join(runId: string): AsyncIterable<ChatEvent>;
   /**
@@ -77,8 +80,11 @@ export async function openChatSession(gateway: ReachedGateway, options: ChatOpti
     }
   }
   return {
-    send: (text) =>
-      reply({ type: "message", text, model: topic.model, conversation_id: topic.conversationId ?? "new" }),
+    send: (text, files) =>
+      reply({
+        ...{ type: "message", text, model: topic.model, conversation_id: topic.conversationId ?? "new" },
+        ...(files.length === 0 ? {} : { files }),
+      }),
     join: (runId) => reply({ type: "resume", run_id: runId, after: 0 }),
     steer(text, mode) {
       open.send();
@@ -118,26 +124,29 @@ class OpenMessages {
 }
 
 function localSession({ services }: ReachedGateway, options: ChatOptions): ChatSession {
-  const runs = services?.agent?.runs;
-  if (runs === undefined) throw new CommandError('Cannot chat: there is no agent, since provider.kind is "none"');
+  const agent = services?.agent;
+  if (services === undefined || agent === undefined) {
+    throw new CommandError('Cannot chat: there is no agent, since provider.kind is "none"');
+  }
+  const { runs, files: sent } = agent;
   const { topic } = options;
+  const caller = { via: "cli", tokenId: null, scopes: SCOPES } as const;
   let running: Pick<RunHandle, "cancel" | "leave"> | undefined;
   /** Messages to the reply at work */
   const more: Promise<RunHandle>[] = [];
-  const start = (text: string, mode: MessageMode) =>
-    runs.start({
-      kind: "chat",
-      messages: [{ role: "user", content: text }],
-      model: topic.model,
-      conversationId: topic.conversationId ?? "new",
-      by: { caller: { via: "cli", tokenId: null, scopes: SCOPES }, ...(mode === "queue" ? {} : { steers: { mode } }) },
-      durable: false,
-      reader: { canApprove: options.canApprove },
-      agentTools: "configured",
-    });
+  const start = async (text: string, mode: MessageMode, ids: readonly string[]) => {
+    const reading = { files: sent, log: services.log, asking: { caller, signal: neverAborted() } };
+    const files = ids.length === 0 ? undefined : await readSentFiles(ids, reading);
+    const by = { caller, steers: mode === "queue" ? undefined : { mode } };
+    return await runs.start(toChatRequest(
+      { message: text, model: topic.model, conversationId: topic.conversationId ?? "new", files },
+      { kind: "chat", by, durable: false, reader: { canApprove: options.canApprove } },
+    ));
+  };
   return {
-    async *send(text) {
-      for (let next: Promise<RunHandle> | undefined = start(text, "queue"); next !== undefined; next = more.shift()) {
+    async *send(text, ids) {
+      let next: Promise<RunHandle> | undefined = start(text, "queue", ids);
+      for (; next !== undefined; next = more.shift()) {
         const started = await next;
         running = started;
         topic.conversationId = started.conversationId ?? topic.conversationId;
@@ -147,7 +156,7 @@ function localSession({ services }: ReachedGateway, options: ChatOptions): ChatS
       }
     },
     steer(text, mode) {
-      const started = start(text, mode);
+      const started = start(text, mode, []);
       started.catch(() => {}); // Told when its turn comes
       more.push(started);
     },

@@ -1,11 +1,13 @@
 import * as v from "valibot";
 import { usageSchema } from "../../lib/base/records/usage.ts";
 import { defineRoute, type RouteInput } from "../define_route.ts";
-import { agentToolsOf, BY_RUN, toDecodedBody } from "../wire/agent_runs.ts";
+import type { RouteParts } from "../route.ts";
+import { agentToolsOf, BY_RUN, type DecodedBody, toDecodedBody } from "../wire/agent_runs.ts";
 import { answerByRun, type AnswerParts, type DecodedRequest, type Wire } from "../wire/answer_by_run.ts";
 import { CompletionChunks, completionJson } from "../wire/completion_reply.ts";
-import { completionSchema, readCompletionBody } from "../wire/completion_body.ts";
+import { type CompletionBody, completionSchema, readCompletionBody } from "../wire/completion_body.ts";
 import type { Reply } from "../wire/reply.ts";
+import { namesFile, withSentFiles } from "../wire/sent_files.ts";
 import { type CompletionInput, toCompletionInput } from "../wire/to_completion_input.ts";
 
 const { vendor: _, ...usageEntries } = usageSchema.entries;
@@ -48,9 +50,24 @@ export const completionsRoute = defineRoute({
   handle: complete,
 });
 
+type Asking = Pick<RouteInput, "caller" | "head" | "identity" | "signal">;
+type Read = DecodedBody<CompletionInput>;
+
 /** Reads a completion, and whether it gets the agent's own tools. */
-function readCompletion(json: unknown, asking: Pick<RouteInput, "head" | "identity">, ignored: string[]) {
+function readCompletion(
+  json: unknown,
+  asking: Asking,
+  ignored: string[],
+  { agent, kit: { log } }: Pick<RouteParts, "agent" | "kit">,
+): Read | Promise<Read> {
   const body = readCompletionBody(json);
+  if (!body.messages.some(namesFile)) return decode(body, asking, ignored);
+  return withSentFiles(body.messages, "messages", { files: agent?.files, log, asking, toPart: (part) => part }).then(
+    (messages) => decode({ ...body, messages: [...messages] }, asking, ignored),
+  );
+}
+
+function decode(body: CompletionBody, asking: Asking, ignored: string[]): Read {
   const agentTools = agentToolsOf(asking, body.model ?? undefined);
   return toDecodedBody(toCompletionInput(body, { plain: agentTools === "none" }), agentTools, ignored);
 }

@@ -1,7 +1,7 @@
 import * as v from "valibot";
 import { lazily } from "../../lib/base/lazily.ts";
 import { refuse } from "../../lib/base/errors.ts";
-import type { Message } from "../../lib/base/records/message.ts";
+import { type ContentPart, isImagePart, isTextPart, type Message } from "../../lib/base/records/message.ts";
 import { defineRoute, type RouteInput } from "../define_route.ts";
 import type { RouteParts } from "../route.ts";
 import {
@@ -26,6 +26,7 @@ import { readResponseBody, type ResponseBody, responseSchema } from "../wire/res
 import { acceptedJson, ResponseEvents, responseJson, seqOf } from "../wire/responses/response_reply.ts";
 import { isTriggered, type ResponseInput, toResponseInput } from "../wire/responses/to_response_input.ts";
 import { cancelRun } from "../wire/run_work.ts";
+import { namesFile, withSentFiles } from "../wire/sent_files.ts";
 
 const nullable = v.nullable(v.string());
 
@@ -301,7 +302,7 @@ function toInput(
   const agentTools = agentToolsOf(asking, body.model ?? undefined);
   const plain = agentTools === "none";
   if (!plain) return toAgentInput(body, asking, { ...options, condenses });
-  return toDecodedBody(toResponseInput(body, { plain, condenses }), agentTools, ignored);
+  return toDecodedBody(toResponseInput(await fillFiles(body, options.parts, asking), { plain, condenses }), agentTools, ignored);
 }
 
 interface ReadOptions {
@@ -329,7 +330,7 @@ async function toAgentInput(
   // Nothing is stored of what is only counted, so that it has no bound but that of any body
   const counted = { conversationId: place.conversationId, isBackground: false, writes: () => [] };
   const storing = isStored ? (counts ? counted : toStoring(body, place)) : undefined;
-  const input = toResponseInput(body, { plain, condenses, brought, storing });
+  const input = toResponseInput(await fillFiles(body, parts, asking), { plain, condenses, brought, storing });
   if (counts) {
     const { instructions } = input.agent ?? {};
     const ruled: readonly Message[] = instructions === undefined ? [] : [{ role: "system", content: instructions }];
@@ -337,6 +338,21 @@ async function toAgentInput(
     return toDecodedBody({ ...input, messages }, agentTools, ignored);
   }
   return toDecodedBody({ ...input, after }, condenses ? "none" : agentTools, ignored);
+}
+
+/** Returns a body with what the files hold that its input names. The stored input keeps their names. */
+async function fillFiles(
+  body: ResponseBody,
+  { agent, kit: { log } }: Pick<ReadParts, "agent" | "kit">,
+  asking: Pick<RouteInput, "caller" | "signal">,
+): Promise<ResponseBody> {
+  const { input } = body;
+  if (!Array.isArray(input) || !input.some(namesFile)) return body;
+  const toPart = (part: ContentPart) =>
+    isImagePart(part)
+      ? { type: "input_image", image_url: part.image_url.url }
+      : { type: "input_text", text: isTextPart(part) ? part.text : "" };
+  return { ...body, input: [...await withSentFiles(input, "input", { files: agent?.files, log, asking, toPart })] };
 }
 
 function respond(parts: AnswerParts, asked: DecodedRequest<ResponseInput>, runId?: string | null): Promise<Reply> {

@@ -68,7 +68,7 @@ export const runScheduleRoute = defineRoute({
   idempotency: "by_run",
   async repeat(parts, { params }, runId) {
     const page = await parts.cron.history(params.id, { limit: SCHEDULE_LIMITS.history });
-    const firing = page?.firings.find((firing) => firing.run_id === runId);
+    const firing = page?.firings.find((firing) => firing.run_id === runId || firing.check_run_id === runId);
     if (firing === undefined) {
       throw refuse(
         "conflict",

@@ -31,6 +31,8 @@ export const FRAMES = {
       model: v.nullish(v.string()),
       /** Default `queue`, without an `accepted` frame */
       mode: v.nullish(v.picklist(MESSAGE_MODES)),
+      /** Ids of files that were sent to `/v1/files`, which go behind the text */
+      files: v.nullish(v.pipe(v.array(id), v.maxLength(20))),
     }),
   },
   resume: {

@@ -1,13 +1,14 @@
 import { type Caller, hasScope } from "../../lib/base/records/caller.ts";
 import { type AgentEvent, isTerminal } from "../../lib/base/records/agent_event.ts";
 import type { RunPace } from "../../lib/runs/run_request.ts";
-import { CancelError } from "../../lib/base/cancel.ts";
+import { CancelError, neverAborted } from "../../lib/base/cancel.ts";
 import { isLonger } from "../../lib/base/text.ts";
 import type { Config } from "../../lib/config/config.ts";
 import { checkScope, type Door } from "../door.ts";
 import type { RouteParts } from "../route.ts";
 import { openRunEvents, requireAgent, toChatRequest } from "../wire/agent_runs.ts";
 import { endedInSilence, toHttpError } from "../wire/http_errors.ts";
+import { readSentFiles } from "../wire/sent_files.ts";
 import {
   acceptedFrame,
   type AnswerFrame,
@@ -379,11 +380,14 @@ export class SocketSession {
   }
 
   async #start(frame: MessageFrame): Promise<Reading> {
-    const { text: message, conversation_id, model, mode } = frame;
+    const { text: message, conversation_id, model, mode, files: ids } = frame;
     const { parts, caller, requestId } = this.#options;
+    const { runs, files: sent } = requireAgent(parts);
+    const asking = { caller, signal: neverAborted() };
+    const files = ids?.length ? await readSentFiles(ids, { files: sent, log: parts.kit.log, asking }) : undefined;
     const steers = mode == null ? undefined : { mode };
-    const handle = await requireAgent(parts).runs.start(toChatRequest(
-      { message, conversationId: this.#placeOf(frame), model: model ?? undefined },
+    const handle = await runs.start(toChatRequest(
+      { message, conversationId: this.#placeOf(frame), model: model ?? undefined, files },
       { kind: "chat", by: { caller, requestId, steers }, durable: false, reader: { canApprove: this.#mayApprove() } },
     ));
     if (mode != null) this.#reply(acceptedFrame(handle.id, handle.steers));

@@ -139,6 +139,8 @@ export interface ChatInput {
   readonly context?: string | undefined;
   readonly conversationId: string;
   readonly model?: string | undefined;
+  /** Go behind the message. Default: none */
+  readonly files?: readonly ContentPart[] | undefined;
 }
 
 type Circumstances = Pick<RunRequest, "kind" | "by" | "durable" | "claim" | "reader">;
@@ -154,10 +156,10 @@ export function toChatRequest(input: ChatInput, circumstances: Circumstances): R
   };
 }
 
-function toMessage({ message, context }: ChatInput): Message {
-  if (context === undefined || context === "") return { role: "user", content: message };
-  const parts: readonly ContentPart[] = [{ type: "text", text: context }, { type: "text", text: message }];
-  return { role: "user", content: [...parts] };
+function toMessage({ message, context = "", files = [] }: ChatInput): Message {
+  if (context === "" && files.length === 0) return { role: "user", content: message };
+  const texts = context === "" ? [message] : [context, message];
+  return { role: "user", content: [...texts.map((text): ContentPart => ({ type: "text", text })), ...files] };
 }
 
 /**

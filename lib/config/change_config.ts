@@ -92,6 +92,8 @@ export const KEY_CHANGES: Readonly<Record<string, KeyChange>> = {
   "gateway.rate_limit_per_identity": "live",
   "gateway.rate_limit_scope": "live",
   "gateway.max_request_bytes": "live",
+  "gateway.max_file_bytes": "live",
+  "gateway.max_files_bytes": "live",
   "gateway.pairing_code_ttl_secs": "live",
   "gateway.shutdown_grace_secs": "restart",
   "gateway.request_timeout_secs": "restart",

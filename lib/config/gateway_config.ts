@@ -42,6 +42,8 @@ export interface GatewayConfig {
     /** Bytes of a request's body. Default: `10485760` */
     readonly max_request_bytes?: number | undefined;
     /** Seconds that a pairing code can be used. Default: `3600` */
+    readonly max_file_bytes?: number | undefined;
+    readonly max_files_bytes?: number | undefined;
     readonly pairing_code_ttl_secs?: number | undefined;
     /** Seconds that work may go on after the first signal to stop. Default: `30` */
     readonly shutdown_grace_secs?: number | undefined;

@@ -13,11 +13,12 @@ import { MEMORY, Memory, memoryText } from "./memory.ts";
 import { MemoryVectors } from "./memory_vectors.ts";
 import { type CommandFolders, createCommandFolders } from "./command_folders.ts";
 import { createPlans, type Plans } from "./plans.ts";
+import type { Uploads } from "./uploads.ts";
 
 /** Needs of `memoryWing`. */
 export interface MemoryNeeds {
   readonly kit: Kit;
-  readonly config: () => Pick<Config, "browser">;
+  readonly config: () => Pick<Config, "browser" | "gateway">;
   readonly storage: {
     readonly store: Store;
     /** Opens the cipher of one kind of records. @throws {ConfigError} a key that cannot be used */
@@ -38,6 +39,8 @@ export interface MemoryServices {
   /** Vectors of the memories, which begin once the models are there. */
   readonly vectors: MemoryVectors;
   readonly plans: Plans;
+  /** Files that clients sent, for messages that name them. Loaded at their first use. */
+  readonly uploads: Pick<Uploads, keyof Uploads>;
   /** Folders that conversations run their commands in. */
   readonly commandFolders: CommandFolders;
   /** Loaded at its first use, and its key with it. */
@@ -64,6 +67,10 @@ function createMemoryServices(needs: MemoryNeeds): MemoryServices {
     alone: alone && ((work) => alone("memory_vectors", work)),
     textOf: (record) => MEMORY.readable(store, [record]).map(({ value }) => memoryText(value))[0],
   });
+  const uploads = lazily(async () => {
+    const { Uploads } = await import("./uploads.ts");
+    return new Uploads({ store, kit: { clock, random }, config });
+  });
   const mailbox = lazily(async () => {
     const { Mailbox } = await import("./mailbox.ts");
     const cipher = () => cipherOf("agents_ipc.key");
@@ -84,6 +91,13 @@ function createMemoryServices(needs: MemoryNeeds): MemoryServices {
     memory: new Memory({ store, clock, vectors }),
     vectors,
     plans: createPlans({ store, clock }),
+    uploads: {
+      add: async (...given) => await (await uploads()).add(...given),
+      get: async (...given) => await (await uploads()).get(...given),
+      list: async (...given) => await (await uploads()).list(...given),
+      content: async (...given) => await (await uploads()).content(...given),
+      remove: async (...given) => await (await uploads()).remove(...given),
+    },
     commandFolders: createCommandFolders({ store }),
     mailbox: {
       send: async (...given) => await (await mailbox()).send(...given),

@@ -25,6 +25,8 @@ export const CONFIG_KEYS: Readonly<Record<string, unknown>> = {
   "gateway.rate_limit_per_identity": 0,
   "gateway.rate_limit_scope": "gateway",
   "gateway.max_request_bytes": 10485760,
+  "gateway.max_file_bytes": 10000000,
+  "gateway.max_files_bytes": 1073741824,
   "gateway.pairing_code_ttl_secs": 3600,
   "gateway.shutdown_grace_secs": 30,
   "gateway.request_timeout_secs": 600,

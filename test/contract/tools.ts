@@ -263,17 +263,17 @@ export const TOOLS: Readonly<Record<string, ToolRow>> = {
   cron_add: {
     access: "state",
     enabled: "when configured",
-    fields: ["id", "schedule", "prompt?", "tool?", "input?", "timezone?"],
-    open: ["input"],
-    maxBytes: 1000,
+    fields: ["id", "schedule", "prompt?", "tool?", "input?", "timezone?", "precheck?", "jitter_secs?"],
+    open: ["input", "precheck"],
+    maxBytes: 1125,
     sample: { id: "report", schedule: "weekdays at 9:00", prompt: "Write the report", timezone: "Europe/Zurich" },
   },
   cron_update: {
     access: "state",
     enabled: "when configured",
-    fields: ["id", "schedule?", "prompt?", "tool?", "input?", "timezone?"],
-    open: ["input"],
-    maxBytes: 925,
+    fields: ["id", "schedule?", "prompt?", "tool?", "input?", "timezone?", "precheck?", "jitter_secs?"],
+    open: ["input", "precheck"],
+    maxBytes: 1100,
     sample: { id: "report", schedule: "hourly" },
   },
   cron_list: {

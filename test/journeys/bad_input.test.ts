@@ -63,6 +63,7 @@ const POST_ROUTES: readonly PostRoute[] = [
   { path: "/v1/nodes/none/invoke" },
   { path: "/v1/cluster/nodes/none/call" },
   { path: "/v1/cluster/nodes/none/describe" },
+  { path: "/v1/files", maxBytes: 10_065_536 },
   { path: "/v1/plugins", maxBytes: 67_108_864 },
   { path: "/v1/plugins/none/enable", body: { digest: "0".repeat(64) }, missing: true, strict: true },
   { path: "/v1/plugins/none/disable" },

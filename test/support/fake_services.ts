@@ -18,6 +18,7 @@ import { lazily } from "../../lib/base/lazily.ts";
 import { ClientCalls } from "../../lib/runs/client_calls.ts";
 import { createStoredConversations } from "../../lib/runs/conversations/stored_conversations.ts";
 import { Memory } from "../../lib/memory/memory.ts";
+import { Uploads } from "../../lib/memory/uploads.ts";
 import { createStoredRuns } from "../../lib/runs/journal/stored_runs.ts";
 import { createTaintedFiles } from "../../lib/guard/tainted_files.ts";
 import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
@@ -64,6 +65,8 @@ const GATEWAY = {
   rate_limit_window_secs: 60,
   rate_limit_per_identity: 0,
   max_request_bytes: 10_485_760,
+  max_file_bytes: 10_000_000,
+  max_files_bytes: 1_073_741_824,
   pairing_code_ttl_secs: 3600,
   shutdown_grace_secs: 30,
   request_timeout_secs: 600,
@@ -165,6 +168,7 @@ export function createFakeServices(options: FakeServicesOptions = {}): FakeServi
     }),
     storedRuns: createStoredRuns({ store }),
     memory: new Memory({ store, clock }),
+    uploads: new Uploads({ store, kit: { clock, random }, config: () => config }),
     recentLog,
     conversations: createStoredConversations({
       store,

@@ -1,3 +1,4 @@
+import * as v from "valibot";
 import { isTokenScope } from "../../base/records/caller.ts";
 import { ToolError } from "../../base/errors.ts";
 import { joinTaints, taintField, UNTAINTED } from "../../base/taint.ts";
@@ -6,12 +7,13 @@ import { matchesPatterns } from "../../tools/runtime/registry.ts";
 import type { ToolExecutor } from "../../tools/runtime/tool_executor.ts";
 import {
   type NewSchedule,
+  precheckSchema,
   SCHEDULE_LIMITS,
   type ScheduleChanges,
   type ScheduledWork,
   type ScheduleMaker,
 } from "../../tools/schedule/schedules.ts";
-import { firingTimes, toTiming } from "./firing_times.ts";
+import { timesOf, toTiming } from "./firing_times.ts";
 import { parseSchedule } from "./parse_schedule.ts";
 import type { ScheduleRecord, Timing } from "./schedule_record.ts";
 
@@ -31,13 +33,14 @@ export interface ScheduleCheckOptions {
  */
 export function newRecord(
   id: string,
-  { schedule, timezone, ...work }: NewSchedule,
+  { schedule, timezone, jitter_secs, precheck, ...work }: NewSchedule,
   options: ScheduleCheckOptions,
 ): ScheduleRecord {
   const { by, now } = options;
   const checked = checkWork(work, options);
   const zone = zoneOf(timezone ?? options.timezone);
   const timing = timingOf(schedule, zone, now);
+  const jitter = jitterField(jitter_secs);
   return {
     v: 1,
     id,
@@ -49,7 +52,9 @@ export function newRecord(
     ...makerFields(by),
     ...taintField(by.taint),
     ...linksField(work, by),
-    next_at: nextTime({ timing, timezone: zone }, now),
+    ...jitter,
+    ...precheckField(precheck, checked, options),
+    next_at: nextTime({ id, timing, timezone: zone, ...jitter }, now),
     created_at: now,
     updated_at: now,
     seen_at: now,
@@ -61,37 +66,43 @@ export function newRecord(
 /** Returns the fields of a schedule that an order changes. @throws {ToolError} as `newRecord`, and for an order that changes nothing */
 export function changedFields(
   record: ScheduleRecord,
-  { schedule, timezone, ...work }: ScheduleChanges,
+  { schedule, timezone, jitter_secs, precheck, ...work }: ScheduleChanges,
   options: ScheduleCheckOptions,
 ): Partial<ScheduleRecord> {
   const { by, now } = options;
   const hasWork = Object.values(work).some((value) => value !== undefined);
-  if (schedule === undefined && timezone === undefined && !hasWork) {
+  if ([schedule, timezone, jitter_secs, precheck].every((value) => value === undefined) && !hasWork) {
     throw new ToolError("invalid_input", `Cannot update "${record.id}": give what is to change`);
   }
   const zone = timezone === undefined ? record.timezone : zoneOf(timezone);
   const isRetimed = schedule !== undefined || (timezone !== undefined && record.timing.kind === "cron");
   const timing = isRetimed ? timingOf(schedule ?? record.schedule, zone, now) : record.timing;
+  const checked = checkWork(hasWork ? changedWork(record, work) : earlierWork(record), options);
+  const jitter = jitterField(jitter_secs ?? record.jitter_secs);
   return {
     schedule: schedule?.trim() ?? record.schedule,
     timing,
     timezone: zone,
-    ...checkWork(hasWork ? changedWork(record, work) : earlierWork(record), options),
+    ...checked,
+    ...jitter,
+    ...precheckField(precheck ?? record.precheck ?? undefined, checked, options),
+    // Another call is compared with nothing that came before
+    ...(precheck === undefined ? {} : { checked: null }),
     ...makerFields(by),
     // Work that stays as it was is made from what it was made from
     taint: [...joinTaints(hasWork ? UNTAINTED : record.taint, by.taint)],
     ...hasWork ? { links: [], ...linksField(work, by) } : {},
-    next_at: record.state === "active" ? nextTime({ timing, timezone: zone }, now) : null,
+    next_at: record.state === "active" ? nextTime({ id: record.id, timing, timezone: zone, ...jitter }, now) : null,
     updated_at: now,
   };
 }
 
 /** Returns the next time of a schedule, in milliseconds since the epoch. Null: it does not fire any more. */
 export function nextTime(
-  { timing, timezone }: Pick<ScheduleRecord, "timing" | "timezone">,
+  schedule: Parameters<typeof timesOf>[0],
   now: number,
 ): number | null {
-  return firingTimes(timing, timezone).next(now) ?? null;
+  return timesOf(schedule).next(now) ?? null;
 }
 
 function timingOf(schedule: string, timezone: string, now: number): Timing {
@@ -150,6 +161,14 @@ function checkWork(
     if (prompt === undefined || prompt.trim() === "") throw invalid('"prompt" must not be blank');
     return { prompt, call: null };
   }
+  return { prompt: null, call: checkCall({ tool, input }, { tools, by }) };
+}
+
+/** Checks that there is a tool for the maker, and that it takes this input. */
+function checkCall(
+  { tool, input }: { readonly tool: string; readonly input?: ScheduledWork["input"] },
+  { tools, by }: Pick<ScheduleCheckOptions, "tools" | "by">,
+): NonNullable<ScheduleRecord["call"]> {
   const call = { tool, input: { ...input } };
   const text = JSON.stringify(call.input);
   if (text.length > SCHEDULE_LIMITS.inputCharacters) {
@@ -164,7 +183,35 @@ function checkWork(
   if (judged.kind === "bad_input") {
     throw judged.error instanceof ToolError ? invalid(judged.error.message) : judged.error;
   }
-  return { prompt: null, call };
+  return call;
+}
+
+/** Returns the precheck of a schedule; null for `{}`, which removes it. */
+function precheckField(
+  given: NewSchedule["precheck"],
+  { prompt }: Pick<ScheduleRecord, "prompt">,
+  options: ScheduleCheckOptions,
+): Pick<ScheduleRecord, "precheck"> {
+  if (given === undefined) return {};
+  if (Object.keys(given).length === 0) return { precheck: null };
+  const read = v.safeParse(precheckSchema, given);
+  if (!read.success) {
+    const at = v.getDotPath(read.issues[0]) ?? "precheck";
+    throw invalid(
+      `"precheck" must be {"tool": "...", "input": {...}, "only_when_changed": true}, and "${at}" does not fit`,
+    );
+  }
+  if (prompt === null) throw invalid('"precheck" goes with "prompt": a tool is called without the model anyway');
+  const { only_when_changed = false, ...call } = read.output;
+  return { precheck: { ...checkCall(call, options), only_when_changed } };
+}
+
+function jitterField(seconds: number | undefined): Pick<ScheduleRecord, "jitter_secs"> {
+  if (seconds === undefined) return {};
+  if (Number.isInteger(seconds) && seconds >= 0 && seconds <= SCHEDULE_LIMITS.jitterSecs) {
+    return { jitter_secs: seconds };
+  }
+  throw invalid(`"jitter_secs" must be a whole number from 0 to ${SCHEDULE_LIMITS.jitterSecs}`);
 }
 
 function invalid(reason: string): ToolError {

@@ -13,14 +13,15 @@ import type { ToolExecutor } from "../../tools/runtime/tool_executor.ts";
 import type { NewSchedule, ScheduleChanges, ScheduleMaker, Schedules } from "../../tools/schedule/schedules.ts";
 import { changedFields, newRecord, nextTime, type ScheduleCheckOptions } from "./check_schedule.ts";
 import {
-  CHANGED,
-  type FireOptions,
+  afterFiring,
   fireSchedule,
   firingDeletes,
   forgetOldDone,
   forgetOldFirings,
+  lookAt,
   startFiring,
 } from "./fire_schedule.ts";
+import { CHANGED, type FireOptions } from "./firing_request.ts";
 import {
   type FoundSchedule,
   isScheduleId,
@@ -129,12 +130,12 @@ class CronService implements Cron {
   readonly #mutex = createKeyedMutex();
 
   constructor(options: CronOptions) {
-    const { store, clock, log, runs, scopesOf, sharing = UNSHARED } = options;
+    const { store, clock, log, random, runs, scopesOf, sharing = UNSHARED } = options;
     this.#options = options;
     this.#sharing = sharing;
     this.#followed = sharing.follow(() => this.#readAll());
     this.#view = { runs, shown: (value: unknown) => options.tools().shown(value) };
-    this.#firing = { store, clock, log, runs, scopesOf };
+    this.#firing = { store, clock, log, random, runs, scopesOf };
     this.#reader = new ScheduleReader(store, this.#view);
     this.#scheduler = new Scheduler({
       clock,
@@ -235,10 +236,11 @@ class CronService implements Cron {
     const now = this.#options.clock.now();
     const due = new Map<string, number>();
     const ahead: string[] = [];
-    for await (const { id, next_at, seen_at } of this.#reader.records()) {
-      if (next_at === null) continue;
-      due.set(id, next_at);
-      if (seen_at > now) ahead.push(id);
+    for await (const record of this.#reader.records()) {
+      const { id, next_at, seen_at } = record;
+      const look = lookAt(record, now);
+      if (look !== undefined) due.set(id, look);
+      if (next_at !== null && seen_at > now) ahead.push(id);
     }
     this.#scheduler.follow(due);
     for (const id of ahead) await this.#realign(id);
@@ -342,7 +344,7 @@ class CronService implements Cron {
   ): Promise<ScheduleRecord | undefined> {
     const next = { ...record, ...changes, seen_at: this.#options.clock.now() };
     if (!await this.#commit([SCHEDULES.putOver(record.id, version, next)])) return undefined;
-    this.#scheduler.set(record.id, next.next_at ?? undefined);
+    this.#scheduler.set(record.id, lookAt(next, next.seen_at));
     return next;
   }
 
@@ -366,8 +368,9 @@ class CronService implements Cron {
     const { id } = record;
     const now = clock.now();
     const writes = (made: FiringRecord): readonly Write[] => {
-      const body = { ...record, last: made, last_run_id: made.run_id, seen_at: now };
-      const held = claim === undefined || made.run_id === null ? [] : [claim(made.run_id)];
+      const body = { ...afterFiring(record, made, by), seen_at: now };
+      const runId = made.run_id ?? made.check_run_id;
+      const held = claim === undefined || runId === undefined ? [] : [claim(runId)];
       return [SCHEDULES.putOver(id, version, body), ...held];
     };
     const occasion = { time: now, at: now, trigger: "manual", by, isLast: false, writes } as const;
@@ -375,7 +378,8 @@ class CronService implements Cron {
     if (started === CHANGED) return undefined;
     if (started === undefined) throw overloaded(id);
     const { status, reason } = started.firing;
-    if (status !== "started") throw refused(id, lowered(reason ?? "it could not be started"));
+    if (status !== "started" && status !== "checking") throw refused(id, lowered(reason ?? "it could not be started"));
+    this.#scheduler.set(id, lookAt(afterFiring(record, started.firing), now));
     await forgetOldFirings(store, id);
     return await toFiring(started.firing, this.#view);
   }

@@ -1,54 +1,33 @@
-import type { Clock } from "../../base/clock.ts";
-import { HttpError, ProviderError } from "../../base/errors.ts";
-import { type Caller, commonScopes, type Scope } from "../../base/records/caller.ts";
+import { HttpError } from "../../base/errors.ts";
+import { isTokenScope } from "../../base/records/caller.ts";
 import { isAtWork } from "../../base/records/run.ts";
-import type { Logger } from "../../base/telemetry/log.ts";
-import type { RunRequest, RunSupervisor } from "../../runs/run_request.ts";
 import { unlessUnreadable } from "../../storage/read_records.ts";
 import type { Store, Write } from "../../storage/store.ts";
 import { SCHEDULE_LIMITS } from "../../tools/schedule/schedules.ts";
-import { type FiringTimes, firingTimes } from "./firing_times.ts";
+import {
+  blank,
+  canWait,
+  CHANGED,
+  type Fired,
+  type FireOptions,
+  isHeld,
+  makerScopes,
+  type Occasion,
+  startFailure,
+  toRequest,
+} from "./firing_request.ts";
+import { type FiringTimes, timesOf } from "./firing_times.ts";
 import {
   DONE_SCHEDULES,
   firingKey,
   type FiringRecord,
   FIRINGS,
   firingsOf,
+  moveToDone,
   type ScheduleRecord,
   SCHEDULES,
 } from "./schedule_record.ts";
-
-/** Clock, store and runs for firing a schedule. */
-export interface FireOptions {
-  readonly store: Store;
-  readonly clock: Clock;
-  readonly log: Logger;
-  /** undefined: there is no agent, or not yet */
-  readonly runs: () => RunSupervisor | undefined;
-  /** Scopes that a token has now. undefined: the token does not count any more */
-  readonly scopesOf: (tokenId: string | null) => readonly Scope[] | undefined | Promise<readonly Scope[] | undefined>;
-}
-
-/** `settled`: dealt with, and due again at `nextAt` (undefined: not any more). `later`: to be tried again. */
-export type Fired = { readonly kind: "settled"; readonly nextAt: number | undefined } | { readonly kind: "later" };
-
-/** Time of a firing and the caller who asked for it. */
-export interface Occasion {
-  /** Due time, in milliseconds since the epoch */
-  readonly time: number;
-  /** Now, in milliseconds since the epoch */
-  readonly at: number;
-  readonly trigger: "schedule" | "manual";
-  /** Caller that asked for the firing. Undefined: the schedule itself fires */
-  readonly by?: Caller | undefined;
-  /** A firing that cannot start now fails, instead of being tried again */
-  readonly isLast: boolean;
-  /** Returns the writes that belong into the same transaction as the firing */
-  readonly writes: (firing: FiringRecord) => readonly Write[];
-}
-
-/** Says that others changed the schedule while it fired: it is to be read again. */
-export const CHANGED = "changed";
+import { settleCheck } from "./settle_check.ts";
 
 /** Outcome of a firing. `recorded`: the outcome is on disk. */
 export interface StartedFiring {
@@ -86,29 +65,26 @@ async function fireOnce(
   if (stored === undefined) return { kind: "settled", nextAt: undefined };
   const record = stored.value;
   const now = clock.now();
+  const settled = await settleCheck(stored, { ...options, isLast });
+  if (settled !== undefined) return settled;
   const due = record.next_at;
-  if (due === null || due > now) return { kind: "settled", nextAt: due ?? undefined };
-  const times = firingTimes(record.timing, record.timezone);
+  if (due === null || due > now) return { kind: "settled", nextAt: lookAt(record, now) };
+  const times = timesOf(record);
   const before = await firedBefore(store, { id, due, now });
   const time = before?.time ?? Math.max(due, times.latest(now) ?? due);
   const nextAt = times.next(time);
   const missed = (firing: FiringRecord) => missedBefore(firing, { due, now, times });
   /** Returns the writes of the schedule after the firing, and of the firings that it missed before */
   const writes = (firing: FiringRecord): readonly Write[] => {
-    const body: ScheduleRecord = {
-      ...record,
-      state: nextAt === undefined ? "done" : record.state,
-      next_at: nextAt ?? null,
-      seen_at: now,
-      last: firing,
-      last_run_id: firing.run_id ?? record.last_run_id,
-    };
+    const body = { ...after(firing), next_at: nextAt ?? null, seen_at: now };
+    const isOver = nextAt === undefined && (body.checking ?? null) === null;
     return [
       SCHEDULES.putOver(id, stored.version, body),
       ...[missed(firing)].filter((missed) => missed !== undefined).map(firingWrite),
-      ...(nextAt === undefined ? moveToDone(body) : []),
+      ...(isOver ? moveToDone({ ...body, state: "done" }) : []),
     ];
   };
+  const after = (firing: FiringRecord) => afterFiring(record, firing);
   const started = before === undefined
     ? await startFiring(record, { time, at: now, trigger: "schedule", isLast, writes }, options)
     : { firing: before, recorded: false };
@@ -120,7 +96,25 @@ async function fireOnce(
   const due_at = new Date(firing.time).toISOString();
   log.info("Schedule fired", { schedule_id: id, due_at, status, run_id, reason, missed: missed(firing)?.missed_count });
   if (nextAt !== undefined) await forgetOldFirings(store, id);
-  return { kind: "settled", nextAt };
+  return { kind: "settled", nextAt: lookAt({ ...after(firing), next_at: nextAt ?? null }, now) };
+}
+
+/** Milliseconds between looks at a precheck that is at work. Each gateway that has the schedule looks, so that none has to stay. */
+const LOOK_MS = 5_000;
+
+/** Returns when a schedule is to be looked at next, in milliseconds since the epoch. Undefined: not any more. */
+export function lookAt({ checking, next_at }: ScheduleRecord, now: number): number | undefined {
+  const due = next_at ?? undefined;
+  return (checking ?? null) === null ? due : Math.min(due ?? Infinity, now + LOOK_MS);
+}
+
+/** Returns a schedule with its newest firing. @param by who asked for the firing. Default: the schedule itself fired */
+export function afterFiring(record: ScheduleRecord, firing: FiringRecord, by?: Occasion["by"]): ScheduleRecord {
+  const { check_run_id: runId, time, trigger, status } = firing;
+  const fired = { ...record, last: firing, last_run_id: firing.run_id ?? runId ?? record.last_run_id };
+  if (status !== "checking" || runId === undefined) return fired;
+  const asked = by === undefined ? {} : { by: { token_id: by.tokenId, scopes: by.scopes.filter(isTokenScope) } };
+  return { ...fired, checking: { run_id: runId, time, trigger, ...asked } };
 }
 
 /**
@@ -133,32 +127,36 @@ async function fireOnce(
 export async function startFiring(
   record: ScheduleRecord,
   occasion: Occasion,
-  { store, runs, log, scopesOf }: FireOptions,
+  { store, runs, log, scopesOf }: Omit<FireOptions, "random" | "clock">,
 ): Promise<StartedFiring | typeof CHANGED | undefined> {
   const supervisor = runs();
-  const { caller, id } = record;
+  const { id, precheck } = record;
   const firing = (more: Partial<FiringRecord>): FiringRecord => ({ ...blank(id, occasion), ...more });
   const without = (status: FiringRecord["status"], reason: string) => ({
     firing: firing({ status, reason }),
     recorded: false,
   });
   if (supervisor === undefined) return without("failed", "There is no agent: [provider] kind is none");
-  const scopesNow = await scopesOf(caller.token_id);
-  if (scopesNow === undefined) {
-    const reason = "The token that made the schedule was revoked or has expired: cron_update makes it somebody else's";
-    return without("failed", reason);
-  }
+  const scopesNow = await makerScopes(record, { scopesOf });
+  if (typeof scopesNow === "string") return without("failed", scopesNow);
   const before = record.last_run_id === null ? undefined : await unlessUnreadable(supervisor.get(record.last_run_id));
   if (before !== undefined && isAtWork(before.status)) {
     return without("skipped", `The run of the firing before is still at work: ${before.id} (${before.status})`);
   }
-  const started = (runId: string) => firing({ status: "started", run_id: runId });
+  // Its precheck has ended, and what came of it is being dealt with
+  if ((record.checking ?? null) !== null) {
+    return without("skipped", "The precheck of the firing before is still at work");
+  }
+  const started = (runId: string) =>
+    (precheck ?? null) === null
+      ? firing({ status: "started", run_id: runId })
+      : firing({ status: "checking", check_run_id: runId });
   const claim = (runId: string): readonly Write[] => {
     const body = started(runId);
     return [FIRINGS.insert(firingKey(body), body), ...occasion.writes(body)];
   };
   try {
-    const run = await supervisor.start({ ...toRequest(record, occasion, scopesNow), claim });
+    const run = await supervisor.start({ ...toRequest(record, occasion, { scopesNow }), claim });
     return { firing: started(run.id), recorded: true };
   } catch (error) {
     const isChanged = error instanceof HttpError && error.code === "conflict";
@@ -177,7 +175,7 @@ export async function startFiring(
       return undefined;
     }
     log.error("A schedule could not fire", { schedule_id: id, error });
-    return without("failed", reasonOf(error));
+    return without("failed", startFailure(error));
   }
 }
 
@@ -251,80 +249,4 @@ function firingWrite(firing: FiringRecord): Write {
   return FIRINGS.put(firingKey(firing), firing);
 }
 
-function moveToDone(record: ScheduleRecord): readonly Write[] {
-  const { id } = record;
-  return [SCHEDULES.remove(id), DONE_SCHEDULES.remove(id), DONE_SCHEDULES.insert(id, record)];
-}
-
 const FIRED_BEFORE = "It had fired at this time before, and the record of what came of it was damaged";
-
-function blank(scheduleId: string, { time, at, trigger }: Occasion): FiringRecord {
-  return {
-    v: 1,
-    schedule_id: scheduleId,
-    time,
-    at,
-    trigger,
-    status: "failed",
-    run_id: null,
-    reason: null,
-    missed_count: null,
-    missed_until: null,
-  };
-}
-
-function toRequest(
-  { id, schedule, prompt, call, caller, tools, limits, taint, links, workspace }: ScheduleRecord,
-  occasion: Occasion,
-  scopesNow: readonly Scope[],
-): RunRequest {
-  const { by, time } = occasion;
-  const via = caller.via ?? "cron";
-  const scopes = commonScopes(caller.scopes, scopesNow);
-  const when = new Date(time).toISOString();
-  return {
-    kind: "cron",
-    by: {
-      caller: by === undefined
-        ? { via, tokenId: caller.token_id, scopes }
-        // Whoever sets off the work of another has no more rights for it than either of them
-        : { via, tokenId: by.tokenId, scopes: commonScopes(by.scopes, scopes) },
-      workspace,
-      taint,
-      links,
-    },
-    messages: [{ role: "user", content: prompt ?? "" }],
-    durable: true,
-    agentTools: "configured",
-    agent: {
-      tools: tools ?? undefined,
-      limits: limits ?? undefined,
-      instructions: call === null ? toldBy(id, schedule, when) : undefined,
-    },
-    call: call === null ? undefined : { tool: call.tool, input: JSON.stringify(call.input) },
-  };
-}
-
-function toldBy(id: string, schedule: string, when: string): string {
-  return `You were started by the schedule "${id}" (${schedule}), due at ${when}. Nobody reads along: do what the message says and ` +
-    "report what came of it, without asking back.";
-}
-
-/** Tells whether the gateway is shutting down, or all work is halted: the schedule fires after its next start, or the resume. */
-function isHeld(error: unknown): boolean {
-  return error instanceof HttpError && (error.code === "shutting_down" || error.code === "halted");
-}
-
-const WAITABLE: readonly string[] = ["overloaded", "storage_unavailable", "workspace_unavailable"];
-
-/** Tells whether another try may succeed: the queue is full, or the store could not be written. */
-function canWait(error: unknown): boolean {
-  if (error instanceof HttpError) return WAITABLE.includes(error.code);
-  return !(error instanceof ProviderError);
-}
-
-function reasonOf(error: unknown): string {
-  return error instanceof HttpError || error instanceof ProviderError
-    ? error.message
-    : "Cannot start the run: an internal error, which the gateway's log names";
-}

@@ -1,7 +1,8 @@
+import { createHash } from "node:crypto";
 import { Cron } from "croner";
 import { LONGEST_GAP_MS, zoneClock, zonedTime } from "../../base/zoned_time.ts";
 import { type ParsedSchedule, unusable } from "./parse_schedule.ts";
-import type { Timing } from "./schedule_record.ts";
+import type { ScheduleRecord, Timing } from "./schedule_record.ts";
 
 /** Times at which a schedule fires, in milliseconds since the epoch. */
 export interface FiringTimes {
@@ -9,6 +10,33 @@ export interface FiringTimes {
   next(now: number): number | undefined;
   /** Returns the last time up to `now`; undefined: there was none */
   latest(now: number): number | undefined;
+}
+
+/** Returns the times of a schedule, each put off by its jitter. @throws {TypeError} as `firingTimes` */
+export function timesOf(
+  { id, timing, timezone, jitter_secs: jitter = 0 }: Pick<ScheduleRecord, "id" | "timing" | "timezone" | "jitter_secs">,
+): FiringTimes {
+  const times = firingTimes(timing, timezone);
+  if (jitter === 0) return times;
+  /** Moment of a slot: before the next slot, and the same at each gateway and after each restart */
+  const moment = (slot: number) => {
+    const room = Math.min(jitter * 1000, (times.next(slot) ?? Infinity) - slot - 1);
+    return slot + createHash("sha256").update(`${id}/${slot}`).digest().readUInt32BE() % (room + 1);
+  };
+  return {
+    next(now) {
+      const slot = times.latest(now);
+      if (slot !== undefined && moment(slot) > now) return moment(slot);
+      const next = times.next(now);
+      return next === undefined ? undefined : moment(next);
+    },
+    latest(now) {
+      const slot = times.latest(now);
+      if (slot === undefined || moment(slot) <= now) return slot === undefined ? undefined : moment(slot);
+      const before = times.latest(slot - 1);
+      return before === undefined ? undefined : moment(before);
+    },
+  };
 }
 
 /**

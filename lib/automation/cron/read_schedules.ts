@@ -167,13 +167,42 @@ export async function toSchedule(record: ScheduleRecord, options: ViewOptions): 
     created_by: caller.token_id,
     last: last === null ? null : await toFiring(last, options),
     ...taintField(record.taint ?? UNTAINTED),
+    ...checkFields(record, options),
+  };
+}
+
+function checkFields(
+  { jitter_secs = 0, ...record }: ScheduleRecord,
+  { shown }: ViewOptions,
+): Pick<Schedule, "jitter_secs" | "precheck" | "checked"> {
+  const precheck = record.precheck ?? undefined;
+  const checked = record.checked ?? undefined;
+  return {
+    ...(jitter_secs === 0 ? {} : { jitter_secs }),
+    ...(precheck === undefined ? {} : {
+      precheck: {
+        tool: precheck.tool,
+        // Masking keeps the shape
+        input: shown(precheck.input) as NonNullable<Schedule["precheck"]>["input"],
+        only_when_changed: precheck.only_when_changed,
+      },
+    }),
+    ...(checked === undefined ? {} : {
+      checked: {
+        at: iso(checked.at),
+        outcome: checked.outcome,
+        since: iso(checked.since),
+        reason: checked.reason === null ? null : String(shown(checked.reason)),
+      },
+    }),
   };
 }
 
 /** Returns a firing as it is shown, with the outcome of its run. */
 export async function toFiring(record: FiringRecord, { runs, shown }: ViewOptions): Promise<Firing> {
-  const { schedule_id, time, at, trigger, status, run_id, reason, missed_count, missed_until } = record;
-  const run = run_id === null ? undefined : await unlessUnreadable(runs()?.get(run_id));
+  const { schedule_id, time, at, trigger, status, run_id, reason, missed_count, missed_until, check_run_id } = record;
+  const runId = run_id ?? check_run_id;
+  const run = runId === undefined ? undefined : await unlessUnreadable(runs()?.get(runId));
   return {
     id: firingKey(record).slice(firingsOf(schedule_id).length),
     object: "schedule_firing",
@@ -188,6 +217,7 @@ export async function toFiring(record: FiringRecord, { runs, shown }: ViewOption
     missed_until: missed_until === null ? null : iso(missed_until),
     run_status: run?.status ?? null,
     run_error: run?.error ?? null,
+    ...(check_run_id === undefined ? {} : { check_run_id }),
   };
 }
 

@@ -1,8 +1,9 @@
 import * as v from "valibot";
 import { storedObject } from "../../base/records/stored_object.ts";
 import { SCOPES } from "../../base/records/caller.ts";
-import { FIRING_STATUSES, SCHEDULE_STATES } from "../../base/records/schedule.ts";
+import { CHECK_OUTCOMES, FIRING_STATUSES, SCHEDULE_STATES } from "../../base/records/schedule.ts";
 import { Collection, parseMark } from "../../storage/read_records.ts";
+import type { Write } from "../../storage/store.ts";
 
 /**
  * Records of schedules in the store. Every body carries its version `v`. This file alone parses them, and brings an older version up
@@ -34,6 +35,8 @@ const firingSchema = storedObject({
   reason: v.nullable(v.string()),
   missed_count: v.nullable(v.number()),
   missed_until: v.nullable(v.number()),
+  /** Run of its precheck. Absent: it has none */
+  check_run_id: v.optional(v.string()),
 });
 /** A firing as the store keeps it. */
 export type FiringRecord = v.InferOutput<typeof firingSchema>;
@@ -74,6 +77,32 @@ const scheduleSchema = storedObject({
   links: v.optional(v.array(v.string())),
   /** Workspace of a cluster whose gateways do its runs, where their tools need one. Absent: whichever gateway fires has its own */
   workspace: v.optional(v.string()),
+  /** Most seconds that a firing comes after its time. Absent: 0 */
+  jitter_secs: v.optional(v.number()),
+  /** Call whose output decides whether the model is asked. Absent or null: it always is */
+  precheck: v.optional(v.nullable(storedObject({
+    tool: v.string(),
+    input: v.record(v.string(), v.unknown()),
+    only_when_changed: v.boolean(),
+  }))),
+  /** Firing whose precheck is at work, or has ended and is not yet dealt with. Absent or null: none */
+  checking: v.optional(v.nullable(storedObject({
+    run_id: v.string(),
+    time: v.number(),
+    trigger: v.picklist(["schedule", "manual"]),
+    /** Caller that asked for a firing by hand. Absent: the schedule itself fired */
+    by: v.optional(storedObject({ token_id: v.nullable(v.string()), scopes: v.array(v.picklist(SCOPES)) })),
+  }))),
+  /** Outcome of the newest precheck that has ended. Absent or null: none has */
+  checked: v.optional(v.nullable(storedObject({
+    at: v.number(),
+    outcome: v.picklist(CHECK_OUTCOMES),
+    /** Time of the newest output that woke the model, else of the first check */
+    since: v.number(),
+    reason: v.nullable(v.string()),
+    /** SHA-256 of the newest output that was dealt with. Null: there was none yet */
+    digest: v.nullable(v.string()),
+  }))),
 });
 /** A schedule as the store keeps it. */
 export type ScheduleRecord = v.InferOutput<typeof scheduleSchema>;
@@ -90,6 +119,12 @@ export function firingKey(
   { schedule_id, time, trigger }: Pick<FiringRecord, "schedule_id" | "time" | "trigger">,
 ): string {
   return `${firingsOf(schedule_id)}${new Date(time).toISOString()}${trigger === "manual" ? "/manual" : ""}`;
+}
+
+/** Returns the writes that move a schedule to the done ones. */
+export function moveToDone(record: ScheduleRecord): readonly Write[] {
+  const { id } = record;
+  return [SCHEDULES.remove(id), DONE_SCHEDULES.remove(id), DONE_SCHEDULES.insert(id, record)];
 }
 
 /** Returns the beginning of the keys of a schedule's firings. */

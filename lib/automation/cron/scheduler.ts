@@ -1,6 +1,6 @@
 import type { Clock, Timer } from "../../base/clock.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
-import type { Fired } from "./fire_schedule.ts";
+import type { Fired } from "./firing_request.ts";
 
 /** Clock and callbacks of the scheduler. */
 export interface SchedulerOptions {

@@ -8,9 +8,13 @@ export const SCHEDULE_STATES = ["active", "paused", "done"] as const;
 
 /**
  * Outcome of a firing: its run was `started`; it was `skipped`, since the run before was still at work; `missed`, since no gateway
- * ran at its time; `failed`, since its run could not be started.
+ * ran at its time; `failed`, since its precheck failed or its run could not be started; `checking` while its precheck is at work;
+ * `nothing_new`, since that gave nothing to wake the model for.
  */
-export const FIRING_STATUSES = ["started", "skipped", "missed", "failed"] as const;
+export const FIRING_STATUSES = ["started", "skipped", "missed", "failed", "checking", "nothing_new"] as const;
+
+/** Outcome of a precheck: its output woke the model, or was empty or the same as before, or the precheck failed. */
+export const CHECK_OUTCOMES = ["woke", "nothing_new", "failed"] as const;
 
 /** Firing of a schedule, as `/v1/schedules/:id/history` shows it. Times are ISO 8601. */
 export const firingSchema = v.object({
@@ -34,6 +38,8 @@ export const firingSchema = v.object({
   /** Status of the run now. Null when the run is not kept any more. */
   run_status: v.nullable(runStatusSchema),
   run_error: v.nullable(v.object({ code: v.string(), message: v.string() })),
+  /** Run of its precheck, of which the status is while there is no `run_id`. Absent: it has none */
+  check_run_id: v.optional(v.string()),
 });
 /** Firing of a schedule. */
 export type Firing = v.InferOutput<typeof firingSchema>;
@@ -65,6 +71,22 @@ export const scheduleSchema = v.object({
   last: v.nullable(firingSchema),
   /** Origins of outside content that its work was made from. Absent: none */
   taint: v.optional(v.array(v.string())),
+  /** Most seconds that a firing comes after its time, the same ones for the same time. Absent: none */
+  jitter_secs: v.optional(v.number()),
+  /** Call without the model at each firing: only output that is not empty wakes the model. Absent: none */
+  precheck: v.optional(v.object({
+    tool: v.string(),
+    input: v.record(v.string(), v.unknown()),
+    /** Output that is the same as that of the check before wakes nobody */
+    only_when_changed: v.boolean(),
+  })),
+  /** Newest precheck that has ended; `since`: the newest output that woke the model, else the first check. Absent: none has ended */
+  checked: v.optional(v.object({
+    at: time,
+    outcome: v.picklist(CHECK_OUTCOMES),
+    since: time,
+    reason: v.nullable(v.string()),
+  })),
 });
 /** Schedule as tools, `/v1/schedules` and `postern schedule` show it. */
 export type Schedule = v.InferOutput<typeof scheduleSchema>;

@@ -50,6 +50,8 @@ export const gatewaySchema = v.strictObject({
     choice(["gateway", "cluster"], "gateway"),
   ),
   max_request_bytes: about("Bytes of a request's body", integer(10_485_760, 1024, 1_073_741_824)),
+  max_file_bytes: about("Bytes of one file that is sent to `/v1/files`", integer(10_000_000, 1024, 67_108_864)),
+  max_files_bytes: about("Bytes of all files that are kept", integer(1_073_741_824, 1024, 1_099_511_627_776)),
   pairing_code_ttl_secs: about("Seconds that a pairing code can be used", integer(3600, 10, 86_400)),
   shutdown_grace_secs: about("Seconds that work may go on after the first signal to stop", integer(30, 0, 3600)),
   request_timeout_secs: about("Seconds after which a request is given up", integer(600, 1, 86_400)),

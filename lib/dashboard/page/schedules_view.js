@@ -9,6 +9,8 @@ const FIRING_WORDS = new Map([
   ["skipped", "Skipped"],
   ["missed", "Missed"],
   ["failed", "Failed"],
+  ["checking", "Checking"],
+  ["nothing_new", "Nothing new"],
 ]);
 const OFF = "No schedule fires: the [cron] section of postern.toml has enabled = false.";
 
@@ -77,7 +79,9 @@ export function createSchedulesView({ session }) {
       element(
         "span",
         { class: "hint" },
-        `${next === null ? "" : `Next: ${formatTime(next)}. `}${last === null ? "" : `Last: ${describe(last)}`}`,
+        `${describeCheck(schedule)}${next === null ? "" : `Next: ${formatTime(next)}. `}${
+          last === null ? "" : `Last: ${describe(last)}`
+        }`,
       ),
       element("div", { class: "ask-buttons" }, ...buttons),
       details,
@@ -144,6 +148,22 @@ export function createSchedulesView({ session }) {
   };
 }
 
+/** @param {Schedule} schedule */
+function describeCheck({ precheck, checked }) {
+  if (precheck === undefined) return "";
+  const call = `Precheck: ${precheck.tool} ${JSON.stringify(precheck.input)}`;
+  switch (checked?.outcome) {
+    case "woke":
+      return `${call}, something new ${formatTime(checked.at)}. `;
+    case "nothing_new":
+      return `${call}, nothing new since ${formatTime(checked.since)}, last checked ${formatTime(checked.at)}. `;
+    case "failed":
+      return `${call}, failed ${formatTime(checked.at)}: ${checked.reason}. `;
+    default:
+      return `${call}. `;
+  }
+}
+
 /** @param {Firing} firing */
 function describe({ time, trigger, status, run_status: run, reason, run_error: failure }) {
   const outcome = run === null ? "" : `, its run is ${run.replaceAll("_", " ")}`;
@@ -154,6 +174,7 @@ function describe({ time, trigger, status, run_status: run, reason, run_error: f
 }
 
 /** @param {Firing} firing */
-function linkOf({ run_id: id }) {
-  return id === null ? [] : [element("a", { href: `#runs/${encodeURIComponent(id)}` }, "Run")];
+function linkOf({ run_id: runId, check_run_id: checkId }) {
+  const id = runId ?? checkId;
+  return id === undefined ? [] : [element("a", { href: `#runs/${encodeURIComponent(id)}` }, "Run")];
 }

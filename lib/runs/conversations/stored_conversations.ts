@@ -62,7 +62,12 @@ export function createStoredConversations(
 ): StoredConversations {
   const isAtWork = async (id: string) => await runIn(id) !== undefined;
   const remove = async (id: string) =>
-    !await isAtWork(id) && await store.batch([...unheld(id), ...conversationRemoval(id)]);
+    !await isAtWork(id) &&
+    await store.batch([
+      ...unheld(id),
+      ...conversationRemoval(id),
+      ...await uploadsRemoval(id, store),
+    ]);
   return {
     async list({ after, limit }) {
       const conversations: Conversation[] = [];
@@ -146,10 +151,17 @@ async function forgetBefore(
       ...unheld(key),
       CONVERSATIONS.putOver(key, version, value),
       ...conversationRemoval(key),
+      ...await uploadsRemoval(key, store),
     ]);
     if (isGone) forgotten++;
   }
   return forgotten;
+}
+
+/** Returns the writes that forget the files of a conversation. Loaded with the first conversation that is forgotten. */
+async function uploadsRemoval(id: string, store: Store): Promise<readonly Write[]> {
+  const { conversationUploadsRemoval } = await import("../../memory/uploads.ts");
+  return await conversationUploadsRemoval(id, store);
 }
 
 /** Tells whether a run of a conversation waits for a person, who may let it go on there. */

@@ -3,6 +3,8 @@ import { shown } from "../../system/files/parse_path.ts";
 import { readShared } from "../../system/files/read_shared.ts";
 import { WorkerError, workerModule } from "../../system/process/workers.ts";
 import { readScope } from "../files/file_scope.ts";
+import type { Logger } from "../../base/telemetry/log.ts";
+import type { Workers } from "../../system/process/workers.ts";
 import type { ContextWith } from "../runtime/define_tool.ts";
 import type { DocumentErrorCode } from "../../documents/document_error.ts";
 import type { DocxText } from "../../documents/docx/docx_text.ts";
@@ -49,17 +51,37 @@ export async function readDocument<R extends DocumentRequest>(
   context: ContextWith<"files" | "workers">,
 ): Promise<{ readonly content: DocumentContents[R["kind"]]; readonly size: number }> {
   const file = await readBytes(path, context);
+  const { services: { workers }, log, signal } = context;
+  const content = await readDocumentBytes(file, request, { name: path, workers, log, signal });
+  return { content, size: file.byteLength };
+}
+
+/** Name, threads, log and signal that the bytes of a document are read with. */
+export interface DocumentReading {
+  /** Name for the refusals */
+  readonly name: string;
+  readonly workers: Pick<Workers, "run">;
+  readonly log: Pick<Logger, "warn">;
+  readonly signal: AbortSignal;
+}
+
+/** Reads a document whose bytes are there already. @throws as `readDocument` */
+export async function readDocumentBytes<R extends DocumentRequest>(
+  file: SharedArrayBuffer,
+  request: R,
+  { name, workers, log, signal }: DocumentReading,
+): Promise<DocumentContents[R["kind"]]> {
   const job: DocumentJob = { ...request, file, limits: LIMITS };
   const refusal = (code: string, reason: string, cause?: unknown) =>
-    new ToolError(code, `Cannot read ${shown(path)}: ${reason}`, { cause });
+    new ToolError(code, `Cannot read ${shown(name)}: ${reason}`, { cause });
   let answer: DocumentAnswer;
   try {
     // document_worker.ts answers exactly this
-    answer = await context.services.workers.run({
+    answer = await workers.run({
       module: workerModule(import.meta.url, "document_worker"),
       input: job,
       maxHeapMb: MAX_HEAP_MB,
-      signal: context.signal,
+      signal,
     }) as DocumentAnswer;
   } catch (error) {
     if (!(error instanceof WorkerError) || error.code !== "out_of_memory") throw error;
@@ -67,11 +89,11 @@ export async function readDocument<R extends DocumentRequest>(
   }
   if (answer.kind === "refused") throw refusal(answer.code, answer.reason);
   if (answer.kind === "stumbled") {
-    context.log.warn("A document could not be read", { error: answer.error });
+    log.warn("A document could not be read", { error: answer.error });
     throw refusal("document_invalid", "it is damaged in a way the reader does not understand");
   }
   // The thread answers with the content for the kind in its input
-  return { content: answer.content as DocumentContents[R["kind"]], size: file.byteLength };
+  return answer.content as DocumentContents[R["kind"]];
 }
 
 async function readBytes(

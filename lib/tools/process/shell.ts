@@ -120,6 +120,13 @@ function statusOf({ ending }: ProcessResult): string {
   }
 }
 
+/** Reads an output of the tool again: the status, and whether the command printed nothing. When in doubt it printed something. */
+export function readShellOutput(output: string): { readonly status: string; readonly isQuiet: boolean } {
+  const status = /^status=(\S*)/.exec(output)?.[1] ?? "";
+  const isQuiet = /^status=\S*\n(?:folder=[^\n]*\n)?stdout:\nstderr:(?![^]*\nstderr:)/.test(output);
+  return { status, isQuiet };
+}
+
 function section(name: string, { text, bytes, truncated }: Captured): string {
   const kept = text.endsWith("\n") ? text.slice(0, -1) : text;
   const notice = truncated

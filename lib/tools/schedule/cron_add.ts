@@ -3,6 +3,7 @@ import { defineTool } from "../runtime/define_tool.ts";
 import {
   CRON_ENABLED,
   idField,
+  precheckFields,
   scheduleField,
   scheduleMaker,
   scheduleResult,
@@ -14,8 +15,7 @@ import {
 export const cronAdd = defineTool({
   name: "cron_add",
   description:
-    "Adds a schedule: again and again it tells the agent a prompt, or calls a tool, in a run of its own. The " +
-    "policy decides each time it fires; a call that needs approval waits for a person",
+    "Adds a schedule, whose runs tell an agent the prompt, or call the tool. Calls that need approval wait for a person",
   access: "state",
   repeatable: true,
   ...CRON_ENABLED,
@@ -25,6 +25,7 @@ export const cronAdd = defineTool({
     schedule: scheduleField,
     ...workFields,
     timezone: v.optional(timezoneField),
+    ...precheckFields,
   }),
   async run(input, context) {
     const { schedules } = context.services;

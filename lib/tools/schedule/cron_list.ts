@@ -8,7 +8,7 @@ import { CRON_ENABLED, describeSchedule } from "./schedules.ts";
 /** `cron_list`: lists the schedules that the caller may reach, and the newest ones with one time that have fired. */
 export const cronList = defineTool({
   name: "cron_list",
-  description: "Lists the schedules: when each fires, what it does, and what became of its last firing",
+  description: "Lists the schedules with their times, work and last firing",
   access: "read",
   ...CRON_ENABLED,
   needs: ["schedules"],

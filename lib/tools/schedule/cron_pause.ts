@@ -5,7 +5,7 @@ import { CRON_ENABLED, idField, scheduleResult } from "./schedules.ts";
 /** `cron_pause`: pauses a schedule until it is resumed. */
 export const cronPause = defineTool({
   name: "cron_pause",
-  description: "Pauses a schedule until cron_resume; what it would have fired meanwhile is not made up for",
+  description: "Pauses a schedule until cron_resume; missed firings are not made up for",
   access: "state",
   repeatable: true,
   ...CRON_ENABLED,

@@ -3,6 +3,7 @@ import { defineTool } from "../runtime/define_tool.ts";
 import {
   CRON_ENABLED,
   idField,
+  precheckFields,
   scheduleField,
   scheduleMaker,
   scheduleResult,
@@ -14,7 +15,7 @@ import {
 export const cronUpdate = defineTool({
   name: "cron_update",
   description:
-    "Changes a schedule: only the fields that are given; a prompt takes the place of a tool, and a tool that of a prompt",
+    "Changes the given fields of a schedule; a prompt replaces a tool, a tool a prompt, and precheck {} removes it",
   access: "state",
   repeatable: true,
   ...CRON_ENABLED,
@@ -24,6 +25,7 @@ export const cronUpdate = defineTool({
     schedule: v.optional(scheduleField),
     ...workFields,
     timezone: v.optional(timezoneField),
+    ...precheckFields,
   }),
   async run({ id, ...changes }, context) {
     const { schedules } = context.services;

@@ -9,15 +9,14 @@ const when = (description: string) =>
 /** `schedule`: makes a schedule that fires once. */
 export const schedule = defineTool({
   name: "schedule",
-  description:
-    "Makes a schedule that fires once: at a time, or in a while, it tells the agent a prompt, or calls a tool, in a run of its own",
+  description: "Adds a schedule that fires once: its run tells an agent the prompt, or calls the tool",
   access: "state",
   ...CRON_ENABLED,
   needs: ["schedules"],
   input: v.strictObject({
     id: v.optional(idField),
-    at: when("ISO 8601 time, such as 2026-12-24T18:00 in the configured time zone, or 2026-12-24T18:00:00+01:00"),
-    in: when("In place of at: a duration from now, such as 90s, 10 minutes, 2h30m, 1 day"),
+    at: when("ISO 8601, such as 2026-12-24T18:00, in the configured zone or with an offset"),
+    in: when("In place of at: a duration, such as 90s, 2h30m, 1 day"),
     ...workFields,
   }),
   check({ at, in: after }) {

@@ -14,6 +14,8 @@ export const SCHEDULE_LIMITS = {
   promptCharacters: 32_768,
   /** Characters of a tool's input as JSON */
   inputCharacters: 65_536,
+  /** Most seconds that a firing comes after its time */
+  jitterSecs: 3600,
   /** Firings that are kept of one schedule: over this, the oldest make room */
   history: 100,
   /** Schedules with one time that are kept after they fired, with their history: over this, the oldest make room */
@@ -28,6 +30,15 @@ export interface ScheduledWork {
   readonly input?: Readonly<Record<string, unknown>> | undefined;
 }
 
+/** Call without the model at each firing of a prompt, whose output decides whether the model is asked. */
+export const precheckSchema = v.strictObject({
+  tool: v.string(),
+  /** The tool's input. Default `{}` */
+  input: v.optional(v.record(v.string(), v.unknown())),
+  /** Output that is the same as that of the check before wakes nobody. Default false */
+  only_when_changed: v.optional(v.boolean()),
+});
+
 /** Order for a schedule. */
 export interface NewSchedule extends ScheduledWork {
   /** Letters, digits, `.`, `_`, `-`, 1-64 characters. Default: an id that is free */
@@ -36,12 +47,15 @@ export interface NewSchedule extends ScheduledWork {
   readonly schedule: string;
   /** IANA name. Default: `[cron] timezone` */
   readonly timezone?: string | undefined;
+  /** Most seconds that a firing comes after its time. Default 0 */
+  readonly jitter_secs?: number | undefined;
+  /** A precheck, see `precheckSchema`. Default or `{}`: the model is asked at each firing */
+  readonly precheck?: Readonly<Record<string, unknown>> | undefined;
 }
 
 /** Changes of a schedule. Fields that are not given stay as they are. */
-export interface ScheduleChanges extends ScheduledWork {
+export interface ScheduleChanges extends Omit<NewSchedule, "id" | "schedule"> {
   readonly schedule?: string | undefined;
-  readonly timezone?: string | undefined;
 }
 
 /** The caller who makes or changes a schedule: the schedule's runs never have more rights. */
@@ -95,10 +109,9 @@ export const idField = v.pipe(
 /** Field for the times of a schedule. */
 export const scheduleField = v.pipe(
   v.string(),
-  v.minLength(1),
   v.maxLength(SCHEDULE_LIMITS.textCharacters),
   v.description(
-    "Five cron fields (30 9 * * 1-5), or words: every 15 minutes, hourly, every day at 9:00, weekdays at 9:00, mondays at 18:30",
+    "Five cron fields, or words: every 15 minutes, every day at 9:00, mondays at 18:30",
   ),
 );
 
@@ -107,7 +120,7 @@ export const timezoneField = v.pipe(
   v.string(),
   v.minLength(1),
   v.maxLength(64),
-  v.description("IANA time zone, as Europe/Zurich. Default: the configured one"),
+  v.description("IANA name. Default: the configured one"),
 );
 
 /** Fields for the work of a schedule, all optional: either a prompt, or a tool with its input. */
@@ -115,20 +128,29 @@ export const workFields = {
   prompt: v.optional(
     v.pipe(
       v.string(),
-      v.minLength(1),
       v.maxLength(SCHEDULE_LIMITS.promptCharacters),
-      v.description("What the agent is told; it sees nothing of this conversation"),
+      v.description("Told to an agent that sees nothing of this conversation"),
     ),
   ),
   tool: v.optional(
     v.pipe(
       v.string(),
-      v.minLength(1),
       v.maxLength(64),
       v.description("Tool to call. Leave prompt out"),
     ),
   ),
-  input: v.optional(v.pipe(v.looseObject({}), v.description("The tool's input, by its schema. Default {}"))),
+  input: v.optional(v.pipe(v.looseObject({}), v.description("The tool's input. Default {}"))),
+} as const;
+
+/** Fields of a schedule that repeats: a call that comes before the prompt, and how far its times are spread. */
+export const precheckFields = {
+  precheck: v.optional(
+    v.pipe(
+      v.looseObject({}),
+      v.description("{tool, input, only_when_changed?}: called first; only its output wakes the agent"),
+    ),
+  ),
+  jitter_secs: v.optional(v.pipe(v.number(), v.description("Up to 3600; spreads its times"))),
 } as const;
 
 /** Setting that enables all schedule tools. */
@@ -166,7 +188,24 @@ export function describeSchedule(schedule: Schedule): string {
     : `; last ${last.status} at ${zonedTime(Date.parse(last.at), timezone)}${
       last.run_id === null ? "" : ` (${last.run_id})`
     }`;
-  return `"${id}" (${when}): ${does}; ${next}${outcome}`;
+  return `"${id}" (${when}): ${does}${describeCheck(schedule)}; ${next}${outcome}`;
+}
+
+/** Returns the precheck of a schedule and what came of the last one, as the middle of a line; empty where there is none. */
+export function describeCheck({ precheck, checked, timezone }: Schedule): string {
+  if (precheck === undefined) return "";
+  const when = (time: string) => zonedTime(Date.parse(time), timezone);
+  const what = `, where ${precheck.tool} prints something${precheck.only_when_changed ? " new" : ""}`;
+  switch (checked?.outcome) {
+    case undefined:
+      return what;
+    case "woke":
+      return `${what} (it did at ${when(checked.at)})`;
+    case "nothing_new":
+      return `${what} (nothing new since ${when(checked.since)}, checked at ${when(checked.at)})`;
+    case "failed":
+      return `${what} (the check failed at ${when(checked.at)}: ${cut(checked.reason ?? "")})`;
+  }
 }
 
 const MAX_SHOWN = 80;

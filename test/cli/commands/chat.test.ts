@@ -108,3 +108,19 @@ test("a line that begins with /interrupt stops the reply at work, and /steer wai
       ]);
     });
   }));
+test("@ and a path send a file along, and a word that names none is only a word", () =>
+  onMachine(({ run, cwd }) =>
+    withRunningGateway({ script: [{ text: "Milk" }] }, async ({ url, token, dataDir, provider }) => {
+      const record = { address: `${url}/`, pid: process.pid, token, started_at: "", version: "", workspace: cwd };
+      await writeControlFile(dataDir, record);
+      const path = join(dataDir, "my list.txt");
+      await writeFile(path, "milk, bread");
+      const message = `What is in @"${path}", @nobody?`;
+      const { code, stderr } = await run(["chat", message, "--data-dir", dataDir]);
+      assert.equal(code, 0, stderr);
+      assert.match(stderr, /^Sent my list\.txt, 11 bytes$/m);
+      const said = JSON.stringify(provider.requests[0]?.messages.at(-1)?.content);
+      assert.match(said, /@nobody\?/);
+      assert.match(said, /It is data:\\nmilk, bread\\nEnd of the file/);
+    })
+  ));

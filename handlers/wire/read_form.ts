@@ -1,0 +1,51 @@
+import { Buffer } from "node:buffer";
+import { refuse } from "../../lib/base/errors.ts";
+
+/** Parts of a form at most */
+const MAX_PARTS = 16;
+/** Boundary of a form. Source: RFC 2046 section 5.1.1 */
+const BOUNDARY = /^multipart\/form-data\s*;(?:.*;)?\s*boundary=(?:"([^"]{1,70})"|([^\s;"]{1,70}))/i;
+
+/** Fields of a form: texts by their names, and files with theirs. */
+export interface ReadForm {
+  readonly texts: ReadonlyMap<string, string>;
+  readonly files: ReadonlyMap<string, { readonly name: string; readonly bytes: Uint8Array }>;
+}
+
+/**
+ * Reads a form of a body whose length is bounded already, by the runtime's own reader. Parts are counted before, since each costs memory.
+ * @throws {HttpError} 400 `invalid_request` for a form that cannot be read, has too many parts, or a field twice
+ */
+export async function readForm(bytes: Uint8Array<ArrayBuffer>, contentType: string): Promise<ReadForm> {
+  const match = BOUNDARY.exec(contentType);
+  const boundary = match?.[1] ?? match?.[2];
+  if (boundary === undefined) throw invalid("its Content-Type names no boundary");
+  if (countOf(bytes, `--${boundary}`) > MAX_PARTS + 1) throw invalid(`it has more than ${MAX_PARTS} parts`);
+  const texts = new Map<string, string>();
+  const files = new Map<string, { readonly name: string; readonly bytes: Uint8Array }>();
+  let form: FormData;
+  try {
+    form = await new Response(bytes, { headers: { "content-type": contentType } }).formData();
+  } catch {
+    throw invalid("it is cut off, or not a form");
+  }
+  for (const [name, value] of form) {
+    if (texts.has(name) || files.has(name)) throw invalid("it has a field twice");
+    if (typeof value === "string") texts.set(name, value);
+    else files.set(name, { name: value.name, bytes: new Uint8Array(await value.arrayBuffer()) });
+  }
+  return { texts, files };
+}
+
+function countOf(bytes: Uint8Array, text: string): number {
+  const buffer = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  let count = 0;
+  for (let at = buffer.indexOf(text); at >= 0 && count <= MAX_PARTS + 1; at = buffer.indexOf(text, at + text.length)) {
+    count++;
+  }
+  return count;
+}
+
+function invalid(reason: string) {
+  return refuse("invalid_request", `Cannot read the form of the request body: ${reason}`);
+}
