@@ -60,6 +60,8 @@ export const approvalsRoute = defineRoute({
   },
   reply: { status: 200, type: "application/json", schema: listSchema(shownSchema) },
   async handle(parts, { query }) {
+    // Whoever looks at what waits can be asked
+    parts.approvals.askers.looked();
     const { approvals, hasMore } = await parts.approvals.list(query);
     return listReply(approvals.map(toShown), hasMore);
   },

@@ -13,6 +13,7 @@ import type { MaskedSecret } from "../base/redact.ts";
 import type { Logger } from "../base/telemetry/log.ts";
 import type { Patience } from "../storage/read_records.ts";
 import type { Write } from "../storage/store.ts";
+import type { Askers } from "./askers.ts";
 import type { Elicitation } from "./elicitation.ts";
 import type { Access } from "./policy.ts";
 import type { RuleSubject } from "./rule_match.ts";
@@ -190,6 +191,8 @@ export interface Approvals {
   tidy(days: number): Promise<void>;
   /** Returns the same approvals for work that waits while the database of the gateways is down */
   patient(patience: Patience): PatientApprovals;
+  /** Ways by which a person can be asked */
+  readonly askers: Pick<Askers, keyof Askers>;
   /** The program around the gateway, where it answers approvals. Default: it does not */
   readonly program?: ProgramWord | undefined;
 }

@@ -39,6 +39,7 @@ import {
   type PatientApprovals,
   withMasks,
 } from "./approvals.ts";
+import { Askers } from "./askers.ts";
 import { asksAlways } from "./policy.ts";
 import type { RuleSubject } from "./rule_match.ts";
 import { isUnderstood } from "./understood_commands.ts";
@@ -71,6 +72,7 @@ export function createApprovals(options: CreateApprovalsOptions): Approvals {
  * still as it was read. `ApprovalRules` has the answers that are remembered, so that a later call asks nobody.
  */
 class StoredApprovals implements Approvals {
+  readonly askers: Askers;
   readonly #options: CreateApprovalsOptions;
   readonly #records: ApprovalRecords;
   readonly #rules: ApprovalRules;
@@ -81,6 +83,8 @@ class StoredApprovals implements Approvals {
 
   constructor(options: CreateApprovalsOptions) {
     this.#options = options;
+    this.askers = new Askers(options.clock);
+    options.news?.shareLooks?.(this.askers);
     this.#rules = new ApprovalRules(options);
     this.#records = new ApprovalRecords(options);
   }

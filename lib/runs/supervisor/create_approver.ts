@@ -3,6 +3,7 @@ import { cancelReason } from "../../base/cancel.ts";
 import type { AgentEventBody } from "../../base/records/agent_event.ts";
 import type { Approval } from "../../base/records/approval.ts";
 import { type Approvals, type PatientApprovals, sayAnswerer, sayAsker } from "../../guard/approvals.ts";
+import type { Askers } from "../../guard/askers.ts";
 import {
   type ApprovalAnswer,
   type ApprovalRequest,
@@ -18,8 +19,11 @@ import type { QueuePlace } from "./run_queue.ts";
 /** Properties of a run that decide whether it asks for approvals, and for how long. */
 export interface ApprovableRun {
   readonly durable: boolean;
-  /** Reader that the run was started for. Durable work may go on without: it asks then as it does for that reader. */
-  readonly reader: "none" | "reads" | "approves";
+  /**
+   * Reader that the run was started for: one who may approve is asked also after leaving. `none`: nobody follows work that somebody began
+   * who may approve; `nobody`: it began by itself, or by a caller who may not
+   */
+  readonly reader: "none" | "nobody" | "reads" | "approves";
   readonly place: Pick<QueuePlace, "pause">;
   /** Approvals from before the interruption, by call id, for a run that goes on. */
   readonly earlier?: ReadonlyMap<string, RecordedApproval> | undefined;
@@ -32,29 +36,39 @@ export interface ApprovableRun {
 /** The approvals, and how long they wait. */
 export interface ApproverOptions {
   readonly approvals: Approvals;
-  /** Returns how long an approval waits, in milliseconds; read for each approval. */
+  /** Ways to a person beside the reader of a run. Default: there is none, and work without a reader asks all the same */
+  readonly askers?: Pick<Askers, "canAsk" | "names"> | undefined;
+  /** Returns how long an approval waits, in milliseconds, of work without and with a record; read for each approval. */
   readonly timeoutMs: () => { readonly attached: number; readonly durable: number };
 }
 
 /**
  * Returns the approver of each run (docs/design/policy.md "Approvals").
  *
- * Work without a reader files an approval. Work that was started for a reader files one when that reader may approve, or when the program
- * answers approvals; otherwise the answer is an immediate denial that says how to allow the call. The approval stays for its time when the
- * reader of durable work leaves. One that expires is a denial.
+ * A call is asked about as long as somebody can be asked: the reader of the run, whoever began it, one of the `askers`, or the program.
+ * Otherwise the answer is an immediate denial that says what would have helped. The approval stays for its time when the reader of durable
+ * work leaves. One that expires is a denial.
  *
  * A run that goes on after a restart files no second approval for the same call: the earlier approval still waits, or its answer counts.
  */
-export function createApprover({ approvals, timeoutMs }: ApproverOptions): (run: ApprovableRun) => AgentApprover {
+export function createApprover(
+  { approvals, askers, timeoutMs }: ApproverOptions,
+): (run: ApprovableRun) => AgentApprover {
   return (run) => {
-    const isUnattended = run.reader === "reads";
-    const waitMs = () => timeoutMs()[run.reader === "none" ? "durable" : "attached"];
-    if (isUnattended && approvals.program === undefined) return denyUnattended;
+    const isReached = run.reader === "approves" || run.reader === "none" ||
+      (askers === undefined && run.reader === "nobody");
+    // People come and go while a run is at work
+    const canAsk = () => isReached || askers?.canAsk() === true;
+    const waitMs = () => timeoutMs()[run.durable ? "durable" : "attached"];
+    if (!isReached && askers === undefined && approvals.program === undefined) return denyUnattended;
+    const denyNow = createUnattended(askers);
     const patient = run.patience === undefined ? approvals : approvals.patient(run.patience);
     const earlier = run.earlier === undefined ? undefined : createEarlierApprovals(patient, run.earlier);
     const ask: AgentApprover = async (request, signal, emit) => {
       const known = await earlier?.find(request, emit);
       if (known?.answer !== undefined) return known.answer;
+      const isUnattended = known === undefined && !canAsk();
+      if (isUnattended && approvals.program === undefined) return await denyNow(request, signal, emit);
       const toNeeded = await loadNeeded();
       if (known === undefined) await run.recorded?.();
       const asked = known?.approval ??
@@ -67,11 +81,13 @@ export function createApprover({ approvals, timeoutMs }: ApproverOptions): (run:
       const settled = await wait(asked.id, { approvals, patient, run, signal });
       if (known?.isAnswerShown !== true) emit(toAnswered(settled));
       if (isUnattended && settled.status === "cancelled") {
-        return denyUnasked(`the program left the answer to people, and ${unattended(request)}`, emit);
+        return denyUnasked(`the program left the answer to people, and ${unattended(request, askers)}`, emit);
       }
       return await toAnswer(settled, patient);
     };
-    const elicit: AgentApprover["elicit"] = async (request, signal, emit) => {
+    const elicit: NonNullable<AgentApprover["elicit"]> = async (request, signal, emit) => {
+      const isUnattended = !canAsk();
+      if (isUnattended && approvals.program === undefined) return await denyNow.elicit(request, signal, emit);
       return await askElicitation(request, {
         approvals,
         patient,
@@ -173,21 +189,29 @@ async function toAnswer(settled: Approval, approvals: Pick<Approvals, "use">): P
  * Denies every call at once and says what would allow it, for runs that nobody follows who may approve.
  * Source: docs/design/policy.md "Approvals"
  */
-export const denyUnattended: AgentApprover = Object.assign<AgentApprover, Pick<AgentApprover, "elicit">>(
-  ({ tool, reason }, _signal, emit) => Promise.resolve(denyUnasked(unattended({ tool, reason }), emit)),
-  {
-    elicit: ({ elicitation, tool }, _signal, emit) => {
-      const why =
-        `nobody who may approve follows this run, so nobody was asked what ${sayAsker(elicitation)} asks in ` +
-        `"${tool}". The dashboard and "postern chat" at a terminal ask, and so does a durable run`;
-      return Promise.resolve(cancelUnasked(why, emit));
-    },
-  },
-);
+export const denyUnattended: AgentApprover = createUnattended(undefined);
 
-function unattended({ tool, reason }: Pick<ApprovalRequest, "tool" | "reason">): string {
+/** Returns the approver that denies at once. @param askers ways that would have helped. Default: the dashboard and the terminal */
+function createUnattended(askers: ApproverOptions["askers"]) {
+  const deny: AgentApprover = ({ tool, reason }, _signal, emit) =>
+    Promise.resolve(denyUnasked(unattended({ tool, reason }, askers), emit));
+  const elicit: NonNullable<AgentApprover["elicit"]> = ({ elicitation, tool }, _signal, emit) => {
+    const why = `nobody who may approve follows this run, so nobody was asked what ${sayAsker(elicitation)} asks in ` +
+      `"${tool}". ${whatHelps(askers)}`;
+    return Promise.resolve(cancelUnasked(why, emit));
+  };
+  return Object.assign(deny, { elicit });
+}
+
+function unattended({ tool, reason }: Pick<ApprovalRequest, "tool" | "reason">, askers: ApproverOptions["askers"]): string {
   return `nobody who may approve follows this run, so nobody was asked: ${reason}. ` +
-    `The dashboard and "postern chat" at a terminal ask; "postern tool call ${tool} --yes" makes the call`;
+    `${whatHelps(askers)}; "postern tool call ${tool} --yes" makes the call`;
+}
+
+/** Says what would have let a person be asked. */
+function whatHelps(askers: ApproverOptions["askers"]): string {
+  const names = askers === undefined ? "an open dashboard" : askers.names();
+  return `What would have helped: a chat in the dashboard or in "postern chat" at a terminal, ${names}`;
 }
 
 /** Denies a call without an approval, and tells the run's reader the same as the model. @param why see nobodyCouldAnswer */

@@ -9,6 +9,7 @@ import { CancelError, cancelReason, neverAborted } from "../../base/cancel.ts";
 import type { Clock } from "../../base/clock.ts";
 import { type HttpError, refuse } from "../../base/errors.ts";
 import { type Message, textOf } from "../../base/records/message.ts";
+import { hasScope } from "../../base/records/caller.ts";
 import { joinTaints, RunTaint, type Taint, UNTAINTED } from "../../base/taint.ts";
 import type { RunStatus } from "../../base/records/run.ts";
 import type { KeyedNotifier } from "../../base/keyed_queues.ts";
@@ -31,7 +32,7 @@ import { RunRecorder } from "../journal/run_recorder.ts";
 import { shownUpTo } from "../journal/run_records.ts";
 import type { RunCoordination } from "./run_coordination.ts";
 import type { ActiveRuns, QueuePlace, RunLimits, RunQueue } from "./run_queue.ts";
-import type { RunRequest } from "../run_request.ts";
+import type { RunAuthor, RunRequest } from "../run_request.ts";
 import { type AgentSettings, NO_WISHES, type RunGuidance, type RunSettings, runSettings } from "./run_settings.ts";
 import type { OnRecorded, RunStore } from "../journal/run_store.ts";
 import type { ParkedRecords } from "../conversations/parked_records.ts";
@@ -430,7 +431,7 @@ export class RunLauncher {
       reader: request.reader?.canApprove
         ? "approves"
         : request.reader === undefined && request.durable
-        ? "none"
+        ? (isBegunByApprover(request.by) ? "none" : "nobody")
         : "reads",
       place,
       earlier: interrupted?.approvals,
@@ -476,6 +477,11 @@ function offlineCondenses(): HttpError {
     "not_implemented",
     "Cannot condense a conversation with the offline assistant: it has no model; set one up with postern init",
   );
+}
+
+/** Tells whether somebody began the work who may approve, and comes back to it. Schedules and channels begin theirs by themselves. */
+function isBegunByApprover({ caller: { via, scopes } }: RunAuthor): boolean {
+  return via !== "cron" && via !== "channel" && hasScope(scopes, "approve");
 }
 
 /** Returns the last message of the user, cut; null when there is none. */
