@@ -78,6 +78,8 @@ export interface NewApproval extends RuleSubject {
   readonly bound?: readonly BoundState[] | undefined;
   /** How the programs the call would start are contained. Default: it starts none */
   readonly containment?: NonNullable<Approval["containment"]> | null | undefined;
+  /** For the person: what the call does, and who asks. Default: nothing is known of it */
+  readonly shown?: Pick<Approval, "changes" | "fails" | "commands" | "asker"> | undefined;
   /** Digest of everything that the answer is bound to */
   readonly digest: string;
   readonly runId: string;

@@ -313,6 +313,7 @@ class StoredApprovals implements Approvals {
       workspace,
       files: request.files.map(({ path, sha256 }) => ({ path, sha256 })),
       containment: request.containment ?? null,
+      ...request.shown,
       ...(request.bound === undefined ? {} : { bound: request.bound.map((each) => ({ ...each })) }),
       digest: request.digest,
       run_id: runId,

@@ -2,7 +2,7 @@ import type { AgentApprover } from "../../agent/agent_run.ts";
 import { cancelReason } from "../../base/cancel.ts";
 import type { AgentEventBody } from "../../base/records/agent_event.ts";
 import type { Approval } from "../../base/records/approval.ts";
-import { type Approvals, type PatientApprovals, sayAnswerer, sayAsker } from "../../guard/approvals.ts";
+import { type Approvals, type NewApproval, type PatientApprovals, sayAnswerer, sayAsker } from "../../guard/approvals.ts";
 import type { Askers } from "../../guard/askers.ts";
 import {
   type ApprovalAnswer,
@@ -24,6 +24,8 @@ export interface ApprovableRun {
    * who may approve; `nobody`: it began by itself, or by a caller who may not
    */
   readonly reader: "none" | "nobody" | "reads" | "approves";
+  /** Facts about the run for the person who is asked. Default: nothing is known of it */
+  readonly origin?: RunOrigin | undefined;
   readonly place: Pick<QueuePlace, "pause">;
   /** Approvals from before the interruption, by call id, for a run that goes on. */
   readonly earlier?: ReadonlyMap<string, RecordedApproval> | undefined;
@@ -31,6 +33,12 @@ export interface ApprovableRun {
   readonly recorded?: (() => Promise<void>) | undefined;
   /** Waits for the database that gateways share. Default: the gateway is alone */
   readonly patience?: Patience | undefined;
+}
+
+/** Work that a run belongs to, and the message that it was begun with; known secrets masked. */
+export interface RunOrigin {
+  readonly parentId: string | null;
+  readonly message: string | null;
 }
 
 /** The approvals, and how long they wait. */
@@ -55,7 +63,8 @@ export function createApprover(
   { approvals, askers, timeoutMs }: ApproverOptions,
 ): (run: ApprovableRun) => AgentApprover {
   return (run) => {
-    const isReached = run.reader === "approves" || run.reader === "none" ||
+    // Whoever looked before a restart has no time to come back before the run goes on
+    const isReached = run.reader === "approves" || run.reader === "none" || run.earlier !== undefined ||
       (askers === undefined && run.reader === "nobody");
     // People come and go while a run is at work
     const canAsk = () => isReached || askers?.canAsk() === true;
@@ -72,7 +81,7 @@ export function createApprover(
       const toNeeded = await loadNeeded();
       if (known === undefined) await run.recorded?.();
       const asked = known?.approval ??
-        await patient.ask(toNewApproval(request, waitMs()));
+        await patient.ask(await toNewApproval(request, { timeoutMs: waitMs(), origin: run.origin }));
       if (asked === undefined) {
         return denyUnasked(`as many approvals wait for a person as may, so nobody was asked: ${request.reason}`, emit);
       }
@@ -102,10 +111,23 @@ export function createApprover(
   };
 }
 
-/** Returns the approval to file for a call. @param timeoutMs how long the approval waits */
-export function toNewApproval(request: ApprovalRequest, timeoutMs: number): Parameters<Approvals["ask"]>[0] {
+/** Returns the approval to file for a call. @param options.timeoutMs how long the approval waits */
+export async function toNewApproval(
+  request: ApprovalRequest,
+  { timeoutMs, origin }: { readonly timeoutMs: number; readonly origin?: RunOrigin | undefined },
+): Promise<NewApproval> {
   const { prepared, input, masked, binding, subject, reason, rule, callId, scope } = request;
   return {
+    shown: {
+      ...await request.preview?.(),
+      asker: {
+        via: scope.caller.via,
+        ...(scope.direct === true ? { direct: true } : {}),
+        conversation_id: scope.conversationId,
+        parent_id: origin?.parentId ?? null,
+        message: origin?.message ?? null,
+      },
+    },
     ...subject,
     access: prepared.access,
     input,

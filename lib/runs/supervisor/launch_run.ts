@@ -433,11 +433,17 @@ export class RunLauncher {
         : request.reader === undefined && request.durable
         ? (isBegunByApprover(request.by) ? "none" : "nobody")
         : "reads",
+      origin: { parentId: request.by.parentId ?? null, message: this.#shownMessage(request.messages) },
       place,
       earlier: interrupted?.approvals,
       recorded: request.durable && recorder !== undefined ? () => recorder.commit() : undefined,
       patience,
     }) ?? denyUnattended;
+  }
+
+  #shownMessage(messages: readonly Message[]): string | null {
+    // A masked text is a text
+    return this.#parts.tools.shown(openingMessage(messages)) as string | null;
   }
 
   #journalOf(

@@ -14,7 +14,7 @@ import type { CallAudit } from "./audit_call.ts";
 import { isPlainRead, RULE_SCREEN } from "./look_ahead.ts";
 import type { SharedCalls } from "./shared_calls.ts";
 import type { PreparedCall, Tool } from "./tool.ts";
-import type { ApprovalAnswer, ApprovalRequest, CallBinding } from "./tool_call.ts";
+import type { ApprovalAnswer, ApprovalRequest, CallBinding, CallPreview } from "./tool_call.ts";
 import type { ToolCallRequest } from "./tool_executor.ts";
 import { opOf, type ToolPolicy } from "./tool_policy.ts";
 
@@ -36,6 +36,12 @@ export interface PermitOptions extends RememberedAnswers {
   readonly screen: (tool: Tool, prepared: PreparedCall, opens: boolean) => Promise<void>;
   /** Reads the state that an approval of the call would count for now. @throws {ToolError} for a call that cannot run */
   readonly bind: (tool: Tool, prepared: PreparedCall, signal: AbortSignal) => Promise<CallBinding>;
+  /** Looks what a call would do to files, for the person who is asked */
+  readonly preview: (
+    tool: Tool,
+    prepared: PreparedCall,
+    about: { readonly binding: CallBinding; readonly signal: AbortSignal },
+  ) => Promise<CallPreview>;
   /** Present where gateways share the database. Default: the gateway is alone */
   readonly shared?: SharedCalls | undefined;
   /** Logs an unexpected error. @returns the sentence for the model */
@@ -162,16 +168,18 @@ async function permitAsked(call: AskedCall, options: PermitOptions): Promise<Per
 }
 
 function toApprovalRequest(
-  { tool: { name }, prepared, decision, request }: AskedCall,
+  { tool, prepared, decision, request }: AskedCall,
   binding: CallBinding,
-  { redact, masked, workspaceRoot }: PermitOptions,
+  { redact, masked, workspaceRoot, preview }: PermitOptions,
 ): ApprovalRequest {
+  const { name } = tool;
   return {
     tool: name,
     prepared,
     input: redactJson(prepared.input, redact),
     masked: masked(prepared.input),
     binding,
+    preview: () => preview(tool, prepared, { binding, signal: request.scope.signal }),
     subject: subjectOf(name, prepared, { folder: binding.folder, paths: [], workspace: workspaceRoot, redact }),
     reason: decision.reason,
     rule: decision.rule,

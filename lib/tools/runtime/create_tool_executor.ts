@@ -110,6 +110,10 @@ export function createToolExecutor(given: ToolExecutorOptions): ToolExecutor {
       policy,
       screen,
       bind,
+      async preview(tool, prepared, { binding, signal }) {
+        const { previewChanges } = await import("./preview_changes.ts");
+        return await previewChanges(tool, prepared, { binding, signal, context: about(tool), redact: options.redact });
+      },
       masked: options.services.redactor.masked,
       reportBug: (tool, request, error) => reportBug(options, { tool, request, error }),
     }),

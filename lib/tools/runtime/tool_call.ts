@@ -1,4 +1,4 @@
-import type { BoundState } from "../../base/records/approval.ts";
+import type { Approval, BoundState } from "../../base/records/approval.ts";
 import type { CommandLineParts } from "../../base/parse_command_line.ts";
 import type { MaskedSecret } from "../../base/redact.ts";
 import type { EffectRight } from "../../base/effect_right.ts";
@@ -187,6 +187,9 @@ export interface CallBinding {
   readonly versions: ReadonlyMap<string, string | undefined>;
 }
 
+/** What a call would do, as far as that is known before: known secrets masked. Each part as an approval has it. */
+export type CallPreview = Pick<Approval, "changes" | "fails" | "commands">;
+
 /** Request for the approval of one call, made when the policy says `ask`. */
 export interface ApprovalRequest {
   readonly tool: string;
@@ -197,6 +200,8 @@ export interface ApprovalRequest {
   readonly masked?: readonly MaskedSecret[];
   /** State that the answer counts for; the executor compares it again just before the call runs */
   readonly binding: CallBinding;
+  /** Looks what the call would do, for the person who is asked. Default: nothing is known of it */
+  readonly preview?: (() => Promise<CallPreview>) | undefined;
   /** Properties of the call that remembered answers are looked up by */
   readonly subject: RuleSubject;
   readonly reason: string;
