@@ -8,15 +8,28 @@ import { printable, printableLine } from "./terminal_text.ts";
 export interface ReplyView {
   /** Shows one event */
   show(event: ChatEvent): void;
+  /** Notes that the person at this terminal denied a call */
+  denied(callId: string): void;
   /** Ends the line that is being written */
   end(): void;
 }
+
+const DENIED_WORDS = {
+  you: "denied by you",
+  person: "denied by a person",
+  program: "denied by the program",
+  rule: "denied by a remembered answer",
+  nobody: "denied, as nobody answered",
+  policy: "denied by the policy",
+  halt: "halted",
+} as const;
 
 const MAX_SHOWN_INPUT = 200;
 
 /** Creates a view that writes the text to stdout as it comes, and tool use and notices to stderr. With --json each event is a line of stdout. */
 export function createReplyView({ io, flags }: CommandContext): ReplyView {
   let atLineStart = true;
+  const answered = new Set<string>();
   const text = (part: string) => {
     io.stdout(io.isTerminal.stdout ? printable(part) : part);
     if (part !== "") atLineStart = part.endsWith("\n");
@@ -30,8 +43,10 @@ export function createReplyView({ io, flags }: CommandContext): ReplyView {
     if (io.isTerminal.stdout) end();
     io.stderr(`${printableLine(line)}\n`);
   };
-  if (flags.json) return { show: (event) => io.stdout(`${JSON.stringify(event)}\n`), end: () => {} };
+  const denied = (callId: string) => void answered.add(callId);
+  if (flags.json) return { show: (event) => io.stdout(`${JSON.stringify(event)}\n`), denied, end: () => {} };
   return {
+    denied,
     show(event) {
       switch (event.type) {
         case "text_delta":
@@ -42,7 +57,9 @@ export function createReplyView({ io, flags }: CommandContext): ReplyView {
         case "tool_end":
           return aside(
             `[tool] ${event.tool} ${
-              event.is_error ? `failed: ${shorten(event.output)}` : `done in ${event.duration_ms} ms`
+              event.denied_by !== undefined
+                ? `${DENIED_WORDS[answered.has(event.call_id) ? "you" : event.denied_by]}: ${shorten(event.output)}`
+                : event.is_error ? `failed: ${shorten(event.output)}` : `done in ${event.duration_ms} ms`
             }`,
           );
         case "approval_needed":
@@ -52,7 +69,7 @@ export function createReplyView({ io, flags }: CommandContext): ReplyView {
               : `[approval] ${event.tool} needs your approval`,
           );
         case "approval_answered":
-          return aside(`[approval] ${event.decision}`);
+          return aside(`[approval] ${event.decision}${event.input === undefined ? "" : ", with another input"}`);
         case "review_answered":
           return aside(`[review] A person says of the call that was cut off: ${event.outcome}`);
         case "turn_restart":

@@ -79,7 +79,7 @@ export interface NewApproval extends RuleSubject {
   /** How the programs the call would start are contained. Default: it starts none */
   readonly containment?: NonNullable<Approval["containment"]> | null | undefined;
   /** For the person: what the call does, and who asks. Default: nothing is known of it */
-  readonly shown?: Pick<Approval, "changes" | "fails" | "commands" | "asker"> | undefined;
+  readonly shown?: Pick<Approval, "changes" | "fails" | "commands" | "asker" | "editable"> | undefined;
   /** Digest of everything that the answer is bound to */
   readonly digest: string;
   readonly runId: string;
@@ -106,8 +106,15 @@ export interface ApprovalReply {
   readonly note?: string | undefined;
   /** Content for the form of an elicitation that is approved. Default: no field is filled in */
   readonly content?: Readonly<Record<string, unknown>> | undefined;
+  /** Call that the person wants in place of the one that was asked about, bound as things are now. Default: that very call */
+  readonly edit?: EditedCall | undefined;
   readonly by: Actor;
 }
+
+/** Call with the input of a person, and what its approval is bound to. */
+export type EditedCall =
+  & Pick<Approval, "access" | "input" | "input_digest" | "files" | "containment" | "digest" | "changes" | "fails" | "commands">
+  & { readonly bound: readonly BoundState[] };
 
 /** End of an elicitation. */
 export interface ElicitationEnd {

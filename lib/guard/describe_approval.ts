@@ -28,7 +28,9 @@ export function describeApproval(
 ): ApprovalDescription {
   const { id, tool, access, workspace, input, input_digest: digest, reason, files, bound = [], containment } = approval;
   const json = JSON.stringify(input, null, 2) ?? "null";
-  const shown = (json.length > maxInput ? undefined : shownChange(approval)) ?? json;
+  const change = json.length > maxInput ? undefined : shownChange(approval);
+  const isWhole = change === undefined || maxInput < Number.POSITIVE_INFINITY || leftOut(approval) === 0;
+  const shown = isWhole ? change ?? json : `${change}\nThe whole input:\n${json}`;
   // Spelling out is slow: the rest of a long input is cut off before
   const spelled = exactText(shown.length > maxInput ? shown.slice(0, maxInput) : shown);
   const isCut = shown.length > maxInput || spelled.length > maxInput;
@@ -112,14 +114,20 @@ function askerLines({ asker, run_id: run }: DescribedApproval): string[] {
 }
 
 /** Returns what a person must know before anything else: that something is left out, or that the call would fail. */
-function noticesOf({ id, changes = [], fails }: DescribedApproval): readonly string[] {
-  const left = changes.reduce((sum, { left_out: lines }) => sum + lines, 0);
+function noticesOf(approval: DescribedApproval): readonly string[] {
+  const { id, fails } = approval;
+  const left = leftOut(approval);
   return [
     ...(fails === undefined ? [] : [`As things stand the call would fail: ${exactLine(fails)}`]),
     ...(left === 0
       ? []
       : [`Not all is shown here: ${left} lines of the difference are left out. postern approval show ${id} has the whole input`]),
   ];
+}
+
+/** Counts the lines of differences that are not shown. */
+function leftOut({ changes = [] }: DescribedApproval): number {
+  return changes.reduce((sum, { left_out: lines }) => sum + lines, 0);
 }
 
 /** Returns the commands of a line of bash, each by itself. */

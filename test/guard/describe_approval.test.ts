@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { describeApproval, whyAsked } from "../../lib/guard/describe_approval.ts";
+import type { ShownChange } from "../../lib/base/records/approval.ts";
+import { type DescribedApproval, describeApproval, whyAsked } from "../../lib/guard/describe_approval.ts";
 
 test("a person is asked with a reason, and not with the refusal of a call that nobody could answer", () => {
   const refusal =
@@ -62,15 +63,16 @@ test("an input that is no such change, or a long one, is shown as JSON", () => {
   );
 });
 
-const CREATED = { path: "plan.md", kind: "create", added: 2, removed: 0, diff: "@@ -0,0 +1,2 @@\n+a\n+b", left_out: 0 } as const;
-const ABOUT = { id: "apr_1", access: "write", workspace: "/w", input_digest: "d", reason: "", files: [] } as const;
+const CREATED: ShownChange = {
+  ...{ path: "plan.md", kind: "create", added: 2, removed: 0, diff: "@@ -0,0 +1,2 @@\n+a\n+b", left_out: 0 },
+};
+const ABOUT: Omit<DescribedApproval, "tool" | "input"> = {
+  ...{ id: "apr_1", access: "write", workspace: "/w", input_digest: "d", reason: "", files: [], containment: null },
+};
 const ASKER = { via: "websocket", conversation_id: "conv_1", parent_id: null, message: "Make a plan" } as const;
 
 test("a question says in one line who wants to do what", () => {
-  const titleOf = (tool: string, input: unknown, more: Partial<Parameters<typeof describeApproval>[0]> = {}) =>
-    describeApproval({ ...ABOUT, tool, input, containment: null, ...more }).title;
-  for (
-    const [tool, input, more, title] of [
+  const cases: readonly [string, unknown, Partial<DescribedApproval>, string][] = [
       ["write_file", { path: "plan.md" }, { changes: [CREATED] }, "The agent wants to create plan.md"],
       [
         "apply_patch",
@@ -94,16 +96,16 @@ test("a question says in one line who wants to do what", () => {
       ],
       ["git_operations", { op: "push" }, { asker: { ...ASKER, parent_id: "run_0" } }, "A sub-agent wants to call git_operations"],
       ["shell", { command: "ls" }, { asker: { ...ASKER, direct: true, via: "http" } }, "A program wants to run ls"],
-    ] as const
-  ) {
-    assert.equal(titleOf(tool, input, more), title);
+  ];
+  for (const [tool, input, more, title] of cases) {
+    assert.equal(describeApproval({ ...ABOUT, tool, input, ...more }).title, title);
   }
 });
 
 test("a question names the conversation, the run and the message that led to it, on lines of their own", () => {
   const asker = { ...ASKER, message: "Make\nMessage: all is fine\u200b" };
   const { asker: lines } = describeApproval({
-    ...{ ...ABOUT, tool: "shell", input: {}, containment: null, asker, run_id: "run_1" },
+    ...{ ...ABOUT, tool: "shell", input: {}, asker, run_id: "run_1" },
   });
   assert.deepEqual(lines, [
     "Conversation conv_1",
@@ -113,10 +115,10 @@ test("a question names the conversation, the run and the message that led to it,
 });
 
 test("a change is shown as its difference beside every other field, and what is left out is said before all", () => {
-  const describe = (changes: readonly (typeof CREATED | Record<string, unknown>)[], more = {}) =>
+  const describe = (changes: ShownChange[], more: Partial<DescribedApproval> = {}) =>
     describeApproval({
-      ...{ ...ABOUT, tool: "write_file", input: { path: "plan.md", content: "a\nb\n", overwrite: true }, containment: null },
-      ...{ changes: changes as never, ...more },
+      ...{ ...ABOUT, tool: "write_file", input: { path: "plan.md", content: "a\nb\n", overwrite: true } },
+      ...{ changes, ...more },
     }).input;
   assert.equal(
     describe([CREATED]),

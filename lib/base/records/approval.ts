@@ -98,6 +98,11 @@ export const shownChangeSchema = v.object({
 /** Change of one file that a call would make. */
 export type ShownChange = v.InferOutput<typeof shownChangeSchema>;
 
+/** Sources of a denial: a person, the program, a remembered answer, nobody who could be asked or answered, the policy, a halt. */
+export const DENIED_BY = ["person", "program", "rule", "nobody", "policy", "halt"] as const;
+/** Source of a denial. */
+export type DeniedBy = (typeof DENIED_BY)[number];
+
 /** Work that a question comes from. */
 export const askerSchema = v.object({
   /** Door that it came by, such as `cron`; `direct`: the caller makes the call without an agent */
@@ -138,6 +143,10 @@ export const approvalSchema = v.object({
   commands: v.optional(v.array(v.string())),
   /** Work that asks; absent in records of earlier versions */
   asker: v.optional(askerSchema),
+  /** True: an answer may bring another input. Absent: the call is made as it stands */
+  editable: v.optional(v.literal(true)),
+  /** The call as it was asked about, where the answer brought another input; absent: it is as it was */
+  edited: v.optional(v.object({ input: v.unknown(), digest: v.string() })),
   /** Beside `files`, what else the answer is bound to; absent in records of earlier versions */
   bound: v.optional(v.array(boundStateSchema)),
   /** How the programs it would start are contained; null: it starts none. Absent in records of earlier versions */

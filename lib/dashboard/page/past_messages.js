@@ -44,6 +44,7 @@ export function pastTurns(messages) {
         tool: "tool",
         output: text,
         is_error: message.is_error === true,
+        denied_by: message.is_error === true ? deniedBy(text) : undefined,
       });
       continue;
     }
@@ -54,6 +55,15 @@ export function pastTurns(messages) {
   }
   close();
   return turns;
+}
+
+/**
+ * Who denied a call, as its stored result says it.
+ * @param {string} text
+ */
+function deniedBy(text) {
+  const [, who] = /^Cannot call "[^"]*": (?:a (person)|the (program)) denied it/.exec(text)?.filter(Boolean) ?? [];
+  return who;
 }
 
 /** @param {string} text what the person said */

@@ -29,6 +29,8 @@ export function createReply({ announce, onAnswer, onTurnOn }) {
   const cards = new Map();
   /** @type {Map<string, HTMLElement>} */
   const asks = new Map();
+  /** Calls that were denied on this page @type {Set<string>} */
+  const denied = new Set();
   /** Tools that are offered to be turned on @type {Set<string>} */
   const offered = new Set();
   /** @type {{ fromSeq: number, nodes: HTMLElement }[]} */
@@ -89,8 +91,10 @@ export function createReply({ announce, onAnswer, onTurnOn }) {
             cards.set(event.call_id, createToolCard({ tool: event.tool, input: "" }));
             place(/** @type {HTMLElement} */ (cards.get(event.call_id)?.root), seq);
           }
-          cards.get(event.call_id)?.end(event);
-          announce(`Tool ${event.tool} ${event.is_error ? "failed" : "is done"}.`);
+          cards.get(event.call_id)?.end(denied.has(event.call_id) ? { ...event, denied_by: "you" } : event);
+          announce(
+            `Tool ${event.tool} ${event.denied_by !== undefined ? "was denied" : event.is_error ? "failed" : "is done"}.`,
+          );
           if (event.turn_on === undefined || onTurnOn === undefined || offered.has(event.tool)) return;
           offered.add(event.tool);
           newText();
@@ -99,7 +103,12 @@ export function createReply({ announce, onAnswer, onTurnOn }) {
         case "approval_needed": {
           newText();
           const id = event.approval_id;
-          const { root: ask } = createApprovalCard({ question: event, onAnswer: (answer) => onAnswer(id, answer) });
+          /** @param {import("./approval_card.js").Answer} answer */
+          const send = async (answer) => {
+            await onAnswer(id, answer);
+            if (answer.decision === "deny") denied.add(event.call_id);
+          };
+          const { root: ask } = createApprovalCard({ question: event, onAnswer: send });
           asks.set(id, ask);
           announce(`${event.tool} ${event.kind === "elicitation" ? "asks you something" : "needs your approval"}.`);
           return place(ask, seq);

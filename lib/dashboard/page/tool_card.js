@@ -1,6 +1,17 @@
 import { element } from "./dom.js";
 import { formatMs } from "./format.js";
 
+/** Words for a call that was not made, by who denied it. @type {ReadonlyMap<string, string>} */
+const DENIED = new Map([
+  ["you", "denied by you"],
+  ["person", "denied by a person"],
+  ["program", "denied by the program"],
+  ["rule", "denied by a remembered answer"],
+  ["nobody", "denied: nobody answered"],
+  ["policy", "denied by the policy"],
+  ["halt", "halted"],
+]);
+
 /**
  * A tool call of a reply, folded: its name and what it was asked, and inside the input and the output.
  * @param {{ tool: string, input: unknown }} call
@@ -34,8 +45,14 @@ export function createToolCard({ tool, input }) {
     root,
     /** @param {string} message */
     progress: (message) => setState("running", message),
-    /** @param {{ output: string, is_error: boolean, duration_ms?: number }} result */
+    /** @param {{ output: string, is_error: boolean, duration_ms?: number, denied_by?: string | undefined }} result */
     end(result) {
+      const denied = DENIED.get(result.denied_by ?? "");
+      if (denied !== undefined) {
+        setState("denied", denied);
+        output.replaceChildren(...labelled("Why", result.output || "(empty)"));
+        return;
+      }
       setState(
         result.is_error ? "failed" : "done",
         // A stored call may have no duration: nobody knows how long it took

@@ -2,7 +2,7 @@ import type { AgentApprover } from "../../agent/agent_run.ts";
 import { cancelReason } from "../../base/cancel.ts";
 import type { AgentEventBody } from "../../base/records/agent_event.ts";
 import type { Approval } from "../../base/records/approval.ts";
-import { type Approvals, type NewApproval, type PatientApprovals, sayAnswerer, sayAsker } from "../../guard/approvals.ts";
+import { ANSWERED_BY_PROGRAM, type Approvals, type NewApproval, type PatientApprovals, sayAnswerer, sayAsker } from "../../guard/approvals.ts";
 import type { Askers } from "../../guard/askers.ts";
 import {
   type ApprovalAnswer,
@@ -81,7 +81,7 @@ export function createApprover(
       const toNeeded = await loadNeeded();
       if (known === undefined) await run.recorded?.();
       const asked = known?.approval ??
-        await patient.ask(await toNewApproval(request, { timeoutMs: waitMs(), origin: run.origin }));
+        await patient.ask(await toNewApproval(request, { timeoutMs: waitMs(), origin: run.origin, editable: request.mayBeEdited }));
       if (asked === undefined) {
         return denyUnasked(`as many approvals wait for a person as may, so nobody was asked: ${request.reason}`, emit);
       }
@@ -114,12 +114,18 @@ export function createApprover(
 /** Returns the approval to file for a call. @param options.timeoutMs how long the approval waits */
 export async function toNewApproval(
   request: ApprovalRequest,
-  { timeoutMs, origin }: { readonly timeoutMs: number; readonly origin?: RunOrigin | undefined },
+  { timeoutMs, origin, editable = false }: {
+    readonly timeoutMs: number;
+    readonly origin?: RunOrigin | undefined;
+    /** True: the call waits for the answer, and is made with another input where that brings one. Default false */
+    readonly editable?: boolean | undefined;
+  },
 ): Promise<NewApproval> {
   const { prepared, input, masked, binding, subject, reason, rule, callId, scope } = request;
   return {
     shown: {
       ...await request.preview?.(),
+      ...(editable ? { editable: true } : {}),
       asker: {
         via: scope.caller.via,
         ...(scope.direct === true ? { direct: true } : {}),
@@ -192,10 +198,10 @@ async function toAnswer(settled: Approval, approvals: Pick<Approvals, "use">): P
       return use.ok ? approve(use.approval) : deny("approval_failed", use.reason);
     }
     case "denied":
-      return deny(
-        "approval",
-        `Cannot call "${tool}": ${sayAnswerer(settled)} denied it${note === null ? "" : `: ${note}`}`,
-      );
+      return {
+        ...deny("approval", `Cannot call "${tool}": ${sayAnswerer(settled)} denied it${note === null ? "" : `: ${note}`}`),
+        by: settled.answered_by === ANSWERED_BY_PROGRAM ? "program" : "person",
+      };
     case "expired":
       return deny("approval_expired", `Cannot call "${tool}": nobody answered in time. ${reason}`);
     case "pending":
@@ -296,7 +302,9 @@ function createEarlierApprovals(
         return undefined;
       }
       open.delete(callId);
-      const isFree = approval.status === "approved" && approval.used_at !== null && approval.digest === binding.digest;
+      // A call with the input of a person is compared with its own digest before it runs
+      const isSame = approval.digest === binding.digest || approval.edited !== undefined;
+      const isFree = approval.status === "approved" && approval.used_at !== null && isSame;
       if (isFree && earlier?.answered !== true) emit(toAnswered(approval));
       return {
         approval,
@@ -312,5 +320,11 @@ function createEarlierApprovals(
 
 /** Returns the answer of an approval that was approved. */
 function approve(approval: Approval): ApprovalAnswer {
-  return { decision: "approve", reason: `Approved by ${sayAnswerer(approval)}`, approvalId: approval.id };
+  const { id, edited, input, digest } = approval;
+  return {
+    decision: "approve",
+    reason: `Approved by ${sayAnswerer(approval)}`,
+    approvalId: id,
+    ...(edited === undefined ? {} : { edited: { input, digest } }),
+  };
 }

@@ -14,7 +14,7 @@ import type { CallAudit } from "./audit_call.ts";
 import { isPlainRead, RULE_SCREEN } from "./look_ahead.ts";
 import type { SharedCalls } from "./shared_calls.ts";
 import type { PreparedCall, Tool } from "./tool.ts";
-import type { ApprovalAnswer, ApprovalRequest, CallBinding, CallPreview } from "./tool_call.ts";
+import type { ApprovalAnswer, ApprovalRequest, ApprovedEdit, CallBinding, CallPreview } from "./tool_call.ts";
 import type { ToolCallRequest } from "./tool_executor.ts";
 import { opOf, type ToolPolicy } from "./tool_policy.ts";
 
@@ -61,10 +61,16 @@ export const RULE_BINDING = "binding";
 export interface Refusal extends Word {
   readonly ok: false;
   readonly reason: string;
+  /** With the rule `approval`: who denied. Default: a person */
+  readonly by?: "person" | "program" | undefined;
 }
 
 /** Result for a call that may run, or its refusal. `binding` is undefined when no person approved it. */
-export type Permit = Word & { readonly ok: true; readonly binding: CallBinding | undefined } | Refusal;
+export type Permit =
+  | Word & { readonly ok: true; readonly binding: CallBinding | undefined }
+  /** A person wants another call in its place */
+  | Word & { readonly ok: "edited"; readonly edited: ApprovedEdit }
+  | Refusal;
 
 /**
  * Tells whether a call may run, and the state that its approval is bound to. The policy is asked again after the approval, and a deny
@@ -78,7 +84,11 @@ export type PermitCall = (
 ) => Promise<Permit>;
 
 /** Answer with the rule it comes from: the approver's, or `remembered:<id>`. */
-type Answer = Pick<ApprovalAnswer, "decision" | "reason" | "approvalId"> & { readonly rule: string };
+type Answer = Pick<ApprovalAnswer, "decision" | "reason" | "approvalId"> & {
+  readonly rule: string;
+  readonly edited?: ApprovedEdit | undefined;
+  readonly by?: "person" | "program";
+};
 
 /**
  * Creates the function that gets an approval where the policy says `ask`: from a remembered answer, else from the request's approver. A call
@@ -157,7 +167,8 @@ async function permitAsked(call: AskedCall, options: PermitOptions): Promise<Per
   const answer = await askFirst(tool, { request, asked: toApprovalRequest(call, binding, options) }, options);
   const { approvalId } = answer;
   const answered = { rule: answer.rule, ...(approvalId === undefined ? {} : { approvalId }) };
-  if (answer.decision === "deny") return { ok: false, reason: answer.reason, ...answered };
+  if (answer.decision === "deny") return { ok: false, reason: answer.reason, by: answer.by, ...answered };
+  if (answer.edited !== undefined) return { ok: "edited", edited: answer.edited, ...answered };
   const decided = policy.decide(tool, prepared, request.scope.taint);
   const again = await policy.decideAtPlaces(tool, { prepared, decision: decided }, request.scope.taint);
   if (again.kind === "deny") return { ok: false, rule: again.rule, reason: again.reason };
@@ -173,11 +184,14 @@ function toApprovalRequest(
   { redact, masked, workspaceRoot, preview }: PermitOptions,
 ): ApprovalRequest {
   const { name } = tool;
+  const secrets = masked(prepared.input);
   return {
     tool: name,
     prepared,
     input: redactJson(prepared.input, redact),
-    masked: masked(prepared.input),
+    masked: secrets,
+    // A secret that nobody sees would be lost, and an answer that was given before counts for its call alone
+    mayBeEdited: secrets.length === 0 && request.approvedDigest === undefined,
     binding,
     preview: () => preview(tool, prepared, { binding, signal: request.scope.signal }),
     subject: subjectOf(name, prepared, { folder: binding.folder, paths: [], workspace: workspaceRoot, redact }),

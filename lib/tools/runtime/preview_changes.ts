@@ -11,8 +11,6 @@ import type { CallBinding, CallPreview } from "./tool_call.ts";
 const MAX_FILE_BYTES = 4_194_304;
 /** Characters of the differences of one call that its question keeps. */
 const MAX_DIFF = 60_000;
-/** Characters of a line that are shown. */
-const MAX_LINE = 2_000;
 /** Files of one call that its question names. */
 const MAX_FILES = 200;
 
@@ -123,16 +121,22 @@ function toShown(files: readonly PlannedFile[], redact: PreviewOptions["redact"]
     const lines = isSame ? [] : lineDifference(old.text, now.text, { maxBytes: Number.MAX_SAFE_INTEGER }).split("\n");
     const count = (sign: string) => lines.filter((line) => line.startsWith(sign)).length;
     const kept: string[] = [];
+    let whole = 0;
     for (const line of lines) {
-      const cut = line.length > MAX_LINE ? `${line.slice(0, MAX_LINE)} [${line.length - MAX_LINE} more characters]` : line;
-      left -= cut.length + 1;
-      if (left < 0) break;
-      kept.push(cut);
+      if (line.length >= left) {
+        // Of the first line that does not fit a person sees the beginning; it counts as left out
+        if (left > 0) kept.push(`${line.slice(0, left)} [${line.length - left} more characters]`);
+        left = 0;
+        break;
+      }
+      left -= line.length + 1;
+      whole++;
+      kept.push(line);
     }
     const isHidden = isSame && before !== undefined && after !== undefined && !isEqual(before, after);
     return {
       ...about,
-      ...{ added: count("+"), removed: count("-"), diff: kept.join("\n"), left_out: lines.length - kept.length },
+      ...{ added: count("+"), removed: count("-"), diff: kept.join("\n"), left_out: lines.length - whole },
       ...(isHidden ? { note: "it differs where known secrets are, which nobody is shown" } : {}),
     };
   });
