@@ -105,8 +105,14 @@ export function createReply({ announce, onAnswer, onTurnOn }) {
           const id = event.approval_id;
           /** @param {import("./approval_card.js").Answer} answer */
           const send = async (answer) => {
-            await onAnswer(id, answer);
+            // The end of the call may come before the reply to the answer
             if (answer.decision === "deny") denied.add(event.call_id);
+            try {
+              await onAnswer(id, answer);
+            } catch (error) {
+              denied.delete(event.call_id);
+              throw error;
+            }
           };
           const { root: ask } = createApprovalCard({ question: event, onAnswer: send });
           asks.set(id, ask);
