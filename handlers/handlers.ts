@@ -70,7 +70,9 @@ export const mcpStream: HandlerOf<"mcp"> = makeHandler(ROUTE_TABLE.mcpStream);
 export const endMcpSession: HandlerOf<"mcp"> = makeHandler(ROUTE_TABLE.endMcpSession);
 export const approvals: HandlerOf<"approvals"> = makeHandler(ROUTE_TABLE.approvals);
 export const approval: HandlerOf<"approvals"> = makeHandler(ROUTE_TABLE.approval);
-export const answerApproval: HandlerOf<"approvals" | "agent" | "tools" | "workspaceRoot"> = makeHandler(ROUTE_TABLE.answerApproval);
+export const answerApproval: HandlerOf<"approvals" | "agent" | "tools" | "workspaceRoot"> = makeHandler(
+  ROUTE_TABLE.answerApproval,
+);
 export const approvalRules: HandlerOf<"approvals"> = makeHandler(ROUTE_TABLE.approvalRules);
 export const revokeApprovalRule: HandlerOf<"approvals"> = makeHandler(ROUTE_TABLE.revokeApprovalRule);
 export const halts: HandlerOf<"halts"> = makeHandler(ROUTE_TABLE.halts);

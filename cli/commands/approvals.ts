@@ -113,7 +113,8 @@ export const approvalsApproveCommand = defineCliCommand({
     input: {
       type: "string",
       valueHint: "json",
-      description: "Input that the call is made with in place of its own, as a JSON object, @file or - for standard input",
+      description:
+        "Input that the call is made with in place of its own, as a JSON object, @file or - for standard input",
     },
     note: NOTE,
   },

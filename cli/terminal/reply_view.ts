@@ -59,7 +59,9 @@ export function createReplyView({ io, flags }: CommandContext): ReplyView {
             `[tool] ${event.tool} ${
               event.denied_by !== undefined
                 ? `${DENIED_WORDS[answered.has(event.call_id) ? "you" : event.denied_by]}: ${shorten(event.output)}`
-                : event.is_error ? `failed: ${shorten(event.output)}` : `done in ${event.duration_ms} ms`
+                : event.is_error
+                ? `failed: ${shorten(event.output)}`
+                : `done in ${event.duration_ms} ms`
             }`,
           );
         case "approval_needed":

@@ -148,7 +148,9 @@ async function editOf(
   if (tools.masked(input).length > 0) throw editNotTaken("it holds a known secret, which no question may have");
   const text = JSON.stringify(input);
   const judged = tools.judge(tool, text);
-  if (judged?.kind === "bad_input") throw editNotTaken(judged.error instanceof ToolError ? judged.error.message : "it does not fit");
+  if (judged?.kind === "bad_input") {
+    throw editNotTaken(judged.error instanceof ToolError ? judged.error.message : "it does not fit");
+  }
   const bound = await tools.bind(tool, text, signal);
   if (!bound.ok) throw refuse("conflict", `Cannot approve this input: ${bound.reason}`, { param: "input" });
   const { binding: { digest, files, bound: state, containment }, access, inputDigest, preview } = bound;
@@ -159,7 +161,11 @@ async function editOf(
   };
 }
 
-async function answered({ agent }: Pick<AnswerParts, "agent">, approval: Approval, rule: ApprovalRule | undefined): Promise<Reply> {
+async function answered(
+  { agent }: Pick<AnswerParts, "agent">,
+  approval: Approval,
+  rule: ApprovalRule | undefined,
+): Promise<Reply> {
   const run = await agent?.runs.get(approval.run_id);
   return jsonReply(200, { ...toShown(approval), stored_rule: rule ?? null, run_status: run?.status ?? null });
 }

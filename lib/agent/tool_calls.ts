@@ -142,7 +142,9 @@ class RunningCall {
       }
       const { output, isError, data } = outcome.result;
       if (outcome.isUnknown === true && this.#run.facts.survivesShutdown) throw new NeedsReview(output);
-      if (this.#run.facts.call !== undefined) return this.#end(output, isError, { data, taint: outcome.taint, deniedBy: outcome.deniedBy });
+      if (this.#run.facts.call !== undefined) {
+        return this.#end(output, isError, { data, taint: outcome.taint, deniedBy: outcome.deniedBy });
+      }
       const pictures = outcome.pictures?.map(({ picture, bytes }) => {
         this.#run.tools.pictures?.keep(picture.sha256, bytes);
         return picture;
@@ -234,12 +236,14 @@ class RunningCall {
   #end(
     output: string,
     isError: boolean,
-    { taint = UNTAINTED, data, pictures, skill, turnOn, deniedBy }: Partial<Pick<RecordedResult, "pictures" | "skill">> & {
-      readonly taint?: Taint | undefined;
-      readonly turnOn?: ToolCallOutcome["turnOn"] | undefined;
-      readonly deniedBy?: ToolCallOutcome["deniedBy"];
-      readonly data?: unknown;
-    } = {},
+    { taint = UNTAINTED, data, pictures, skill, turnOn, deniedBy }:
+      & Partial<Pick<RecordedResult, "pictures" | "skill">>
+      & {
+        readonly taint?: Taint | undefined;
+        readonly turnOn?: ToolCallOutcome["turnOn"] | undefined;
+        readonly deniedBy?: ToolCallOutcome["deniedBy"];
+        readonly data?: unknown;
+      } = {},
   ): CallResult {
     this.#options.emit({
       type: "tool_end",

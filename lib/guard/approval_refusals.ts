@@ -81,12 +81,15 @@ export function whyNotEditable({ kind, reason }: Pick<Approval, "kind" | "reason
     ? "this is a question, and no call"
     : reason.includes("[redacted]")
     ? "the call holds a secret that you are shown as [redacted], and another input would lose it; deny the call"
-    : "whoever makes this call makes it as it stands; deny it, and say why in \"note\"";
+    : 'whoever makes this call makes it as it stands; deny it, and say why in "note"';
 }
 
 /** 409: the person who wants another input has seen files or a repository that are not what is there now. */
 export function movedSince(): HttpError {
-  return refuse("conflict", "Cannot take this answer: what the call would change is not what it was when it was asked; look again");
+  return refuse(
+    "conflict",
+    "Cannot take this answer: what the call would change is not what it was when it was asked; look again",
+  );
 }
 
 const MAX_NAME_SHOWN = 64;

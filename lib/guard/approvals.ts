@@ -113,7 +113,10 @@ export interface ApprovalReply {
 
 /** Call with the input of a person, and what its approval is bound to. */
 export type EditedCall =
-  & Pick<Approval, "access" | "input" | "input_digest" | "files" | "containment" | "digest" | "changes" | "fails" | "commands">
+  & Pick<
+    Approval,
+    "access" | "input" | "input_digest" | "files" | "containment" | "digest" | "changes" | "fails" | "commands"
+  >
   & { readonly bound: readonly BoundState[] };
 
 /** End of an elicitation. */

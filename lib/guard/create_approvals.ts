@@ -359,13 +359,18 @@ function ruleFor(found: FoundApproval, reply: ApprovalReply, time: string): Appr
  * @throws {HttpError} 400 invalid_request for a call that is made as it stands, and for an answer that is remembered; 409 conflict where what
  *   the person saw is not what is there now
  */
-function editFor(approval: Approval, { decision, remember = "once", edit }: ApprovalReply): Partial<Approval> | undefined {
+function editFor(
+  approval: Approval,
+  { decision, remember = "once", edit }: ApprovalReply,
+): Partial<Approval> | undefined {
   if (edit === undefined) return undefined;
   if (decision === "deny") throw editNotTaken("a denial needs none");
   if (approval.editable !== true) throw editNotTaken(whyNotEditable(approval));
-  if (remember !== "once") throw editNotTaken("an answer with another input counts once; leave \"remember\" out");
+  if (remember !== "once") throw editNotTaken('an answer with another input counts once; leave "remember" out');
   const moved = [
-    ...approval.files.filter(({ path, sha256 }) => edit.files.some((now) => now.path === path && now.sha256 !== sha256)),
+    ...approval.files.filter(({ path, sha256 }) =>
+      edit.files.some((now) => now.path === path && now.sha256 !== sha256)
+    ),
     ...(approval.bound ?? []).filter((was) =>
       // What a tool binds of its own input is another one where the input is
       was.kind !== "file" &&

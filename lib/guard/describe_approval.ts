@@ -78,7 +78,9 @@ const DEEDS = { create: "create", change: "change", delete: "delete", move: "mov
 function deedOfChanges(changes: readonly ShownChange[]): string {
   const [only, ...more] = changes;
   if (only === undefined) return "try a change, and change no file";
-  if (more.length > 0) return `change ${changes.length} files: ${listSome(changes.map(({ path }) => named(path)), MAX_FILES)}`;
+  if (more.length > 0) {
+    return `change ${changes.length} files: ${listSome(changes.map(({ path }) => named(path)), MAX_FILES)}`;
+  }
   const { kind, path, from } = only;
   return from === undefined ? `${DEEDS[kind]} ${named(path)}` : `move ${named(from)} to ${named(path)}`;
 }
@@ -108,7 +110,9 @@ function askerLines({ asker, run_id: run }: DescribedApproval): string[] {
   const { conversation_id: conversation, parent_id: parent, message } = asker;
   return [
     ...(conversation === null ? [] : [`Conversation ${conversation}`]),
-    ...(run === undefined || asker.direct === true ? [] : [`Run ${run}${parent === null ? "" : `, for the run ${parent}`}`]),
+    ...(run === undefined || asker.direct === true
+      ? []
+      : [`Run ${run}${parent === null ? "" : `, for the run ${parent}`}`]),
     ...(message === null ? [] : [`Message: ${message}`]),
   ].map(exactLine);
 }
@@ -119,9 +123,9 @@ function noticesOf(approval: DescribedApproval): readonly string[] {
   const left = leftOut(approval);
   return [
     ...(fails === undefined ? [] : [`As things stand the call would fail: ${exactLine(fails)}`]),
-    ...(left === 0
-      ? []
-      : [`Not all is shown here: ${left} lines of the difference are left out. postern approval show ${id} has the whole input`]),
+    ...(left === 0 ? [] : [
+      `Not all is shown here: ${left} lines of the difference are left out. postern approval show ${id} has the whole input`,
+    ]),
   ];
 }
 
@@ -133,7 +137,10 @@ function leftOut({ changes = [] }: DescribedApproval): number {
 /** Returns the commands of a line of bash, each by itself. */
 function commandLines({ commands = [] }: DescribedApproval): readonly string[] {
   if (commands.length === 0) return [];
-  return [`It has ${commands.length} commands:`, ...commands.map((text, index) => `  ${index + 1}. ${exactLine(text)}`)];
+  return [
+    `It has ${commands.length} commands:`,
+    ...commands.map((text, index) => `  ${index + 1}. ${exactLine(text)}`),
+  ];
 }
 
 /**

@@ -28,7 +28,10 @@ test(
             await card.getByText("The agent wants to create plan.md").waitFor();
             await card.getByText("Message: Make a plan").waitFor();
             await card.getByRole("link", { name: "Open the conversation" }).waitFor();
-            assert.match(await card.getByRole("link", { name: "Open the run" }).getAttribute("href") ?? "", /^#runs\/run_/);
+            assert.match(
+              await card.getByRole("link", { name: "Open the run" }).getAttribute("href") ?? "",
+              /^#runs\/run_/,
+            );
             const added = await card.locator(".ask-added").allInnerTexts();
             assert.deepEqual(added, ['+<img src=x onerror="alert(1)">\\u202e', '+File "safe.md": new, +1 -0 lines']);
             assert.equal(await card.locator("img").count(), 0);

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { ShownChange } from "../../lib/base/records/approval.ts";
-import { type DescribedApproval, describeApproval, whyAsked } from "../../lib/guard/describe_approval.ts";
+import { describeApproval, type DescribedApproval, whyAsked } from "../../lib/guard/describe_approval.ts";
 
 test("a person is asked with a reason, and not with the refusal of a call that nobody could answer", () => {
   const refusal =
@@ -73,29 +73,34 @@ const ASKER = { via: "websocket", conversation_id: "conv_1", parent_id: null, me
 
 test("a question says in one line who wants to do what", () => {
   const cases: readonly [string, unknown, Partial<DescribedApproval>, string][] = [
-      ["write_file", { path: "plan.md" }, { changes: [CREATED] }, "The agent wants to create plan.md"],
-      [
-        "apply_patch",
-        {},
-        { changes: [{ ...CREATED, kind: "move", from: "a b.md" }] },
-        'The agent wants to move "a b.md" to plan.md',
-      ],
-      [
-        "apply_patch",
-        {},
-        { changes: ["a", "b", "c", "d"].map((path) => ({ ...CREATED, path })) },
-        "The agent wants to change 4 files: a, b, c and 1 more",
-      ],
-      ["write_file", { path: "a\u202eb" }, {}, 'The agent wants to write "a\\\\u202eb"'],
-      ["shell", { command: "npm test" }, {}, 'The agent wants to run "npm test"'],
-      [
-        "http_request",
-        { method: "post", url: "https://bank.example@evil.example/" },
-        { asker: { ...ASKER, via: "cron" } },
-        "A schedule wants to send a POST request to evil.example",
-      ],
-      ["git_operations", { op: "push" }, { asker: { ...ASKER, parent_id: "run_0" } }, "A sub-agent wants to call git_operations"],
-      ["shell", { command: "ls" }, { asker: { ...ASKER, direct: true, via: "http" } }, "A program wants to run ls"],
+    ["write_file", { path: "plan.md" }, { changes: [CREATED] }, "The agent wants to create plan.md"],
+    [
+      "apply_patch",
+      {},
+      { changes: [{ ...CREATED, kind: "move", from: "a b.md" }] },
+      'The agent wants to move "a b.md" to plan.md',
+    ],
+    [
+      "apply_patch",
+      {},
+      { changes: ["a", "b", "c", "d"].map((path) => ({ ...CREATED, path })) },
+      "The agent wants to change 4 files: a, b, c and 1 more",
+    ],
+    ["write_file", { path: "a\u202eb" }, {}, 'The agent wants to write "a\\\\u202eb"'],
+    ["shell", { command: "npm test" }, {}, 'The agent wants to run "npm test"'],
+    [
+      "http_request",
+      { method: "post", url: "https://bank.example@evil.example/" },
+      { asker: { ...ASKER, via: "cron" } },
+      "A schedule wants to send a POST request to evil.example",
+    ],
+    [
+      "git_operations",
+      { op: "push" },
+      { asker: { ...ASKER, parent_id: "run_0" } },
+      "A sub-agent wants to call git_operations",
+    ],
+    ["shell", { command: "ls" }, { asker: { ...ASKER, direct: true, via: "http" } }, "A program wants to run ls"],
   ];
   for (const [tool, input, more, title] of cases) {
     assert.equal(describeApproval({ ...ABOUT, tool, input, ...more }).title, title);
@@ -127,7 +132,10 @@ test("a change is shown as its difference beside every other field, and what is 
   const cut = describe([{ ...CREATED, left_out: 900 }]).split("\n");
   assert.match(cut[0] ?? "", /^! Not all is shown here: 900 lines of the difference are left out/);
   assert.equal(cut.at(-1), "... 900 more lines of this difference are left out");
-  assert.match(describe([], { fails: "it exists\u202e" }), /^! As things stand the call would fail: it exists\\u202e\n/);
+  assert.match(
+    describe([], { fails: "it exists\u202e" }),
+    /^! As things stand the call would fail: it exists\\u202e\n/,
+  );
   // A line of a text that looks like the head of another file has a sign before it
   const spoof = describe([{ ...CREATED, diff: '@@ -0,0 +1 @@\n+File "safe.md": new, +1 -0 lines' }]);
   assert.equal(spoof.split("\n").filter((line) => line.startsWith("File ")).length, 1);

@@ -65,7 +65,10 @@ test("a person's input takes the place of the call's: checked, decided and bound
     assert.deepEqual(replies.map(({ status }) => status).sort(), [200, 409]);
     const content = texts[replies.findIndex(({ status }) => status === 200)];
     const output = await told(gateway, run);
-    assert.match(output, /^\[A person changed this call before approving it\. Its input in place of yours: \{.*(beans|peas)/);
+    assert.match(
+      output,
+      /^\[A person changed this call before approving it\. Its input in place of yours: \{.*(beans|peas)/,
+    );
     assert.equal(readFileSync(gateway.workspace.path("plan.md"), "utf8"), content);
     const settled = await jsonOf(gateway.call(`/v1/approvals/${question.id}`));
     assert.deepEqual([settled.input, settled.edited.input, settled.rule_id], [{ ...WRITE, content }, WRITE, null]);

@@ -1,10 +1,10 @@
 import * as v from "valibot";
 import {
   APPROVAL_KINDS,
-  DENIED_BY,
   approvalDescriptionSchema,
   approvalSchema,
   containmentSchema,
+  DENIED_BY,
   elicitationEntries,
 } from "./approval.ts";
 import { pictureSchema } from "./message.ts";

@@ -156,7 +156,11 @@ function createCallCard({ question, onAnswer }) {
   const root = element(
     "div",
     { class: "ask", role: "group", "aria-label": `Approval of ${exactLine(tool)}` },
-    element("p", { class: "ask-title" }, element("strong", {}, question.description?.title ?? `${exactLine(tool)} needs your approval`)),
+    element(
+      "p",
+      { class: "ask-title" },
+      element("strong", {}, question.description?.title ?? `${exactLine(tool)} needs your approval`),
+    ),
     ...toLines(question),
     element("p", { class: "hint" }, `Expires in ${formatDuration(seconds)}.`),
     element(
@@ -269,7 +273,13 @@ function coloured(input) {
   const lines = input.split("\n");
   if (lines.length > MAX_COLOURED) return [input];
   return lines.flatMap((line, index) => {
-    const kind = line.startsWith("! ") ? "ask-notice" : line.startsWith("+") ? "ask-added" : line.startsWith("-") ? "ask-removed" : "";
+    const kind = line.startsWith("! ")
+      ? "ask-notice"
+      : line.startsWith("+")
+      ? "ask-added"
+      : line.startsWith("-")
+      ? "ask-removed"
+      : "";
     const shown = kind === "" ? line : element("span", { class: kind }, line);
     return index === 0 ? [shown] : ["\n", shown];
   });

@@ -93,7 +93,9 @@ export function createReply({ announce, onAnswer, onTurnOn }) {
           }
           cards.get(event.call_id)?.end(denied.has(event.call_id) ? { ...event, denied_by: "you" } : event);
           announce(
-            `Tool ${event.tool} ${event.denied_by !== undefined ? "was denied" : event.is_error ? "failed" : "is done"}.`,
+            `Tool ${event.tool} ${
+              event.denied_by !== undefined ? "was denied" : event.is_error ? "failed" : "is done"
+            }.`,
           );
           if (event.turn_on === undefined || onTurnOn === undefined || offered.has(event.tool)) return;
           offered.add(event.tool);

@@ -2,7 +2,14 @@ import type { AgentApprover } from "../../agent/agent_run.ts";
 import { cancelReason } from "../../base/cancel.ts";
 import type { AgentEventBody } from "../../base/records/agent_event.ts";
 import type { Approval } from "../../base/records/approval.ts";
-import { ANSWERED_BY_PROGRAM, type Approvals, type NewApproval, type PatientApprovals, sayAnswerer, sayAsker } from "../../guard/approvals.ts";
+import {
+  ANSWERED_BY_PROGRAM,
+  type Approvals,
+  type NewApproval,
+  type PatientApprovals,
+  sayAnswerer,
+  sayAsker,
+} from "../../guard/approvals.ts";
 import type { Askers } from "../../guard/askers.ts";
 import {
   type ApprovalAnswer,
@@ -81,7 +88,9 @@ export function createApprover(
       const toNeeded = await loadNeeded();
       if (known === undefined) await run.recorded?.();
       const asked = known?.approval ??
-        await patient.ask(await toNewApproval(request, { timeoutMs: waitMs(), origin: run.origin, editable: request.mayBeEdited }));
+        await patient.ask(
+          await toNewApproval(request, { timeoutMs: waitMs(), origin: run.origin, editable: request.mayBeEdited }),
+        );
       if (asked === undefined) {
         return denyUnasked(`as many approvals wait for a person as may, so nobody was asked: ${request.reason}`, emit);
       }
@@ -199,7 +208,10 @@ async function toAnswer(settled: Approval, approvals: Pick<Approvals, "use">): P
     }
     case "denied":
       return {
-        ...deny("approval", `Cannot call "${tool}": ${sayAnswerer(settled)} denied it${note === null ? "" : `: ${note}`}`),
+        ...deny(
+          "approval",
+          `Cannot call "${tool}": ${sayAnswerer(settled)} denied it${note === null ? "" : `: ${note}`}`,
+        ),
         by: settled.answered_by === ANSWERED_BY_PROGRAM ? "program" : "person",
       };
     case "expired":
@@ -231,7 +243,10 @@ function createUnattended(askers: ApproverOptions["askers"]) {
   return Object.assign(deny, { elicit });
 }
 
-function unattended({ tool, reason }: Pick<ApprovalRequest, "tool" | "reason">, askers: ApproverOptions["askers"]): string {
+function unattended(
+  { tool, reason }: Pick<ApprovalRequest, "tool" | "reason">,
+  askers: ApproverOptions["askers"],
+): string {
   return `nobody who may approve follows this run, so nobody was asked: ${reason}. ` +
     `${whatHelps(askers)}; "postern tool call ${tool} --yes" makes the call`;
 }

@@ -111,8 +111,19 @@ function toShown(files: readonly PlannedFile[], redact: PreviewOptions["redact"]
   let left = MAX_DIFF;
   const shown = files.slice(0, MAX_FILES).map((file): ShownChange => {
     const { path, from, mode, before, after } = file;
-    const kind = from !== undefined ? "move" : before === undefined ? "create" : after === undefined ? "delete" : "change";
-    const about = { path, kind, ...(from === undefined ? {} : { from }), ...(mode === undefined ? {} : { mode }) } as const;
+    const kind = from !== undefined
+      ? "move"
+      : before === undefined
+      ? "create"
+      : after === undefined
+      ? "delete"
+      : "change";
+    const about = {
+      path,
+      kind,
+      ...(from === undefined ? {} : { from }),
+      ...(mode === undefined ? {} : { mode }),
+    } as const;
     const none = { added: 0, removed: 0, diff: null, left_out: 0 };
     const [old, now] = [textOf(before, redact), textOf(after, redact)];
     if ("why" in old) return { ...about, ...none, note: old.why };

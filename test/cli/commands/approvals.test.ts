@@ -43,7 +43,10 @@ for (const [name, way] of WAYS) {
       assert.doesNotMatch(asked.stderr, /approval_id|approved"/);
       assert.match((await run(["approvals", "list"])).stdout, new RegExp(`^${id} +pending +write_file`, "m"));
       const shown = await run(["approvals", "show", id]);
-      assert.match(shown.stdout, /wants to create new\.txt\nwrite_file \(write\) in .*\npath: "new\.txt"\nFile .* new, \+1 -0 lines\n@@.*@@\n\+hello\n/);
+      assert.match(
+        shown.stdout,
+        /wants to create new\.txt\nwrite_file \(write\) in .*\npath: "new\.txt"\nFile .* new, \+1 -0 lines\n@@.*@@\n\+hello\n/,
+      );
       assert.match(shown.stdout, /"new\.txt" \(new\)\nTo remember:\n/);
       assert.match(shown.stdout, /^ {2}--remember always --match folder\n {4}Allow "write_file" in ".*" on whatever/m);
       assert.equal((await run([...CALL, "--approval", id])).code, 1, "it is not answered yet");
