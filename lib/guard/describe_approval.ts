@@ -1,4 +1,4 @@
-import type { Approval, ApprovalDescription, ShownChange } from "../base/records/approval.ts";
+import type { Approval, ApprovalDescription, DescribedChange } from "../base/records/approval.ts";
 import { lineDifference } from "../base/line_difference.ts";
 import { cutText, exactLine, exactText, listSome } from "../base/text.ts";
 
@@ -75,7 +75,7 @@ const DIRECT = new Map([
 
 const DEEDS = { create: "create", change: "change", delete: "delete", move: "move" } as const;
 
-function deedOfChanges(changes: readonly ShownChange[]): string {
+function deedOfChanges(changes: readonly DescribedChange[]): string {
   const [only, ...more] = changes;
   if (only === undefined) return "try a change, and change no file";
   if (more.length > 0) {
@@ -154,7 +154,7 @@ function shownChange({ tool, input, changes }: DescribedApproval): string | unde
 }
 
 /** Returns the fields beside the text, then each file with its difference. */
-function differencesOf(input: unknown, changes: readonly ShownChange[]): readonly string[] {
+function differencesOf(input: unknown, changes: readonly DescribedChange[]): readonly string[] {
   const { edits: _edits, content: _content, patch: _patch, ...rest } = fieldsOf(input);
   return [
     ...headOf(rest),

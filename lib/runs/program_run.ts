@@ -85,7 +85,7 @@ export interface ProgramBoundState {
 }
 
 /** Change of one file that a call would make; known secrets masked. */
-export interface ProgramShownChange {
+export interface ProgramDescribedChange {
   readonly path: string;
   readonly kind: "create" | "change" | "delete" | "move";
   /** With kind `move`: where the file is now */
@@ -198,7 +198,7 @@ export interface ProgramApproval {
   readonly workspace: string;
   readonly files: readonly ProgramApprovalFile[];
   /** Files as the call would leave them */
-  readonly changes?: readonly ProgramShownChange[] | undefined;
+  readonly changes?: readonly ProgramDescribedChange[] | undefined;
   /** Why the call would fail as things stand */
   readonly fails?: string | undefined;
   /** Commands of a line of bash */

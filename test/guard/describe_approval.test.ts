@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { ShownChange } from "../../lib/base/records/approval.ts";
+import type { DescribedChange } from "../../lib/base/records/approval.ts";
 import { describeApproval, type DescribedApproval, whyAsked } from "../../lib/guard/describe_approval.ts";
 
 test("a person is asked with a reason, and not with the refusal of a call that nobody could answer", () => {
@@ -63,7 +63,7 @@ test("an input that is no such change, or a long one, is shown as JSON", () => {
   );
 });
 
-const CREATED: ShownChange = {
+const CREATED: DescribedChange = {
   ...{ path: "plan.md", kind: "create", added: 2, removed: 0, diff: "@@ -0,0 +1,2 @@\n+a\n+b", left_out: 0 },
 };
 const ABOUT: Omit<DescribedApproval, "tool" | "input"> = {
@@ -120,7 +120,7 @@ test("a question names the conversation, the run and the message that led to it,
 });
 
 test("a change is shown as its difference beside every other field, and what is left out is said before all", () => {
-  const describe = (changes: ShownChange[], more: Partial<DescribedApproval> = {}) =>
+  const describe = (changes: DescribedChange[], more: Partial<DescribedApproval> = {}) =>
     describeApproval({
       ...{ ...ABOUT, tool: "write_file", input: { path: "plan.md", content: "a\nb\n", overwrite: true } },
       ...{ changes, ...more },

@@ -77,7 +77,7 @@ export const containmentSchema = v.object({
 });
 
 /** Change of one file that a call would make, from the very bytes that the answer is bound to. Known secrets are masked. */
-export const shownChangeSchema = v.object({
+export const describedChangeSchema = v.object({
   /** As the call names it */
   path: v.string(),
   kind: v.picklist(["create", "change", "delete", "move"]),
@@ -96,7 +96,7 @@ export const shownChangeSchema = v.object({
   note: v.optional(v.string()),
 });
 /** Change of one file that a call would make. */
-export type ShownChange = v.InferOutput<typeof shownChangeSchema>;
+export type DescribedChange = v.InferOutput<typeof describedChangeSchema>;
 
 /** Sources of a denial: a person, the program, a remembered answer, nobody who could be asked or answered, the policy, a halt. */
 export const DENIED_BY = ["person", "program", "rule", "nobody", "policy", "halt"] as const;
@@ -136,7 +136,7 @@ export const approvalSchema = v.object({
   /** Files the call would change, as they were when it was asked; null: there was none */
   files: v.array(v.object({ path: v.string(), sha256: v.nullable(v.string()) })),
   /** Files as the call would leave them; absent: it changes none by itself, or nothing is known of it */
-  changes: v.optional(v.array(shownChangeSchema)),
+  changes: v.optional(v.array(describedChangeSchema)),
   /** Why the call would fail as things stand; absent: nothing speaks against it */
   fails: v.optional(v.string()),
   /** Commands of a line of bash, as they stand in it; absent: it is no line of several */

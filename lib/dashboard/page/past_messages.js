@@ -58,7 +58,7 @@ export function pastTurns(messages) {
 }
 
 /**
- * Who denied a call, as its stored result says it.
+ * Finds who denied a call, as its stored result says it.
  * @param {string} text
  */
 function deniedBy(text) {

@@ -15,8 +15,10 @@ import {
   type ApprovalAnswer,
   type ApprovalRequest,
   type DenialRule,
+  type ElicitationRequest,
   nobodyCouldAnswer,
 } from "../../tools/runtime/tool_call.ts";
+import type { ElicitationAnswer } from "../../tools/runtime/askable_client.ts";
 import { isStorageAway, type Patience } from "../../storage/read_records.ts";
 import type { RecordedApproval } from "../recovery/recall_run.ts";
 import { loadNeeded, toAnswered } from "./approval_events.ts";
@@ -77,14 +79,13 @@ export function createApprover(
     const canAsk = () => isReached || askers?.canAsk() === true;
     const waitMs = () => timeoutMs()[run.durable ? "durable" : "attached"];
     if (!isReached && askers === undefined && approvals.program === undefined) return denyUnattended;
-    const denyNow = createUnattended(askers);
     const patient = run.patience === undefined ? approvals : approvals.patient(run.patience);
     const earlier = run.earlier === undefined ? undefined : createEarlierApprovals(patient, run.earlier);
     const ask: AgentApprover = async (request, signal, emit) => {
       const known = await earlier?.find(request, emit);
       if (known?.answer !== undefined) return known.answer;
       const isUnattended = known === undefined && !canAsk();
-      if (isUnattended && approvals.program === undefined) return await denyNow(request, signal, emit);
+      if (isUnattended && approvals.program === undefined) return await denyAtOnce(request, { emit, askers });
       const toNeeded = await loadNeeded();
       if (known === undefined) await run.recorded?.();
       const asked = known?.approval ??
@@ -105,7 +106,7 @@ export function createApprover(
     };
     const elicit: NonNullable<AgentApprover["elicit"]> = async (request, signal, emit) => {
       const isUnattended = !canAsk();
-      if (isUnattended && approvals.program === undefined) return await denyNow.elicit(request, signal, emit);
+      if (isUnattended && approvals.program === undefined) return await cancelAtOnce(request, { emit, askers });
       return await askElicitation(request, {
         approvals,
         patient,
@@ -229,18 +230,29 @@ async function toAnswer(settled: Approval, approvals: Pick<Approvals, "use">): P
  * Denies every call at once and says what would allow it, for runs that nobody follows who may approve.
  * Source: docs/design/policy.md "Approvals"
  */
-export const denyUnattended: AgentApprover = createUnattended(undefined);
+export const denyUnattended: AgentApprover = Object.assign<AgentApprover, Pick<AgentApprover, "elicit">>(
+  (request, _signal, emit) => denyAtOnce(request, { emit }),
+  { elicit: (request, _signal, emit) => cancelAtOnce(request, { emit }) },
+);
 
-/** Returns the approver that denies at once. @param askers ways that would have helped. Default: the dashboard and the terminal */
-function createUnattended(askers: ApproverOptions["askers"]) {
-  const deny: AgentApprover = ({ tool, reason }, _signal, emit) =>
-    Promise.resolve(denyUnasked(unattended({ tool, reason }, askers), emit));
-  const elicit: NonNullable<AgentApprover["elicit"]> = ({ elicitation, tool }, _signal, emit) => {
-    const why = `nobody who may approve follows this run, so nobody was asked what ${sayAsker(elicitation)} asks in ` +
-      `"${tool}". ${whatHelps(askers)}`;
-    return Promise.resolve(cancelUnasked(why, emit));
-  };
-  return Object.assign(deny, { elicit });
+/** Denial of a run: its reader is told. */
+interface AtOnce {
+  readonly emit: (body: AgentEventBody) => void;
+  /** Ways that would have helped. Default: the dashboard and the terminal */
+  readonly askers?: ApproverOptions["askers"];
+}
+
+function denyAtOnce(
+  request: Pick<ApprovalRequest, "tool" | "reason">,
+  { emit, askers }: AtOnce,
+): Promise<ApprovalAnswer> {
+  return Promise.resolve(denyUnasked(unattended(request, askers), emit));
+}
+
+function cancelAtOnce({ elicitation, tool }: ElicitationRequest, { emit, askers }: AtOnce): Promise<ElicitationAnswer> {
+  const why = `nobody who may approve follows this run, so nobody was asked what ${sayAsker(elicitation)} asks in ` +
+    `"${tool}". ${whatHelps(askers)}`;
+  return Promise.resolve(cancelUnasked(why, emit));
 }
 
 function unattended(

@@ -1,5 +1,5 @@
 import { lineDifference } from "../../base/line_difference.ts";
-import type { ShownChange } from "../../base/records/approval.ts";
+import type { DescribedChange } from "../../base/records/approval.ts";
 import { ToolError } from "../../base/errors.ts";
 import type { FileChange, Files, FileScope } from "../../system/files/files.ts";
 import { decodeText } from "../files/read_text.ts";
@@ -107,9 +107,9 @@ function joinMoves(planned: readonly PlannedFile[]): readonly PlannedFile[] {
   return joined;
 }
 
-function toShown(files: readonly PlannedFile[], redact: PreviewOptions["redact"]): ShownChange[] {
+function toShown(files: readonly PlannedFile[], redact: PreviewOptions["redact"]): DescribedChange[] {
   let left = MAX_DIFF;
-  const shown = files.slice(0, MAX_FILES).map((file): ShownChange => {
+  const shown = files.slice(0, MAX_FILES).map((file): DescribedChange => {
     const { path, from, mode, before, after } = file;
     const kind = from !== undefined
       ? "move"

@@ -187,7 +187,7 @@ export interface CallBinding {
   readonly versions: ReadonlyMap<string, string | undefined>;
 }
 
-/** What a call would do, as far as that is known before: known secrets masked. Each part as an approval has it. */
+/** Effects of a call as far as they are known before, known secrets masked: each part as an approval has it. */
 export type CallPreview = Pick<Approval, "changes" | "fails" | "commands">;
 
 /** Request for the approval of one call, made when the policy says `ask`. */

@@ -81,7 +81,7 @@ export interface ToolCallOutcome {
   readonly whole?: WholeResult;
   /** Key that a person is offered to turn the tool on with: the call was refused since the tool is off. Default: nothing is offered */
   readonly turnOn?: ToolSwitch;
-  /** Who denied a call that was not made. Default: nobody did */
+  /** Source of the denial of a call that was not made. Default: nobody denied it */
   readonly deniedBy?: DeniedBy | undefined;
   /** Present when a person may still answer for exactly this call */
   readonly approvalId?: string;

@@ -101,6 +101,7 @@ for (const [name, way] of WAYS) {
       const chat = ["chat", `/write_file ${INPUT}`];
       const denied = await run(chat, { answers: ["n"] });
       assert.match(denied.stderr, /\[approval\] write_file needs your approval\n[\s\S]*\[approval\] deny/);
+      assert.match(denied.stderr, /\[tool\] write_file denied by you: Cannot call "write_file": a person denied it/);
       assert.ok(!existsSync(join(cwd, "new.txt")));
       assert.match((await run(chat)).stderr, /nobody_could_answer/, "nobody is there to answer");
       const approved = await run(chat, { answers: ["y"] });
