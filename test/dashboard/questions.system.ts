@@ -35,7 +35,7 @@ test(
             const added = await card.locator(".ask-added").allInnerTexts();
             assert.deepEqual(added, ['+<img src=x onerror="alert(1)">\\u202e', '+File "safe.md": new, +1 -0 lines']);
             assert.equal(await card.locator("img").count(), 0);
-            const isWide = await page.evaluate(() => document.documentElement.scrollWidth > innerWidth);
+            const isWide = await page.evaluate<boolean>("document.documentElement.scrollWidth > innerWidth");
             assert.equal(isWide, false, `nothing is beside the page at ${width} px`);
             await card.getByText("Change it, then approve").click();
             const area = card.getByRole("textbox", { name: "Input as JSON" });
