@@ -19,11 +19,6 @@ export interface FollowRunOptions extends FollowOptions {
   readonly find: (id: string) => ActiveRun | undefined;
   /** Watches of runs that are at work elsewhere. Default: there are none */
   readonly watches?: { watch(id: string): RunWatch } | undefined;
-  /**
-   * True: the database is another machine's, so a follower that has everything its run has said does not look into the journal each time.
-   * Default false: a look costs some 30 us, and a store that has failed ends the follower at once
-   */
-  readonly isShared?: boolean | undefined;
 }
 
 /**
@@ -37,7 +32,7 @@ export async function* followRun(
   id: string,
   options: FollowRunOptions,
 ): AsyncGenerator<readonly AgentEvent[], void, undefined> {
-  const { afterSeq, signal, onPace, runs, news, find, watches, clock, isShared = false } = options;
+  const { afterSeq, signal, onPace, runs, news, find, watches, clock } = options;
   const journal = clock === undefined ? runs : runs.patient(createPatience({ clock, signal }));
   let place: JournalPlace = { seq: afterSeq, record: 0 };
   let entry: ActiveRun | undefined;
@@ -54,7 +49,8 @@ export async function* followRun(
         if (working !== undefined) watch = watch?.leave();
         const look = watch?.look(place.seq);
         let events = look?.kind === "events" ? look.events : entry?.recorder?.pending(place.seq) ?? [];
-        const hasAll = isShared && working?.recorder?.hasAll(place.seq) === true;
+        // The journal of a run that is at work here has what its recorder has written: a look would cost some 30 us an event
+        const hasAll = working?.recorder?.hasAll(place.seq) === true;
         if (events.length === 0 && !hasAll && (look === undefined || look.kind === "journal")) {
           const from = place;
           ({ events, place } = await journal.read(id, from));

@@ -68,6 +68,8 @@ export class RunRecorder {
   #durableSeq: number;
   /** The last write. Writes follow each other; after one that failed all later ones fail with its error. */
   #tail: Promise<void> = Promise.resolve();
+  /** True once a write has failed. */
+  #hasFailed = false;
 
   constructor(options: RecorderOptions) {
     this.#options = options;
@@ -110,11 +112,17 @@ export class RunRecorder {
     return this.#active;
   }
 
-  /** Makes a durable run known before its acceptance is answered, without events yet; on disk when it resolves. See RunStore.accept. */
-  async accept(claim?: Write | readonly Write[]): Promise<void> {
-    const { runs, state, input } = this.#options;
-    await runs.accept(state, input(), claim);
-    this.#known = true;
+  /**
+   * Makes a durable run known before its acceptance is answered; on disk when it resolves. A run that has begun is known by its first record.
+   * @throws {JournalError} when that could not be written; {HttpError} as RunStore.accept
+   */
+  accept(): Promise<void> {
+    return this.#afterLast(async () => {
+      if (this.#known) return;
+      const { runs, state, input, beside } = this.#options;
+      await runs.accept(state, input(), beside);
+      this.#known = true;
+    });
   }
 
   /** Resolves when everything recorded so far is durable. @throws {JournalError} */
@@ -157,9 +165,9 @@ export class RunRecorder {
     return events.filter((event) => event.seq <= shownTo && !isTerminal(event));
   }
 
-  /** Tells whether the journal has nothing more for a reader. */
+  /** Tells whether the journal has nothing more for a reader. After a write that failed nobody knows: the reader looks, and meets the error. */
   hasAll(afterSeq: number): boolean {
-    return afterSeq >= this.#durableSeq;
+    return !this.#hasFailed && afterSeq >= this.#durableSeq;
   }
 
   /** Returns the furthest seq that may have been shown, in this process or in one before a crash. A reader cannot go on beyond it. */
@@ -171,7 +179,11 @@ export class RunRecorder {
   #afterLast(write: () => Promise<void>): Promise<void> {
     this.#tail = this.#tail.then(write);
     // Not every caller waits. An error that nobody awaits must not end the process
-    this.#tail.catch(() => {});
+    this.#tail.catch(() => {
+      if (this.#hasFailed) return;
+      this.#hasFailed = true;
+      this.#options.onChange();
+    });
     return this.#tail;
   }
 

@@ -13,7 +13,7 @@ import { RunWatches } from "../journal/run_watch.ts";
 import type { InterruptedRun } from "../recovery/recover_runs.ts";
 import type { ActiveRun } from "./active_run.ts";
 import { RunClaimer } from "./claim_runs.ts";
-import type { RunCoordination, RunParts } from "./run_coordination.ts";
+import type { Beginning, RunCoordination, RunParts } from "./run_coordination.ts";
 import { overloaded, type QueuePlace } from "./run_queue.ts";
 
 /** Cluster, and the parts of a supervisor that work in it. */
@@ -93,15 +93,16 @@ export class ClusterRuns implements RunCoordination {
    * Decides whether a durable run begins here at its acceptance: when a slot is free and nothing waits. Else it waits for whichever gateway
    * claims it. Runs of a conversation always wait, since they begin in the order in which they were accepted.
    */
-  beginsHere(
+  beginningOf(
     run: ClaimableRun,
     { isReady, isChild }: { readonly isReady: () => boolean; readonly isChild: boolean },
-  ): boolean {
+  ): Beginning {
     const { ownership } = this;
     // A child takes no slot, and its parent may wait for it: it waits for no other run
     const mayBegin = isChild || ownership.mayBegin();
-    return ownership.mayWorkIn(run.workspace) && run.conversationId === null && isReady() && mayBegin &&
+    const isHere = ownership.mayWorkIn(run.workspace) && run.conversationId === null && isReady() && mayBegin &&
       ownership.tryTake(run);
+    return isHere ? "once_accepted" : "elsewhere";
   }
 
   /** Tells all gateways that a run waits for one of them, and looks whether it is this one. */

@@ -289,7 +289,7 @@ export class RunLauncher {
           workspace: plan.workspace,
         });
       },
-      beside: request.durable ? undefined : request.claim?.(id),
+      beside: request.claim?.(id),
       onChange: () => news.wake(id),
       resumedAt: interrupted?.seq,
     });

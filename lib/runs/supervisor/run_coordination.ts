@@ -33,6 +33,9 @@ export interface RunParts {
   readonly log: Logger;
 }
 
+/** Beginning of a durable run: beside the write of its acceptance, behind that, or at a gateway that takes it from the database. */
+export type Beginning = "at_once" | "once_accepted" | "elsewhere";
+
 /**
  * Decides what a supervisor cannot decide by itself where other gateways have its runs too: where a run begins, its place in the line of its
  * conversation, its workspace and its right to act. Of a gateway alone all of it is decided at once, without a write or a wait.
@@ -71,8 +74,8 @@ export interface RunCoordination {
     readonly durable: boolean;
     readonly wanted?: string | undefined;
   }): string | null;
-  /** Decides before its acceptance whether a durable run begins here. @param options.isChild true: its parent is at work here */
-  beginsHere(run: ClaimableRun, options: { readonly isReady: () => boolean; readonly isChild: boolean }): boolean;
+  /** Decides before its acceptance where and when a durable run begins. @param options.isChild true: its parent is at work here */
+  beginningOf(run: ClaimableRun, options: { readonly isReady: () => boolean; readonly isChild: boolean }): Beginning;
   /** Tells all gateways of an accepted run that waits for one of them. */
   offer(runId: string): void;
   /** Gives back what a run had that has left. */
@@ -136,8 +139,8 @@ class AloneRuns implements RunCoordination {
     return heard;
   }
 
-  beginsHere(): boolean {
-    return true;
+  beginningOf(): Beginning {
+    return "at_once";
   }
 
   workspaceFor(): null {

@@ -3,6 +3,7 @@ import type { AgentRun } from "../../agent/agent_run.ts";
 import { ParkedClientCalls } from "../../agent/parked_client_calls.ts";
 import { createPictureMemory } from "../../agent/picture_memory.ts";
 import { runAgent } from "../../agent/run_agent.ts";
+import { CancelError } from "../../base/cancel.ts";
 import { refuse } from "../../base/errors.ts";
 import type { AgentEvent } from "../../base/records/agent_event.ts";
 import { type Caller, hasScope } from "../../base/records/caller.ts";
@@ -131,19 +132,24 @@ export class RunStarter {
     const { isReady, leave, workspace } = launched;
     const { id } = entry;
     const parentId = request.by.parentId ?? null;
-    const isHere = cluster.beginsHere({ id, conversationId: entry.conversationId, parentId, workspace }, {
+    const beginning = cluster.beginningOf({ id, conversationId: entry.conversationId, parentId, workspace }, {
       isReady,
       isChild,
     });
+    const isHere = beginning !== "elsewhere";
     // A run that begins elsewhere, or later, has no place here
     if (!isHere) leave();
+    const begin = () => this.#durableHandle(entry, isHere ? run : undefined, request);
+    // Nobody may work beside whoever made the same claim before
+    const begun = beginning === "at_once" && request.claim === undefined ? begin() : undefined;
     try {
-      await recorder.accept(request.claim?.(id));
+      await recorder.accept();
     } catch (error) {
-      leave();
+      if (begun === undefined) leave();
+      else entry.abort(new CancelError("cancelled", "The run could not be accepted"));
       throw error;
     }
-    const handle = this.#durableHandle(entry, isHere ? run : undefined, request);
+    const handle = begun ?? begin();
     if (!isHere) cluster.offer(id);
     return handle;
   }

@@ -210,7 +210,6 @@ class Supervisor implements RunSupervisor {
       runs: this.#runs,
       news: this.#news,
       find: this.#active.find,
-      isShared: true,
     });
   }
 
@@ -324,7 +323,6 @@ class Supervisor implements RunSupervisor {
       news: this.#news,
       find: this.#active.find,
       watches: this.#cluster.watches,
-      isShared: this.#cluster.isShared,
     });
   }
 

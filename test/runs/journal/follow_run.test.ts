@@ -121,7 +121,7 @@ test("nothing of a run is shown before its first record is on disk, so that none
     },
   };
   const { runs, clock } = supervised([{ text: ["a", "b"] }], { store: slow });
-  const handle = await runs.start(ask("Go", { durable: true }));
+  const handle = await runs.start(ask("Go", { durable: true, claim: () => [] }));
   const events: AgentEvent[] = [];
   const following = followed(runs, handle.id, { into: events });
   await clock.advance(100);
@@ -129,6 +129,35 @@ test("nothing of a run is shown before its first record is on disk, so that none
   disk.resolve();
   await following;
   assert.equal(textIn(events), "ab");
+});
+
+test("a run at work is followed without a look into its journal, and a store that fails ends the follower while the model thinks", async () => {
+  const store = createMemoryStore();
+  let reads = 0;
+  let isDown = false;
+  const failing = {
+    ...store,
+    async batch(writes: readonly Write[]) {
+      if (isDown && writes.some(({ op }) => op === "append")) throw new Error("The disk is gone");
+      return await store.batch(writes);
+    },
+    async read(...options: Parameters<typeof store.read>) {
+      reads++;
+      if (isDown) throw new Error("The disk is gone");
+      return await store.read(...options);
+    },
+  };
+  const script = [{ text: ["a", "b"] }, { text: ["a", "b"], hang: "after" as const }];
+  const { runs, clock } = supervised(script, { store: failing });
+  const whole = await runs.start(ask("Go", { durable: true }));
+  assert.equal(textIn(await followed(runs, whole.id)), "ab");
+  assert.equal(reads, 0);
+  isDown = true;
+  const cut = await runs.start(ask("Go", { durable: true, claim: () => [] }));
+  let error: unknown;
+  void followed(runs, cut.id).catch((thrown: unknown) => (error = thrown));
+  await clock.advance(100);
+  assert.match(String(error), /disk is gone/);
 });
 
 test("a position that a reader had at a crash is one of the run's, with an agent and without", async () => {

@@ -148,8 +148,9 @@ async function play(
   const working = (async () => {
     for (const text of ACCEPTED) {
       const conversationId = text.endsWith("of the talk") ? "talk" : undefined;
-      // A run in a conversation outlives its reader by itself
-      const handle = await before.runs.start(ask(text, { durable: conversationId === undefined, conversationId }));
+      // A run in a conversation outlives its reader by itself. One that claims something begins behind the write of its acceptance
+      const claim = conversationId === undefined ? () => [] : undefined;
+      const handle = await before.runs.start(ask(text, { durable: claim !== undefined, conversationId, claim }));
       accepted.set(handle.id, text);
       const events: AgentEvent[] = [];
       seen.set(handle.id, events);

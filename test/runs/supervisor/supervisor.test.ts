@@ -279,10 +279,13 @@ describe("durable runs", () => {
     await readAll(await starting);
     store.broken = true;
     await assert.rejects(runs.start(ask("Go", { durable: true })), /Disk full/);
+    await clock.advance(0);
     assert.equal(runs.active(), 0);
     store.broken = false;
     const same = supervised(["Done"], { store });
     await assert.rejects(same.runs.start(ask("Go", { durable: true })), { name: "JournalError" }, "its id is taken");
+    // It had begun beside the write, and is stopped
+    await same.clock.advance(0);
     assert.equal(same.runs.active(), 0);
   });
 
