@@ -80,7 +80,12 @@ export type Permit =
 export type PermitCall = (
   tool: Tool,
   judged: { readonly prepared: PreparedCall; readonly decision: Decision },
-  call: { readonly request: ToolCallRequest; readonly audit: CallAudit },
+  call: {
+    readonly request: ToolCallRequest;
+    readonly audit: CallAudit;
+    /** False: an answer brings no other input */
+    readonly mayBeEdited: boolean;
+  },
 ) => Promise<Permit>;
 
 /** Answer with the rule it comes from: the approver's, or `remembered:<id>`. */
@@ -95,7 +100,7 @@ type Answer = Pick<ApprovalAnswer, "decision" | "reason" | "approvalId"> & {
  * that was approved beforehand runs in the approved state alone.
  */
 export function createPermit(options: PermitOptions): PermitCall {
-  return async (tool, { prepared, decision }, { request, audit }) => {
+  return async (tool, { prepared, decision }, { request, audit, mayBeEdited }) => {
     const { kind, reason, rule } = decision;
     if (kind === "deny") return { ok: false, rule, reason };
     let step = RULE_SCREEN;
@@ -108,7 +113,7 @@ export function createPermit(options: PermitOptions): PermitCall {
         return await denialBefore(tool, { prepared, request }, options) ?? { ok: true, rule, binding: undefined };
       }
       if (kind === "ask") await audit.decided({ prepared, kind, rule, reason });
-      return await permitAsked({ tool, prepared, decision, request }, options);
+      return await permitAsked({ tool, prepared, decision, request, mayBeEdited }, options);
     } catch (error) {
       if (error instanceof CancelError || isDown(error, options)) throw error;
       const why = error instanceof ToolError ? error.message : options.reportBug(tool, request, error);
@@ -153,6 +158,7 @@ interface AskedCall {
   readonly prepared: PreparedCall;
   readonly decision: Decision;
   readonly request: ToolCallRequest;
+  readonly mayBeEdited: boolean;
 }
 
 /** Gets the approval of a call, and checks afterwards that policy and bound state still let it run. */
@@ -179,7 +185,7 @@ async function permitAsked(call: AskedCall, options: PermitOptions): Promise<Per
 }
 
 function toApprovalRequest(
-  { tool, prepared, decision, request }: AskedCall,
+  { tool, prepared, decision, request, mayBeEdited }: AskedCall,
   binding: CallBinding,
   { redact, masked, workspaceRoot, preview }: PermitOptions,
 ): ApprovalRequest {
@@ -191,7 +197,7 @@ function toApprovalRequest(
     input: redactJson(prepared.input, redact),
     masked: secrets,
     // A secret that nobody sees would be lost, and an answer that was given before counts for its call alone
-    mayBeEdited: secrets.length === 0 && request.approvedDigest === undefined,
+    mayBeEdited: mayBeEdited && secrets.length === 0 && request.approvedDigest === undefined,
     binding,
     preview: () => preview(tool, prepared, { binding, signal: request.scope.signal }),
     subject: subjectOf(name, prepared, { folder: binding.folder, paths: [], workspace: workspaceRoot, redact }),

@@ -242,6 +242,8 @@ async function call(given: ToolCallRequest, parts: ExecutorParts): Promise<ToolC
   const look = <T>(work: () => Promise<T>) => options.shared?.before(given.scope, work) ?? work();
   const found = await look(() => fillCall(resolveCall(given, catalogue), given, options));
   const request = "reason" in found ? given : { ...given, name: found.name, input: found.input };
+  // A tool that stands for another has decided about its own input, and takes no other
+  const mayBeEdited = "by" in found && found.by === undefined;
   const audit = auditCall(options, request);
   const underWay: CallUnderWay = { request, audit, label: catalogue.find(request.name)?.name ?? "unknown" };
   const refuseWith = (outcome: Outcome, refusal: CallRefusal, prepared?: PreparedCall) =>
@@ -274,7 +276,7 @@ async function call(given: ToolCallRequest, parts: ExecutorParts): Promise<ToolC
   }
   const seen = request.scope.taint?.with(ahead);
   const decision = await policy.decideAtPlaces(tool, { prepared, decision: judged.decision }, seen);
-  const permitted = await parts.permit(tool, { prepared, decision }, { request, audit });
+  const permitted = await parts.permit(tool, { prepared, decision }, { request, audit, mayBeEdited });
   if (permitted.ok === "edited") return await callEdited(found, { given, permitted }, parts);
   if (!permitted.ok) return await refuseWith("denied", permitted, prepared);
   if (request.scope.signal.aborted) throw cancelError(request.scope.signal);
@@ -299,7 +301,7 @@ async function call(given: ToolCallRequest, parts: ExecutorParts): Promise<ToolC
  * what was made of its call.
  */
 async function callEdited(
-  { tool, by }: ResolvedCall,
+  { tool }: ResolvedCall,
   { given, permitted }: { readonly given: ToolCallRequest; readonly permitted: Extract<Permit, { ok: "edited" }> },
   parts: ExecutorParts,
 ): Promise<ToolCallOutcome> {
@@ -307,9 +309,7 @@ async function callEdited(
   const answer = { decision: "approve", reason: "Approved with another input", ...pickId(approvalId) } as const;
   const approver = Object.assign(() => Promise.resolve(answer), { elicit: given.approver.elicit });
   const text = JSON.stringify(input);
-  // A tool that stands for another has decided about its own input, and takes no other
-  const name = by === undefined ? tool.name : "";
-  const outcome = await call({ ...given, name, input: text, approvedDigest: digest, approver }, parts);
+  const outcome = await call({ ...given, name: tool.name, input: text, approvedDigest: digest, approver }, parts);
   const { redactor } = parts.options.services;
   const shown = cutText(text, { limit: MAX_EDIT_TOLD, digest: canonicalDigest(input) });
   const told = `[A person changed this call before approving it. Its input in place of yours: ${shown}]`;
