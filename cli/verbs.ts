@@ -110,6 +110,9 @@ export const HELP_GROUPS: Readonly<Record<string, Readonly<Record<string, Verb |
       release: ["Send a delivery that is held or failed", "deliveriesReleaseCommand"],
       drop: ["Give up a delivery that is held", "deliveriesDropCommand"],
     }),
+    notify: nounOf("Messages to you, by [[notify]]", () => import("./commands/notify.ts"), {
+      test: ["Send a message of a test by a rule, and say whether it was taken", "notifyTestCommand"],
+    }),
   },
   "What the agent can use": {
     tool: nounOf("The agent's tools", () => import("./commands/tools.ts"), {

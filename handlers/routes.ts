@@ -37,7 +37,8 @@ import {
   renameConversationRoute,
 } from "./routes/conversations.ts";
 import { dashboardRoute } from "./routes/dashboard_page.ts";
-import { deliveriesRoute, resolveDeliveryRoute } from "./routes/deliveries.ts";
+import { answerPageRoute, answerRoute } from "./routes/answer_links.ts";
+import { deliveriesRoute, resolveDeliveryRoute, testNotifyRoute } from "./routes/deliveries.ts";
 import { haltRoute, haltsRoute, resumeRoute } from "./routes/halts.ts";
 import { healthRoute, liveRoute, metricsRoute, statusRoute } from "./routes/health.ts";
 import { logsRoute } from "./routes/logs.ts";
@@ -184,6 +185,9 @@ export const ROUTE_TABLE = {
   runSchedule: runScheduleRoute,
   deliveries: deliveriesRoute,
   resolveDelivery: resolveDeliveryRoute,
+  testNotify: testNotifyRoute,
+  answerPage: answerPageRoute,
+  answer: answerRoute,
   nodeSocket: nodeSocketRoute,
   nodes: nodesRoute,
   node: nodeRoute,

@@ -7,6 +7,7 @@ import { TOKENS } from "../lib/access/stored_token.ts";
 import { DELIVERIES, OPEN_DELIVERIES } from "../lib/automation/channels/delivery_record.ts";
 import { DONE_SCHEDULES, FIRINGS, SCHEDULE_CHANGES, SCHEDULES } from "../lib/automation/cron/schedule_record.ts";
 import { OPEN_SOPS, SOP_EXECUTIONS, SOP_PLANS, SOP_RESULTS } from "../lib/automation/sops/execution_record.ts";
+import { ANSWER_LINKS } from "../lib/guard/answer_links.ts";
 import { APPROVAL_RULES, APPROVALS, OPEN_APPROVALS } from "../lib/guard/approval_records.ts";
 import { RATE_WINDOWS } from "../lib/access/rate_records.ts";
 import { AUDIT_CHAINS } from "../lib/guard/audit/chain_records.ts";
@@ -73,7 +74,7 @@ const DECLARED: readonly Collection<unknown>[] = [
     SUB_AGENTS,
   ],
   ...[BROWSER_LOGINS, COMMAND_FOLDERS, COOKIE_JARS, DOCUMENTS, MAILBOXES, MEMORY, PLANS, PROVIDERS, STORAGE_KEYS],
-  ...[APPROVAL_RULES, APPROVALS, AUDIT_CHAINS, AUDIT_HEAD, AUDIT_RECORDS, OPEN_APPROVALS, RECORDED_TRUST],
+  ...[ANSWER_LINKS, APPROVAL_RULES, APPROVALS, AUDIT_CHAINS, AUDIT_HEAD, AUDIT_RECORDS, OPEN_APPROVALS, RECORDED_TRUST],
   ...[HALTS, TAINT_CHANGES, TAINTED_FILES, TRUSTED_DOCUMENTS],
   ...[IDEMPOTENT_REPLIES, WEBHOOK_MESSAGES, WEBHOOK_SIGNATURES],
   // Marks of open work: their form is that of the cluster, which a gateway alone does not load

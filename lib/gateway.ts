@@ -15,7 +15,7 @@ import {
   rekey,
   storageWing,
 } from "./gateway_base.ts";
-import { createFacts, drain, drainWing, haltWing, reloadsWing, stateReasonOf } from "./gateway_state.ts";
+import { createFacts, drain, drainWing, haltWing, reloadsWing, stateReasonOf, watchWing } from "./gateway_state.ts";
 import { guardWing } from "./guard/guard_services.ts";
 import { memoryWing } from "./memory/memory_services.ts";
 import { modelsWing } from "./providers/provider_services.ts";
@@ -72,6 +72,7 @@ function startWings(base: GatewayBase, opened: OpenedList) {
     recoveryWing,
     conversationsWing,
     drainWing,
+    watchWing,
     reloadsWing,
   ]);
 }
@@ -99,11 +100,10 @@ function toServices(made: Started, close: GatewayServices["close"]): GatewayServ
     rekey: (by) => rekey(made, by),
     sharedWindows: cluster.sharedWindows,
     cluster,
-    tokens: access.tokens,
-    pairing: access.pairing,
-    tickets: access.tickets,
+    ...access,
     audit: guard.audit,
     approvals: guard.approvals,
+    answerLinks: guard.answerLinks,
     halts: guard.halts,
     taintedFiles: guard.taintedFiles,
     tools,

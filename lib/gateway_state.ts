@@ -3,9 +3,11 @@ import { SHUTTING_DOWN } from "./base/cancel.ts";
 import type { Kit } from "./base/kit.ts";
 import { defineWing, type OpenedList } from "./base/opened_list.ts";
 import type { GatewayState, HealthReply } from "./base/records/gateway_status.ts";
+import { lazily } from "./base/lazily.ts";
 import type { Redactor } from "./base/redact.ts";
 import type { Config } from "./config/config.ts";
 import { createReloads, type Reloads } from "./config/create_reloads.ts";
+import { whyUndeliverable } from "./config/schema/notify.ts";
 import { namedSecrets } from "./config/secrets.ts";
 import type { Coordination } from "./coordination.ts";
 import type { Extensions } from "./extensions/open_extensions.ts";
@@ -46,7 +48,8 @@ const FEED_MS = 2_000;
 export interface FactsParts extends GatewayHealth {
   readonly program: Pick<ServicesOptions, "log" | "about">;
   readonly folders: { readonly workspaceRoot: string };
-  readonly kit: Pick<Kit, "clock">;
+  readonly kit: Pick<Kit, "clock" | "environment">;
+  readonly config: () => Config;
   readonly cluster: Pick<Coordination, "lease" | "membership" | "shown">;
   readonly system: Pick<SystemServices, "containment">;
   readonly reloads: Pick<Reloads, "status">;
@@ -57,7 +60,7 @@ export interface FactsParts extends GatewayHealth {
 /** Creates what a gateway tells of itself. @param startedAt in ms since the epoch */
 export function createFacts(parts: FactsParts, startedAt: number): OwnFacts {
   const { program: { about: { version } }, folders: { workspaceRoot } } = parts;
-  const { kit: { clock }, cluster: { shown, membership } } = parts;
+  const { kit: { clock, environment }, config, cluster: { shown, membership } } = parts;
   const { storage, system, reloads, models, guard: { halts } } = parts;
   const health = (): HealthReply => ({
     status: stateOf(parts),
@@ -80,11 +83,20 @@ export function createFacts(parts: FactsParts, startedAt: number): OwnFacts {
         halts: [...halts.list()],
         provider: models.live?.providers.inUse ?? null,
         containment: await system.containment(),
+        notify_problems: notifyProblems(config().notify, environment),
         unreadable_records: [...storage.store.unreadable.list()],
         config: reloads.status(),
       };
     },
   };
+}
+
+/** Returns the rules of `[[notify]]` that cannot deliver anything now. */
+function notifyProblems(rules: Config["notify"], environment: Kit["environment"]) {
+  return rules.flatMap((rule) => {
+    const reason = whyUndeliverable(rule, environment);
+    return reason === undefined ? [] : [{ name: rule.name, reason }];
+  });
 }
 
 /** Returns the workspace that the gateway shares with others of its cluster, as status shows it. */
@@ -153,6 +165,62 @@ async function watchDrain(needs: DrainNeeds, opened: OpenedList): Promise<void> 
     },
   });
 }
+
+/** Needs of `watchWing`. */
+export interface WatchNeeds extends GatewayHealth {
+  readonly kit: Kit;
+  readonly config: () => Config;
+  readonly automation: Pick<AutomationServices, "deliveries">;
+  readonly extensions: Pick<Extensions, "mcpOperator">;
+}
+
+/** Pause between two looks at what no record tells of. Milliseconds */
+const WATCH_MS = 30_000;
+
+/** Tells people by `[[notify]]` when the gateway is degraded, the budget nearly used, or a sign-in wanted. Loads nothing without rules. */
+export const watchWing = defineWing({
+  name: "watch",
+  start(needs: WatchNeeds, opened) {
+    const { kit: { clock, log }, config, storage: { store }, automation: { deliveries }, extensions, state } = needs;
+    const today = () => new Date(clock.now()).toISOString().slice(0, 10);
+    const load = lazily(async () => {
+      const [{ createAlertWatch }, { BUDGET_DAYS }] = await Promise.all([
+        import("./automation/notify/alert_watch.ts"),
+        import("./runs/supervisor/day_budget.ts"),
+      ]);
+      return createAlertWatch({
+        ...{ config, today },
+        states: {
+          degraded: () =>
+            stateOf(needs) === "degraded" ? stateReasonOf(needs) ?? "See postern status and postern doctor" : undefined,
+          async spent() {
+            const { tokens = 0, leased = 0 } = (await BUDGET_DAYS.read(store, today()))?.value ?? {};
+            return { day: today(), tokens: tokens - leased };
+          },
+          signIns: async () =>
+            (await (await extensions.mcpOperator()).list()).flatMap(({ name, sign_in: { state } }) =>
+              state === "needed" ? [name] : []
+            ),
+        },
+        async tell(alert) {
+          const told = await deliveries.alert(alert);
+          // A key that is there was told of before, here or at another gateway
+          if (told !== undefined && await store.batch(told.writes)) told.written();
+        },
+      });
+    });
+    const look = async () => {
+      if (config().notify.length === 0 || state.draining !== undefined) return;
+      try {
+        await (await load())();
+      } catch (error) {
+        log.warn("Cannot look for what people are told of: the next look tries again", { error });
+      }
+    };
+    const timer = clock.every(WATCH_MS, () => void look());
+    opened.own(timer, (open) => open.clear());
+  },
+});
 
 /** Needs of `haltWing`. */
 export interface HaltNeeds {

@@ -71,7 +71,7 @@ export interface Services
   extends
     AccessServices,
     Pick<AutomationServices, "cron" | "deliveries">,
-    Pick<GuardServices, "audit" | "approvals" | "halts" | "taintedFiles">,
+    Pick<GuardServices, "audit" | "answerLinks" | "approvals" | "halts" | "taintedFiles">,
     Pick<MemoryServices, "memory" | "browserLogins">,
     Pick<SystemServices, "containment">,
     Pick<Telemetry, "log" | "metrics" | "recentLog"> {

@@ -127,6 +127,7 @@ function byOf(record: AuditRecord): string {
     case "access_failures":
       return record.address ?? "";
     case "node":
+    case "answer_link":
       return record.address ?? "";
     case "retention":
     case "audit_chain":
@@ -157,6 +158,8 @@ function whatOf(record: AuditRecord): string {
       return `${record.outcome} ${record.tool} in ${record.duration_ms} ms, ${record.output_bytes ?? 0} bytes`;
     case "approval":
       return `${record.action} ${record.approval_id} ${record.tool}`;
+    case "answer_link":
+      return `${record.action} link ${record.link ?? "that is not known"}: ${record.reason}`;
     case "question":
       return `${record.action} ${record.kind} of ${record.tool}${
         record.message === undefined ? "" : `: ${record.message}`

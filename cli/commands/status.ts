@@ -35,7 +35,8 @@ export const statusCommand = defineCliCommand({
     try {
       const status = await gateway.call("GET /v1/status");
       const counts = await Promise.all(WAITING.map(([, name, status]) => count(gateway, name, status)));
-      const { provider, containment, config, halts = [], unreadable_records: damaged } = status;
+      const { provider, containment, config, halts = [], unreadable_records: damaged, notify_problems: untold = [] } =
+        status;
       const rows = [
         ["Address", record.address],
         ["Health", status.status],
@@ -50,6 +51,7 @@ export const statusCommand = defineCliCommand({
           ? []
           : [["Restart", `needed for changes of ${config.needs_restart.join(", ")}`]]),
         ...(config.last_reload?.problem ? [["Configuration", config.last_reload.problem]] : []),
+        ...untold.map(({ name, reason }) => ["Notify", `the rule ${name} cannot deliver: ${reason}`]),
         ...(damaged.length === 0 ? [] : [["Damaged", `${damaged.length} records; see postern doctor`]]),
         ...WAITING.flatMap((
           [name, , , command],

@@ -4,24 +4,28 @@ import type { Kit } from "../base/kit.ts";
 import { type LateService, lazily, lazilyStarted } from "../base/lazily.ts";
 import { defineWing, type OpenedList } from "../base/opened_list.ts";
 import type { Scope } from "../base/records/caller.ts";
+import type { Run } from "../base/records/run.ts";
+import type { Redactor } from "../base/redact.ts";
 import type { Config } from "../config/config.ts";
 import { resolvePath } from "../config/folders.ts";
-import type { Approvals } from "../guard/approvals.ts";
+import type { Approvals, Told } from "../guard/approvals.ts";
+import type { GuardServices } from "../guard/guard_services.ts";
 import type { Halts } from "../guard/halts.ts";
 import type { TaintedFiles } from "../guard/tainted_files.ts";
 import type { RunSupervisor } from "../runs/run_request.ts";
 import type { Documents } from "../storage/documents.ts";
 import type { Store } from "../storage/store.ts";
-import type { Files } from "../system/files/files.ts";
-import type { GuardedFetch } from "../system/net/guarded_fetch.ts";
+import type { SystemServices } from "../system/system_services.ts";
 import type { ToolExecutor } from "../tools/runtime/tool_executor.ts";
 import type { SharedSchedulesOptions } from "./cron/shared_schedules.ts";
 import type { MakeWork } from "./work_part.ts";
 import { OPEN_DELIVERIES } from "./channels/delivery_record.ts";
 import type { Deliveries } from "./channels/delivery_service.ts";
 import type { Webhooks } from "./channels/webhooks.ts";
-import type { ReplyTarget } from "./channels/deliver_reply.ts";
+import type { ReplyTarget } from "./channels/send_delivery.ts";
+import type { NewAlert } from "./notify/alert_work.ts";
 import type { Cron, ScheduleSharing } from "./cron/cron_service.ts";
+import { sendsAnswerLinks, tellsOfApprovals } from "../config/schema/notify.ts";
 import { SCHEDULES } from "./cron/schedule_record.ts";
 import { OPEN_SOPS } from "./sops/execution_record.ts";
 import type { SopService } from "./sops/sop_service.ts";
@@ -47,9 +51,14 @@ export interface AutomationNeeds {
   readonly storage: { readonly store: Store; readonly documents: Documents };
   /** Absolute paths. */
   readonly folders: { readonly workspaceRoot: string; readonly dataDir: string; readonly home: string };
-  readonly guard: { readonly approvals: Approvals; readonly halts: Halts; readonly taintedFiles: TaintedFiles };
+  readonly guard:
+    & { readonly approvals: Approvals; readonly halts: Halts; readonly taintedFiles: TaintedFiles }
+    & Pick<GuardServices, "answerLinks" | "tellOfApprovals">;
+  readonly program: { readonly environment: Readonly<Record<string, string | undefined>> };
+  /** Masks secrets in messages. */
+  readonly telemetry: { readonly redactor: Pick<Redactor, "redact"> };
   readonly access: { readonly tokens: Pick<Tokens, "confirm" | "scopesOf" | "standing"> };
-  readonly system: { readonly files: Files; readonly guardedFetch: () => Promise<GuardedFetch> };
+  readonly system: Pick<SystemServices, "files" | "guardedFetch" | "commands">;
   /** Tools and runs of the gateway, which are made later. */
   readonly work: { readonly tools: () => ToolExecutor; readonly runs: () => RunSupervisor | undefined };
   readonly cluster: AutomationCluster;
@@ -59,8 +68,10 @@ export interface AutomationNeeds {
 export interface AutomationServices {
   readonly cron: Cron;
   readonly sops: SopService;
-  /** Deliveries of replies to the `reply_url` of a channel. */
+  /** Deliveries of replies to the `reply_url` of a channel, and of messages of `[[notify]]`. */
   readonly deliveries: Deliveries;
+  /** Returns what tells people of the end of a run. Never rejects. */
+  readonly tellOfRun: (run: Run) => Promise<Told | undefined>;
   /** Messages of channels. Loaded at the first. */
   readonly webhooks: () => Promise<Webhooks>;
   /** Follows a change of `[cron]`. */
@@ -76,10 +87,32 @@ function createAutomation(needs: AutomationNeeds): AutomationServices {
   const cron = createLazyCron(needs);
   const sops = createLazySops(needs);
   const deliveries = createLazyDeliveries(needs);
+  const tell = async (about: (texts: typeof import("./notify/alert_texts.ts")) => NewAlert | undefined) => {
+    if (needs.config().notify.length === 0) return undefined;
+    try {
+      const alert = about(await import("./notify/alert_texts.ts"));
+      if (alert === undefined) return undefined;
+      const { redact } = needs.telemetry.redactor;
+      return await deliveries.alert({ ...alert, title: redact(alert.title), text: redact(alert.text) });
+    } catch (error) {
+      // What happens is no less true when nobody can be told
+      log.error("Nobody could be told of an approval or of the end of a run", { error });
+      return undefined;
+    }
+  };
+  needs.guard.tellOfApprovals((...given) => tell((texts) => texts.approvalAlert(...given)));
+  const { askers } = needs.guard.approvals;
+  const { environment } = needs.kit;
+  askers.add({
+    name: "a rule of [[notify]] for approvals",
+    isOpen: () => tellsOfApprovals(needs.config(), environment),
+  });
+  askers.add({ name: "an answer link", isOpen: () => sendsAnswerLinks(needs.config(), environment) });
   return {
     cron,
     sops,
     deliveries,
+    tellOfRun: (run) => tell((texts) => texts.runAlert(run)),
     webhooks: lazily(async () => {
       const { Webhooks } = await import("./channels/webhooks.ts");
       return new Webhooks({ ...needs.kit, store: needs.storage.store, config: needs.config, deliveries });
@@ -218,6 +251,8 @@ function createLazyDeliveries(needs: AutomationNeeds): Deliveries {
   const {
     kit: { clock, random, log, metrics, environment },
     config,
+    program,
+    folders: { home },
     storage: { store },
     guard,
     system,
@@ -226,8 +261,23 @@ function createLazyDeliveries(needs: AutomationNeeds): Deliveries {
   } = needs;
   const targetOf = (name: string) => replyTarget(config().channels, name);
   const { load, start, stop } = lazilyStarted(async () => {
-    const { createDeliveries } = await import("./channels/delivery_service.ts");
+    const [{ createDeliveries }, { createAlertWork }] = await Promise.all([
+      import("./channels/delivery_service.ts"),
+      import("./notify/alert_work.ts"),
+    ]);
+    const alerts = createAlertWork({
+      ...{ store, clock, config },
+      isPending: async (id) => (await guard.approvals.get(id))?.status === "pending",
+      makeLink: async (id) => config().gateway.answer_links ? await (await guard.answerLinks()).make(id) : undefined,
+      async run(words, input, signal) {
+        const { runOwnCommand } = await import("../system/process/own_command.ts");
+        const { commands } = system;
+        return await runOwnCommand({ words, home, environment: program.environment, commands, clock, signal, input });
+      },
+    });
     return createDeliveries({
+      alerts,
+      notify: () => config().notify,
       ...{ store, clock, random, log, metrics, environment, targetOf },
       work: cluster.work,
       runs: work.runs,
@@ -243,6 +293,11 @@ function createLazyDeliveries(needs: AutomationNeeds): Deliveries {
     // A channel without a reply_url loads nothing
     promise: async (reply) => targetOf(reply.channel) === undefined ? undefined : await (await load()).promise(reply),
     watch: async (...given) => await (await load()).watch(...given),
+    alert: async (alert) =>
+      config().notify.some(({ events }) => events.includes(alert.event))
+        ? await (await load()).alert(alert)
+        : undefined,
+    test: async (...given) => await (await load()).test(...given),
     page: async (...given) => await (await load()).page(...given),
     resolve: async (...given) => await (await load()).resolve(...given),
   };

@@ -16,6 +16,7 @@ import {
 } from "./schema/agent.ts";
 import { hardwareSchema, pluginsSchema, runtimeSchema } from "./schema/extension.ts";
 import { clusterSchema, gatewaySchema, loggingSchema, storageSchema } from "./schema/gateway.ts";
+import { notifyRuleSchema } from "./schema/notify.ts";
 import { namedProviderSchema, providerSchema } from "./schema/provider.ts";
 import {
   autonomySchema,
@@ -103,6 +104,10 @@ export const configSchema = v.strictObject({
     v.optional(queryClassificationSchema, {}),
   ),
   channels: about("Other systems that send messages to `POST /v1/webhook/<name>`", named(channelSchema)),
+  notify: about(
+    "Who is told when something waits for a person, or has ended",
+    v.optional(v.pipe(v.array(notifyRuleSchema), v.maxLength(100)), []),
+  ),
   runtime: about("What WASM tools may use", v.optional(runtimeSchema, {})),
   plugins: about("Plugins", v.optional(pluginsSchema, {})),
   skills: about("Skills", v.optional(skillsSchema, {})),

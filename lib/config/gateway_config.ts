@@ -13,6 +13,8 @@ export interface GatewayConfig {
     readonly require_pairing?: boolean | undefined;
     readonly allow_public_bind?: boolean | undefined;
     readonly allowed_hosts?: readonly string[] | undefined;
+    readonly public_url?: string | undefined;
+    readonly answer_links?: boolean | undefined;
     readonly cors_origins?: readonly string[] | undefined;
     readonly rate_limit_max?: number | undefined;
     readonly rate_limit_window_secs?: number | undefined;
@@ -295,6 +297,21 @@ export interface GatewayConfig {
     readonly reply_url?: string | undefined;
     readonly conversation?: "sender" | "channel" | "message" | undefined;
   } } | undefined;
+  readonly notify?: readonly ({
+    readonly name: string;
+    readonly events: readonly ("approval_waiting" | "run_ended" | "run_failed" | "run_needs_review" | "budget_near" | "gateway_degraded" | "sign_in_needed")[];
+    readonly kind: "webhook" | "ntfy" | "pushover" | "command";
+    readonly url?: string | undefined;
+    readonly secret_env?: string | undefined;
+    readonly topic_env?: string | undefined;
+    readonly token_env?: string | undefined;
+    readonly user_env?: string | undefined;
+    readonly command?: readonly string[] | undefined;
+    readonly window_secs?: number | undefined;
+    readonly quiet_hours?: string | undefined;
+    readonly timezone?: string | undefined;
+    readonly approvals_break_quiet?: boolean | undefined;
+  })[] | undefined;
   readonly runtime?: {
     readonly wasm?: {
       readonly tools_dir?: string | undefined;

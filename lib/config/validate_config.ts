@@ -8,6 +8,7 @@ import { type KeyPath, type RawTable, USE_SINGLE_QUOTES } from "./toml.ts";
 import { mergeLayers, normalizeLayer } from "./layers.ts";
 import { expectationAt, isTable, listsForTables, nearestKey, unknownKeys } from "./schema_keys.ts";
 import { PLAIN_PROVIDER, PROVIDER_KINDS } from "./schema/provider.ts";
+import { notifyChecks } from "./schema/notify.ts";
 import { joinRules, ruleChecks } from "./rule_checks.ts";
 import { secretChecks } from "./secret_checks.ts";
 import { switches } from "./schema/security.ts";
@@ -123,6 +124,7 @@ export function crossChecks(config: Config, ownProviders: readonly string[] = []
     ruleChecks,
     systemChecks,
     clusterChecks,
+    notifyChecks,
   ];
   return checks.flatMap((check) => [...check(config, ownProviders)]);
 }

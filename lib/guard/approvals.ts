@@ -119,6 +119,15 @@ export type EditedCall =
   >
   & { readonly bound: readonly BoundState[] };
 
+/** Writes that go with something that happens, and what to do once they are written. */
+export interface Told {
+  readonly writes: readonly Write[];
+  written(): void;
+}
+
+/** Returns what tells people of an approval that is being filed. @param isMasked true: its input has masked parts. Never rejects */
+export type TellOfApproval = (approval: Approval, isMasked: boolean) => Promise<Told | undefined>;
+
 /** End of an elicitation. */
 export interface ElicitationEnd {
   readonly approval: Approval;

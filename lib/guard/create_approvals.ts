@@ -40,6 +40,7 @@ import {
   type ElicitationEnd,
   type NewApproval,
   type PatientApprovals,
+  type TellOfApproval,
   withMasks,
 } from "./approvals.ts";
 import { Askers } from "./askers.ts";
@@ -50,6 +51,8 @@ import { isUnderstood } from "./understood_commands.ts";
 /** Store, clock and audit that the approvals work with. */
 export interface CreateApprovalsOptions extends ApprovalRecordsOptions {
   readonly random: Random;
+  /** Default: nobody is told */
+  readonly tell?: TellOfApproval | undefined;
 }
 
 /** Makes a call of the store once. */
@@ -127,8 +130,12 @@ class StoredApprovals implements Approvals {
     const isElicitation = request.elicitation !== undefined;
     if (isElicitation) this.#records.await(approval.id);
     try {
-      const options = { by: request.requestedBy, claim: claim?.(approval.id), patience };
-      if (!await this.#records.insert(kept, options)) throw approvalClaimed();
+      const told = request.isAnswered === true ? undefined : await this.#options.tell?.(approval, isMasked(request));
+      const claims = [...[claim?.(approval.id) ?? []].flat(), ...told?.writes ?? []];
+      if (!await this.#records.insert(kept, { by: request.requestedBy, claim: claims, patience })) {
+        throw approvalClaimed();
+      }
+      told?.written();
     } catch (error) {
       if (isElicitation) this.#records.release(approval.id);
       throw error;
@@ -409,6 +416,10 @@ async function contentFor(
   const checked = checkContent(schema, content ?? {});
   if (!checked.ok) throw contentRefused(checked);
   return checked.content;
+}
+
+function isMasked({ masked = [] }: NewApproval): boolean {
+  return masked.length > 0;
 }
 
 /** Returns the parts of an approval that say what it is about. */

@@ -10,9 +10,10 @@ import { trustStorePath } from "../config/trust_store.ts";
 import type { LoginEvent } from "../memory/browser_logins.ts";
 import type { Commit, TrustedServer } from "../providers/discovery/provider_memory.ts";
 import type { Store, Write } from "../storage/store.ts";
-import { type Approvals, keepTidy } from "./approvals.ts";
+import { type Approvals, keepTidy, type TellOfApproval } from "./approvals.ts";
 import type { ApprovalNews } from "./approval_records.ts";
 import type { SharedApprovalNewsOptions } from "./approval_news.ts";
+import type { AnswerLinks } from "./answer_links.ts";
 import { type Audit, type AuditOptions, createAudit } from "./audit/audit.ts";
 import { accessEvent, loginEvent } from "./audit/audit_event.ts";
 import { createApprovals } from "./create_approvals.ts";
@@ -24,7 +25,7 @@ import type { TrustedDocuments } from "./trusted_documents.ts";
 /** Needs of `guardWing`. */
 export interface GuardNeeds {
   readonly kit: Kit;
-  readonly config: () => Pick<Config, "security" | "runs">;
+  readonly config: () => Pick<Config, "security" | "runs" | "gateway">;
   readonly storage: { readonly store: Store };
   /** Masks secrets in the audit. */
   readonly telemetry: { readonly redactor: Pick<Redactor, "redact"> };
@@ -57,6 +58,10 @@ export interface GuardCluster {
 export interface GuardServices {
   readonly audit: Audit;
   readonly approvals: Approvals;
+  /** Links that answer an approval; loaded at the first one. */
+  readonly answerLinks: () => Promise<AnswerLinks>;
+  /** Has people told of approvals. */
+  readonly tellOfApprovals: (tell: TellOfApproval) => void;
   /** Work that a person has halted. */
   readonly halts: Halts;
   /** Files that outside content reached. */
@@ -98,8 +103,10 @@ async function startGuard(needs: GuardNeeds, opened: OpenedList): Promise<GuardS
   const halts = new Halts({ store, clock, log, audit: audit.append, tell: () => tellHalt() });
   const tellHalt = await cluster.watchHalts(() => halts.look(), opened);
   await halts.look();
+  let tell: TellOfApproval | undefined;
   const stored = createApprovals({
     ...{ store, clock, random, log, metrics },
+    tell: async (...given) => await tell?.(...given),
     news: await cluster.openApprovalNews({ store, clock, log }),
     audit: audit.append,
   });
@@ -136,6 +143,11 @@ async function startGuard(needs: GuardNeeds, opened: OpenedList): Promise<GuardS
   return {
     audit,
     approvals,
+    answerLinks: lazily(async () => {
+      const { AnswerLinks } = await import("./answer_links.ts");
+      return new AnswerLinks({ store, clock, random, audit: audit.append, approvals, config });
+    }),
+    tellOfApprovals: (next) => void (tell = next),
     halts,
     taintedFiles,
     trustedDocuments,

@@ -3,9 +3,10 @@ import type { Kit } from "../base/kit.ts";
 import { lazily, lazilyEach } from "../base/lazily.ts";
 import { defineWing, type OpenedList } from "../base/opened_list.ts";
 import type { Logger } from "../base/telemetry/log.ts";
+import type { Run } from "../base/records/run.ts";
 import type { Config } from "../config/config.ts";
 import type { Extensions } from "../extensions/open_extensions.ts";
-import type { Approvals } from "../guard/approvals.ts";
+import type { Approvals, Told } from "../guard/approvals.ts";
 import type { AuditAppend } from "../guard/audit/audit_chain.ts";
 import type { Halts } from "../guard/halts.ts";
 import type { OpenProviders } from "../providers/provider_services.ts";
@@ -48,6 +49,7 @@ export interface RunsNeeds {
   readonly feed: { readonly take: OnRecorded } | undefined;
   readonly work: Pick<WorkSeam, "join">;
   readonly cluster: ClusterMember;
+  readonly automation: { readonly tellOfRun: (run: Run) => Promise<Told | undefined> };
 }
 
 /** The run supervisor. Undefined without an agent. */
@@ -88,6 +90,7 @@ function createRuns(
       limits: () => runLimits(config()),
       tokensPerDay: () => config().budget.tokens_per_day,
       retentionDays: () => config().runs.retention_days,
+      tellEnd: needs.automation.tellOfRun,
       halted: (runId) => guard.halts.refusalOfRun(runId),
       whenReaderLeaves: () => config().runs.when_reader_leaves,
       isChannelConversation: (id) => isChannelConversation(config().channels, id),

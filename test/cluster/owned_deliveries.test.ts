@@ -1,6 +1,9 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { OPEN_DELIVERIES } from "../../lib/automation/channels/delivery_record.ts";
+import { createAlertWork } from "../../lib/automation/notify/alert_work.ts";
+import { defaultConfig } from "../../lib/config/config.ts";
+import { validateConfig } from "../../lib/config/validate_config.ts";
 import { createDeliveries, type Deliveries } from "../../lib/automation/channels/delivery_service.ts";
 import { cancelError } from "../../lib/base/cancel.ts";
 import { needsEffectRight, untilEffectMayBegin } from "../../lib/base/effect_right.ts";
@@ -30,6 +33,10 @@ interface Receiver {
   open: number;
   answer: Answer;
 }
+
+const HOOK = { name: "hook", events: ["run_failed"], kind: "webhook", url: "http://127.0.0.1:9/in", secret_env: "A" };
+const CHECKED = validateConfig([{ notify: [{ ...HOOK, window_secs: 0 }] }]);
+const NOTIFY = "config" in CHECKED ? CHECKED.config.notify : [];
 
 interface Member extends ClusterLink {
   readonly deliveries: Deliveries;
@@ -113,8 +120,15 @@ async function join(
       domain_allowlist: [],
       domain_blocklist: [],
     }),
-    environment: () => undefined,
+    environment: () => "secret",
     retentionDays: () => 0,
+    notify: () => NOTIFY,
+    alerts: createAlertWork({
+      ...{ store, clock: member.cluster.clock, config: () => ({ ...defaultConfig(), notify: NOTIFY }) },
+      isPending: () => Promise.resolve(true),
+      makeLink: () => Promise.resolve(undefined),
+      run: () => Promise.resolve(),
+    }),
   });
   if (agent) await deliveries.start();
   return {
@@ -142,6 +156,35 @@ async function close(...members: readonly Member[]): Promise<void> {
 
 const found = async ({ deliveries }: Member, runId: string) =>
   (await deliveries.page({ limit: 10 })).deliveries.find((record) => record.run_id === runId);
+
+/** Tells of a failed run. @returns the id of the message */
+async function tellOf(runId: string, { deliveries, link }: Member): Promise<string> {
+  const told = await deliveries.alert({ event: "run_failed", title: "A run", text: runId, page: `runs/${runId}` });
+  assert.ok(told !== undefined && await link.store.batch(told.writes));
+  told.written();
+  return (await deliveries.page({ limit: 1 })).deliveries[0]?.run_id ?? "";
+}
+
+describe("a message of [[notify]] in a cluster", () => {
+  test("is sent by the gateway that made it, and by another one when that dies, under the same id", async () => {
+    const database = createSharedDatabase();
+    const receiver = createReceiver(503);
+    const a = await join(database, receiver, { name: "A", seed: 1 });
+    const b = await join(database, receiver, { name: "B", seed: 2 });
+    await database.clock.advance(2 * LEASE_MS);
+    const id = await tellOf("run_1", a);
+    await database.clock.advance(10_000);
+    assert.deepEqual(receiver.got, [`A 1 ${id}`, `A 2 ${id}`]);
+    a.die();
+    receiver.answer = 204;
+    await database.clock.advance(60_000);
+    assert.deepEqual(receiver.got.slice(2), [`B 3 ${id}`]);
+    assert.equal((await found(b, id))?.status, "delivered");
+    assert.equal(await database.store.count(OPEN_DELIVERIES), 0);
+    await a.deliveries.stop();
+    await close(b);
+  });
+});
 
 describe("a delivery in a cluster", () => {
   test("is made by the gateway that accepted it, and by no other", async () => {

@@ -24,6 +24,7 @@ test("the tables of the user's naming have the defaults of the configuration tab
     mcp: { servers: { x: { command: "server" } } },
     agents: { x: {} },
     channels: { x: {} },
+    notify: [{ name: "n", events: ["run_ended"], kind: "command", command: ["true"] }],
     query_classification: { rules: [{ hint: "h" }] },
     hardware: { boards: { x: {} } },
     secrets: { x: { env: "X_TOKEN", hosts: ["x.example"], tools: ["http_request"] } },
@@ -33,6 +34,7 @@ test("the tables of the user's naming have the defaults of the configuration tab
   const given = new Set([
     "providers.<name>.base_url",
     "mcp.servers.<name>.command",
+    "notify.<n>.command",
     "secrets.<name>.env",
     "secrets.<name>.hosts",
     "secrets.<name>.tools",
@@ -50,6 +52,7 @@ test("a key without a default must be given", () => {
     http_request: { credentials: { x: {} } },
     model_routes: [{}],
     embedding_routes: [{}],
+    notify: [{}],
     query_classification: { rules: [{}] },
     hardware: { boards: { x: { memory_map: [{}] } } },
   };

@@ -34,7 +34,9 @@ function setUp(script: Parameters<typeof supervised>[0] = () => "Hello", links?:
     if (template.startsWith("/ws/")) return handshake(asked, token);
     const reply = await send(method, asked, { token, body: method === "POST" ? body ?? {} : undefined });
     const text = await reply.text();
-    return reply.status < 400 ? String(reply.status) : (JSON.parse(text) as Refusal).error.code;
+    // A page says to a person why it is refused
+    const isPage = reply.headers.get("content-type")?.startsWith("text/html") === true;
+    return reply.status < 400 || isPage ? String(reply.status) : (JSON.parse(text) as Refusal).error.code;
   }
 
   function hooksFor(path: string, token: string) {

@@ -55,8 +55,9 @@ for (const { method, path, access, websocket } of ROUTES) {
   test(`${method} ${path} ${isPublic ? "takes any query" : "refuses a query parameter that it does not know"}`, async () => {
     const { send } = createTestRouter();
     const token = path === "/pair" ? null : "token_admin";
-    const asked = await send(method, `${path.replaceAll(/:\w+\+?/g, "x")}?api-version=1&q=1`, { token, headers: pair });
-    if (isPublic) return assert.equal(asked.status, 200);
+    const plain = path.replaceAll(/:\w+\+?/g, "x");
+    const asked = await send(method, `${plain}?api-version=1&q=1`, { token, headers: pair });
+    if (isPublic) return assert.equal(asked.status, (await send(method, plain, { token, headers: pair })).status);
     const { code, param, message } = await errorOf(asked);
     assert.deepEqual([asked.status, code, param], [400, "invalid_request", "q"]);
     assert.match(message, /^Cannot accept the query parameter "q": this route does not know it; it takes /);

@@ -56,6 +56,8 @@ const POST_ROUTES: readonly PostRoute[] = [
   { path: "/v1/runs/none/resolve", body: { action: "close" }, missing: true },
   { path: "/v1/schedules/none/run" },
   { path: "/v1/deliveries/none/resolve", body: { action: "drop" }, missing: true },
+  { path: "/v1/notify/glob_search/test" },
+  { path: "/answer", maxBytes: 2_048 },
   { path: "/v1/nodes/none/describe" },
   { path: "/v1/nodes/none/invoke" },
   { path: "/v1/cluster/nodes/none/call" },

@@ -11,6 +11,7 @@ import { createCron } from "../../lib/automation/cron/cron_service.ts";
 import type { Config } from "../../lib/config/config.ts";
 import type { GatewayState } from "../../lib/base/records/gateway_status.ts";
 import type { Services } from "../../lib/services.ts";
+import { AnswerLinks } from "../../lib/guard/answer_links.ts";
 import { createApprovals } from "../../lib/guard/create_approvals.ts";
 import { Halts } from "../../lib/guard/halts.ts";
 import { lazily } from "../../lib/base/lazily.ts";
@@ -55,6 +56,8 @@ const GATEWAY = {
   port: 42617,
   require_pairing: true,
   allow_public_bind: false,
+  public_url: "",
+  answer_links: false,
   allowed_hosts: ["gateway.test"],
   cors_origins: [] as string[],
   rate_limit_max: 600,
@@ -91,6 +94,7 @@ export function createFakeServices(options: FakeServicesOptions = {}): FakeServi
   let state: GatewayState = "ok";
   const halts = new Halts({ store, clock, log, audit: audit.append, tell: () => {} });
   const approvals = createApprovals({ store, clock, random, log, metrics, audit: audit.append });
+  const answerLinks = new AnswerLinks({ store, clock, random, audit: audit.append, approvals, config: () => config });
   return {
     version: "0.0.0-test",
     programName: "postern",
@@ -128,6 +132,7 @@ export function createFakeServices(options: FakeServicesOptions = {}): FakeServi
     tickets: createFakeTickets(),
     audit,
     approvals,
+    answerLinks: () => Promise.resolve(answerLinks),
     halts,
     taintedFiles: createTaintedFiles({ store, clock, audit: audit.append }),
     tools,
@@ -181,6 +186,7 @@ export function createFakeServices(options: FakeServicesOptions = {}): FakeServi
           halts: [],
           provider: null,
           containment: { kind: "uncontained", text: "Commands are not contained: this is a test" },
+          notify_problems: [],
           unreadable_records: [],
           config: { loaded_at: AT, needs_restart: [], last_reload: null },
         }),

@@ -44,6 +44,8 @@ export interface SupervisedOptions {
   /** Default: cancel */
   readonly whenReaderLeaves?: "go_on" | "cancel";
   readonly tokensPerDay?: number;
+  /** Default: nobody is told */
+  readonly tellEnd?: RunConfiguration["tellEnd"];
   readonly approverOf?: RunApprovals["approverOf"];
   readonly agentOf?: SupervisorOptions["agentOf"];
   readonly onRunEnd?: (runId: string) => void;
@@ -89,6 +91,7 @@ export function supervised(script: Script, options: SupervisedOptions = {}): Sup
       limits: () => ({ maxConcurrent: 16, maxQueued: 1000, maxPerConversation: 8, ...options.limits }),
       retentionDays: () => options.retentionDays ?? 0,
       tokensPerDay: () => options.tokensPerDay ?? 0,
+      tellEnd: options.tellEnd,
       halted: options.halted,
       whenReaderLeaves: () => options.whenReaderLeaves ?? "cancel",
       isChannelConversation: options.isChannelConversation,

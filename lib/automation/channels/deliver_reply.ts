@@ -1,8 +1,6 @@
-import { bodyHmac, SIGNATURE_HEADER } from "../../base/body_hmac.ts";
 import type { Clock } from "../../base/clock.ts";
 import { withEffectRight } from "../../base/effect_right.ts";
-import { ToolError } from "../../base/errors.ts";
-import type { KeyedSemaphore } from "../../base/keyed_queues.ts";
+import type { KeyedMutex, KeyedSemaphore } from "../../base/keyed_queues.ts";
 import type { Random } from "../../base/random.ts";
 import type { Run } from "../../base/records/run.ts";
 import type { Halts, HaltSubject } from "../../guard/halts.ts";
@@ -12,16 +10,10 @@ import type { RunSupervisor } from "../../runs/run_request.ts";
 import type { Store } from "../../storage/store.ts";
 import type { WorkHold } from "../../cluster/work_hold.ts";
 import type { GuardedFetch } from "../../system/net/guarded_fetch.ts";
-import { retryAfterMs } from "../../system/net/retry_after.ts";
 import type { UrlRules } from "../../system/net/url_rules.ts";
-import { changeOf, DELIVERIES, type DeliveryRecord } from "./delivery_record.ts";
-
-/** Address and secret for the replies of a channel: its `[channels.<name>]`. */
-export interface ReplyTarget {
-  readonly url: string;
-  /** Environment variable of the secret; empty: replies are not signed */
-  readonly secretEnv: string;
-}
+import type { AlertWork } from "../notify/alert_work.ts";
+import { type AlertRecord, changeOf, DELIVERIES, type DeliveryRecord, isAlert } from "./delivery_record.ts";
+import { type FailedAttempt, type ReplyTarget, sendRunReply } from "./send_delivery.ts";
 
 /** Store, clock, runs and settings that replies are delivered with. */
 export interface DeliverOptions {
@@ -39,12 +31,18 @@ export interface DeliverOptions {
   readonly targetOf: (channel: string) => ReplyTarget | undefined;
   readonly rules: () => UrlRules;
   readonly environment: (name: string) => string | undefined;
+  /** Messages of `[[notify]]`. Default: there are none */
+  readonly alerts?: AlertWork | undefined;
 }
 
 /** Options, and the state that all deliveries share. */
 export interface DeliverContext extends DeliverOptions {
   /** Bounds the attempts to one channel at a time: a slow receiver holds up no other */
   readonly semaphore: KeyedSemaphore;
+  /** Sends the messages of a rule one after the other, so that those that wait go as one */
+  readonly oneAtATime: KeyedMutex;
+  /** Tells whether a delivery is this gateway's. */
+  readonly isHere: (id: string) => boolean;
   /** Ended deliveries by status */
   readonly ended: Family<Counter>;
   /** Aborts when no further attempt begins */
@@ -67,8 +65,12 @@ const REVIEW_MS = MINUTE_MS;
 /** Longest wait for a person's review. */
 const MAX_REVIEW_MS = 30 * DAY_MS;
 
+/** Deliveries that one attempt is for: a reply, or messages that go as one. */
+type Group = readonly [DeliveryRecord, ...DeliveryRecord[]];
+
 /**
- * Waits for the end of a run and delivers its reply, attempt after attempt, until the reply is delivered or given up.
+ * Waits for the end of a run and delivers its reply, or waits for the time of a message and sends it, attempt
+ * after attempt, until it is delivered or given up.
  * @throws {CancelError} when `stopping` aborts, and when others own the delivery
  */
 export async function deliverReply(runId: string, given: DeliverContext): Promise<void> {
@@ -77,33 +79,67 @@ export async function deliverReply(runId: string, given: DeliverContext): Promis
   const context = { ...given, stopping: signal };
   let record = (await DELIVERIES.read(store, runId))?.value;
   while (record !== undefined && record.status === "waiting") {
+    if (isAlert(record)) {
+      record = await deliverAlert(record, context);
+      continue;
+    }
     const runs = context.runs();
     if (runs === undefined) return;
     const run = await runs.ended(runId, signal);
-    if (run === undefined) return await fail(record, "nothing is known of the run any more", context);
+    if (run === undefined) return await fail([record], "nothing is known of the run any more", context);
     if (run.status === "needs_review") {
       if (clock.now() - Date.parse(record.released_at ?? record.accepted_at) > MAX_REVIEW_MS) {
-        return await fail(record, "the run waited too long for a person's review", context);
+        return await fail([record], "the run waited too long for a person's review", context);
       }
       await clock.sleep(REVIEW_MS, signal);
       continue;
     }
     const wait = record.next_attempt_at === null ? 0 : Date.parse(record.next_attempt_at) - clock.now();
     if (wait > 0) await clock.sleep(wait, signal);
-    record = await attempt(record, run, context);
+    record = await attempt([record], run, context);
   }
+}
+
+/** Waits until a message may be sent, and makes one attempt for it and those that go with it. @returns the message as it is then */
+async function deliverAlert(record: AlertRecord, context: DeliverContext): Promise<DeliveryRecord | undefined> {
+  const { store, clock, stopping, alerts } = context;
+  const { run_id: id, channel } = record;
+  const read = async () => (await DELIVERIES.read(store, id))?.value;
+  if (alerts === undefined) return void await fail([record], "there is no [[notify]] any more", context);
+  const wait = alerts.waitMs(record);
+  if (wait > 0) {
+    await clock.sleep(wait, stopping);
+    return await read();
+  }
+  return await context.oneAtATime(channel, async () => {
+    const now = await read();
+    // Another message may have taken it along
+    if (now?.status !== "waiting" || !isAlert(now) || alerts.waitMs(now) > 0) return now;
+    const { group: [first, ...others], settled } = await alerts.gather(now, context.isHere);
+    if (settled.length > 0) {
+      const ended_at = toIso(clock.now());
+      await write(settled.map((each) => ({ ...each, status: "dropped", next_attempt_at: null, ended_at })), context);
+    }
+    if (first !== undefined) await attempt([first, ...others], undefined, context);
+    return await read();
+  });
 }
 
 /**
  * Makes one attempt. An attempt that was broken off since this gateway might not act any more counts for nothing.
  * @returns the delivery as it waits for the next attempt; undefined when it has ended
  */
-async function attempt(record: DeliveryRecord, run: Run, context: DeliverContext): Promise<DeliveryRecord | undefined> {
-  const { clock, semaphore, stopping, hold, halts } = context;
+async function attempt(
+  group: Group,
+  run: Run | undefined,
+  context: DeliverContext,
+): Promise<DeliveryRecord | undefined> {
+  const { clock, semaphore, stopping, hold, halts, alerts } = context;
+  const [record] = group;
   const { channel } = record;
-  const target = context.targetOf(channel);
-  if (target === undefined) {
-    return void await fail(record, `[channels.${channel}] has no reply_url any more`, context);
+  const target = run && context.targetOf(channel);
+  if (run !== undefined && target === undefined) {
+    return void await fail(group, `[channels.${channel}] has no reply_url any more`, context);
   }
   const subject = { tool: "", access: "network", runId: record.run_id } as const;
   await halts?.untilResumed(subject, stopping);
@@ -113,17 +149,18 @@ async function attempt(record: DeliveryRecord, run: Run, context: DeliverContext
     // The gateway was down, or others went first: a receiver may have forgotten by now which replies it has had
     if (ageOf(record, run, clock.now()) > MAX_AGE_MS) return undefined;
     const send = (halted: AbortSignal) =>
-      sendWithin((given) => {
-        const signal = AbortSignal.any([given, halted]);
-        return sendReply(record, run, target, { ...context, fetch, rules: context.rules(), signal });
+      sendWithin(async (given) => {
+        const options = { ...context, fetch, rules: context.rules(), signal: AbortSignal.any([given, halted]) };
+        if (run !== undefined && target !== undefined) return await sendRunReply(record, run, { ...options, target });
+        return await alerts?.send(group.filter(isAlert), options);
       }, context);
     return await unlessHalted(subject, halts, send);
   });
-  if (outcome === undefined) return void await fail(record, tooLate(record), context);
+  if (outcome === undefined) return void await fail(group, tooLate(record), context);
   if (outcome.kind === "broken") return record;
-  const tried = { ...record, attempts: record.attempts + 1 };
+  const tried = change(group, (each) => ({ ...each, attempts: each.attempts + 1 }));
   if (outcome.kind === "failed") return await afterFailure(tried, run, { outcome, context });
-  await end({ ...tried, status: "delivered", last_error: null }, context);
+  await end(change(tried, (each) => ({ ...each, status: "delivered", last_error: null })), context);
   context.log.debug("A reply was delivered", named(tried));
   return undefined;
 }
@@ -167,25 +204,31 @@ async function sendWithin<T>(
 
 /** Puts the next attempt off, or gives the reply up. @returns as `attempt` */
 async function afterFailure(
-  record: DeliveryRecord,
-  run: Run,
+  group: Group,
+  run: Run | undefined,
   { outcome, context }: { readonly outcome: FailedAttempt; readonly context: DeliverContext },
 ): Promise<DeliveryRecord | undefined> {
   const { clock, random, log } = context;
   const { reason } = outcome;
+  const [record] = group;
   const wait = waitAfter(record, outcome, random);
   const next = clock.now() + (wait ?? 0);
-  if (wait === undefined || ageOf(record, run, next) > MAX_AGE_MS) return void await fail(record, reason, context);
-  log.warn("A reply could not be delivered yet", { ...named(record), reason });
-  const waiting = { ...record, last_error: reason, next_attempt_at: toIso(next) };
+  if (wait === undefined || ageOf(record, run, next) > MAX_AGE_MS) return void await fail(group, reason, context);
+  log.warn("A reply could not be delivered yet", { ...named(group), reason });
+  const waiting = change(group, (each) => ({ ...each, last_error: reason, next_attempt_at: toIso(next) }));
   await write(waiting, context);
-  return waiting;
+  return waiting[0];
 }
 
-/** Records a change of a delivery. @throws {CancelError} `shutdown` when others own it now */
-async function write(record: DeliveryRecord, { store, hold, breaking }: DeliverContext): Promise<void> {
-  if (hold === undefined) await store.batch(changeOf(record));
-  else await hold.write(changeOf(record), breaking);
+function change([first, ...others]: Group, next: (each: DeliveryRecord) => DeliveryRecord): Group {
+  return [next(first), ...others.map(next)];
+}
+
+/** Records changes of deliveries, all or none. @throws {CancelError} `shutdown` when others own them now */
+async function write(records: readonly DeliveryRecord[], { store, hold, breaking }: DeliverContext): Promise<void> {
+  const writes = records.flatMap(changeOf);
+  if (hold === undefined) await store.batch(writes);
+  else await hold.write(writes, breaking);
 }
 
 /** Returns the milliseconds until the next attempt. Undefined: there is none */
@@ -196,25 +239,25 @@ function waitAfter({ attempts }: DeliveryRecord, outcome: FailedAttempt, random:
   return Math.max(wait * (0.8 + byte / 640), outcome.retryAfterMs);
 }
 
-async function fail(record: DeliveryRecord, reason: string, context: DeliverContext): Promise<void> {
-  await end({ ...record, status: "failed", last_error: reason }, context);
-  context.log.error("A reply could not be delivered", { ...named(record), reason });
+async function fail(group: Group, reason: string, context: DeliverContext): Promise<void> {
+  await end(change(group, (each) => ({ ...each, status: "failed", last_error: reason })), context);
+  context.log.error("A reply could not be delivered", { ...named(group), reason });
 }
 
-async function end(record: DeliveryRecord, context: DeliverContext): Promise<void> {
+async function end(group: Group, context: DeliverContext): Promise<void> {
   const { clock, ended } = context;
-  await write({ ...record, next_attempt_at: null, ended_at: toIso(clock.now()) }, context);
-  ended.with(record.status).add();
+  await write(change(group, (each) => ({ ...each, next_attempt_at: null, ended_at: toIso(clock.now()) })), context);
+  for (const { status } of group) ended.with(status).add();
 }
 
-/** Returns the fields that name a delivery in the log. */
-function named({ run_id, channel, attempts }: DeliveryRecord): Readonly<Record<string, unknown>> {
-  return { run_id, channel, attempts };
+/** Returns the fields that name deliveries in the log: the first, and how many went with it. */
+function named([{ run_id, channel, attempts }, ...others]: Group): Readonly<Record<string, unknown>> {
+  return { run_id, channel, attempts, ...(others.length === 0 ? {} : { with_it: others.length }) };
 }
 
 /** Returns the milliseconds since the run's end, or since a person released the delivery, whichever is later. */
-function ageOf(record: DeliveryRecord, run: Run, now: number): number {
-  const ended = Date.parse(run.ended_at ?? record.accepted_at);
+function ageOf(record: DeliveryRecord, run: Run | undefined, now: number): number {
+  const ended = Date.parse(run?.ended_at ?? record.accepted_at);
   return now - (record.released_at === undefined ? ended : Math.max(ended, Date.parse(record.released_at)));
 }
 
@@ -222,100 +265,6 @@ function tooLate({ last_error }: DeliveryRecord): string {
   const reason =
     "no attempt begins later than a day after the run's end, and the gateway was not running or too busy before";
   return last_error === null ? reason : `${reason}; the last attempt: ${last_error}`;
-}
-
-/** Outcome of an attempt. */
-type SendOutcome =
-  | { readonly kind: "delivered" }
-  | FailedAttempt;
-
-interface FailedAttempt {
-  readonly kind: "failed";
-  readonly reason: string;
-  /** True when another attempt would end the same way */
-  readonly isFinal: boolean;
-  /** Milliseconds that the receiver asks to wait; 0: it asks for none */
-  readonly retryAfterMs: number;
-}
-
-interface SendOptions {
-  readonly fetch: GuardedFetch;
-  readonly clock: Clock;
-  readonly rules: UrlRules;
-  readonly environment: (name: string) => string | undefined;
-  readonly signal: AbortSignal;
-}
-
-const TIMEOUT_MS = 30_000;
-/** Bytes of the receiver's answer that are read. Its content is not used. */
-const MAX_BYTES = 65_536;
-const MAX_RETRY_AFTER_MS = 3_600_000;
-
-/**
- * Sends the reply of an ended run once: a JSON body, `Idempotency-Key` with the run's id, the same at every attempt, and the
- * channel's signature where it has a secret. Any 2xx is a success; 410 means that nobody wants it any more.
- * @throws {CancelError} when the signal aborts
- */
-async function sendReply(
-  record: DeliveryRecord,
-  run: Run,
-  target: ReplyTarget,
-  { fetch: guarded, clock, rules, environment, signal }: SendOptions,
-): Promise<SendOutcome> {
-  const body = JSON.stringify({
-    channel: record.channel,
-    run_id: run.id,
-    message_id: record.message_id,
-    sender: record.sender,
-    conversation_id: run.conversation_id,
-    status: run.status,
-    reply: run.result,
-    error: run.error,
-  });
-  const secret = target.secretEnv === "" ? undefined : environment(target.secretEnv);
-  if (target.secretEnv !== "" && !secret) {
-    // Fail closed: a receiver that expects a signature is never sent anything without one
-    return failed(`the signature's secret ${target.secretEnv} is not set`);
-  }
-  const time = String(Math.floor(clock.now() / 1000));
-  const headers = {
-    "content-type": "application/json",
-    "idempotency-key": run.id,
-    "x-postern-attempt": String(record.attempts + 1),
-    ...(secret === undefined ? {} : { [SIGNATURE_HEADER]: `t=${time},sha256=${toHex(bodyHmac(secret, time, body))}` }),
-  };
-  try {
-    const reply = await guarded({
-      method: "POST",
-      url: target.url,
-      headers: () => headers,
-      body,
-      guard: { rules, fromConfig: true },
-      redirects: "keep_method",
-      identity: true,
-      maxBytes: MAX_BYTES,
-      timeoutMs: TIMEOUT_MS,
-      signal,
-    });
-    if (reply.status >= 200 && reply.status < 300) return { kind: "delivered" };
-    return {
-      kind: "failed",
-      reason: `the receiver answered ${reply.status}`,
-      isFinal: reply.status === 410,
-      retryAfterMs: Math.min(retryAfterMs(reply.headers, clock.now()) ?? 0, MAX_RETRY_AFTER_MS),
-    };
-  } catch (error) {
-    if (error instanceof ToolError) return failed(error.message);
-    throw error;
-  }
-}
-
-function failed(reason: string): SendOutcome {
-  return { kind: "failed", reason, isFinal: false, retryAfterMs: 0 };
-}
-
-function toHex(bytes: Uint8Array): string {
-  return Buffer.from(bytes).toString("hex");
 }
 
 function toIso(ms: number): string {

@@ -1,4 +1,5 @@
 import * as v from "valibot";
+import type { JsonSchema } from "../../base/json.ts";
 import { storedObject } from "../../base/records/stored_object.ts";
 import { Collection } from "../../storage/read_records.ts";
 import type { Write } from "../../storage/store.ts";
@@ -14,7 +15,10 @@ export const DELIVERY_ACTIONS = ["release", "drop"] as const;
 /** A decision about a delivery. */
 export type DeliveryAction = (typeof DELIVERY_ACTIONS)[number];
 
-/** Collection `deliveries`, by run id: the reply that an accepted message was promised. */
+/** Form of the id of a delivery: that of its run, or that of a message of `[[notify]]`. */
+export const DELIVERY_ID_SCHEMA: JsonSchema = { type: "string", pattern: "^(run|ntf)_[0-9a-z]{1,64}$" };
+
+/** Collection `deliveries`, by run id: the reply that an accepted message was promised, or a message of `[[notify]]` by an id of its own. */
 const deliveryRecordSchema = storedObject({
   v: v.literal(1),
   run_id: v.string(),
@@ -34,9 +38,32 @@ const deliveryRecordSchema = storedObject({
   ended_at: v.nullable(v.string()),
   /** ISO 8601; when a person released it: its time starts over then. Absent where nobody did */
   released_at: v.optional(v.string()),
+  /** Message of a rule of `[[notify]]`, which `channel` names. Absent: the reply of a run to its channel */
+  alert: v.optional(storedObject({
+    event: v.string(),
+    title: v.string(),
+    text: v.string(),
+    /** Fragment of the page of the dashboard that shows more, such as `runs/run_1` */
+    page: v.string(),
+    /** Approval that it tells of; it is not told any more once that is settled */
+    approval_id: v.nullable(v.string()),
+    /** False: no link answers the approval, since its person would not see all of it */
+    may_link: v.boolean(),
+  })),
 });
 /** A delivery as the store keeps it. */
 export type DeliveryRecord = v.InferOutput<typeof deliveryRecordSchema>;
+
+/** Message of a rule of `[[notify]]` on its way. */
+export type AlertRecord = DeliveryRecord & { readonly alert: NonNullable<DeliveryRecord["alert"]> };
+
+/** Tells whether a delivery is a message of `[[notify]]`. */
+export function isAlert(record: DeliveryRecord): record is AlertRecord {
+  return record.alert !== undefined;
+}
+
+/** Start of the channel of a message of `[[notify]]`, before the name of its rule. No channel has a colon in its name. */
+export const NOTIFY = "notify:";
 
 /** Collection of the run ids of deliveries that wait, so that a start need not read all. */
 export const OPEN_DELIVERIES = "open_deliveries";

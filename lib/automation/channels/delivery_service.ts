@@ -1,16 +1,21 @@
+import { hash } from "node:crypto";
 import { CancelError } from "../../base/cancel.ts";
 import { HttpError, refuse } from "../../base/errors.ts";
-import { createKeyedSemaphore } from "../../base/keyed_queues.ts";
+import { createKeyedMutex, createKeyedSemaphore } from "../../base/keyed_queues.ts";
+import type { Told } from "../../guard/approvals.ts";
 import type { WorkHold } from "../../cluster/work_hold.ts";
 import type { Metrics } from "../../base/telemetry/metrics.ts";
 import { parseMark, readable, type ReadRecord, scanAll } from "../../storage/read_records.ts";
 import type { Write } from "../../storage/store.ts";
+import type { NotifyRule } from "../../config/schema/notify.ts";
+import type { NewAlert } from "../notify/alert_work.ts";
 import { loneWork, type MakeWork, type WorkPart } from "../work_part.ts";
 import { type DeliverContext, type DeliverOptions, deliverReply } from "./deliver_reply.ts";
 import {
   DELIVERIES,
   type DeliveryAction,
   type DeliveryRecord,
+  NOTIFY,
   OPEN_DELIVERIES,
   openMark,
   promiseOf,
@@ -45,6 +50,13 @@ export interface Deliveries {
   promise(reply: PromisedReply): Promise<((runId: string) => readonly Write[]) | undefined>;
   /** Delivers the reply when the run is over. Called once the promise is accepted */
   watch(runId: string): Promise<void>;
+  /**
+   * Returns what tells people of something by the rules of `[[notify]]`: writes for the transaction that makes it so, and a function to call
+   * once they are written. Undefined: no rule tells of it, or too many messages wait
+   */
+  alert(alert: NewAlert): Promise<Told | undefined>;
+  /** Sends a message of a test by a rule, once, and returns why it did not arrive; null: it did. @throws {HttpError} 404 `not_found` */
+  test(rule: string, signal: AbortSignal): Promise<string | null>;
   /** Returns the newest first */
   page(query: DeliveryQuery): Promise<{ readonly deliveries: readonly DeliveryRecord[]; readonly hasMore: boolean }>;
   /**
@@ -67,6 +79,8 @@ export interface DeliveryOptions extends DeliverOptions {
   readonly retentionDays: () => number;
   /** Makes the part of this gateway in the deliveries, each of which has one owner. Default: the gateway is alone, and owns all */
   readonly work?: MakeWork | undefined;
+  /** `[[notify]]` as it is now. Default: there are no rules */
+  readonly notify?: (() => readonly NotifyRule[]) | undefined;
 }
 
 const DAY_MS = 24 * 60 * 60 * 1000;
@@ -90,6 +104,8 @@ class DeliveryService implements Deliveries {
   readonly #work: WorkPart;
   /** Deliveries that wait or are under way, by run. */
   readonly #open = new Map<string, Promise<void>>();
+  /** Rights to the deliveries in `#open`, in a cluster. */
+  readonly #holds = new Map<string, WorkHold>();
   readonly #stopping = new AbortController();
   readonly #breaking = new AbortController();
 
@@ -98,6 +114,8 @@ class DeliveryService implements Deliveries {
     this.#context = {
       ...options,
       semaphore: createKeyedSemaphore(MAX_AT_ONCE),
+      oneAtATime: createKeyedMutex(),
+      isHere: (id) => this.#open.has(id) && this.#holds.get(id)?.lost.aborted !== true,
       ended: options.metrics.counter(
         "postern_deliveries_total",
         "Replies to channels, by how their delivery ended",
@@ -141,6 +159,38 @@ class DeliveryService implements Deliveries {
   watch(runId: string): Promise<void> {
     this.#work.accepted(runId);
     return Promise.resolve();
+  }
+
+  async alert(alert: NewAlert): Promise<Told | undefined> {
+    const { clock, random, log, notify = () => [] } = this.#options;
+    const { event, title, text, page, approvalId: approval_id = null, mayLink: may_link = false, key } = alert;
+    const rules = notify().filter(({ events }) => events.includes(event));
+    if (rules.length === 0) return undefined;
+    if (this.#open.size + rules.length > MAX_OPEN) {
+      log.error("Nobody is told of this: too many messages wait for their receiver", { event, page });
+      return undefined;
+    }
+    await this.#forget();
+    const accepted_at = this.#time();
+    const records = rules.map(({ name, window_secs: seconds }): DeliveryRecord => ({
+      v: 1,
+      run_id: key === undefined ? random.id("ntf_") : `ntf_${hash("sha256", `${name} ${event} ${key}`).slice(0, 24)}`,
+      ...{ channel: `${NOTIFY}${name}`, sender: null, message_id: null, status: "waiting", accepted_at, attempts: 0 },
+      next_attempt_at: seconds === 0 ? null : new Date(clock.now() + seconds * 1000).toISOString(),
+      ...{ last_error: null, ended_at: null, alert: { event, title, text, page, approval_id, may_link } },
+    }));
+    return {
+      writes: records.flatMap((record) => promiseOf(record, this.#work.opening(record.run_id))),
+      written: () => records.forEach(({ run_id: id }) => this.#work.accepted(id)),
+    };
+  }
+
+  async test(rule: string, signal: AbortSignal): Promise<string | null> {
+    const fetch = await this.#options.fetch();
+    const options = { ...this.#options, fetch, rules: this.#options.rules(), signal };
+    const outcome = await this.#options.alerts?.test(rule, options);
+    if (outcome === undefined) throw refuse("not_found", "Cannot try this rule: [[notify]] has none of this name");
+    return outcome.kind === "delivered" ? null : outcome.reason;
   }
 
   async page({ status, limit, after }: DeliveryQuery): ReturnType<Deliveries["page"]> {
@@ -192,10 +242,11 @@ class DeliveryService implements Deliveries {
     if (this.#stopping.signal.aborted || (hold === undefined && this.#open.has(runId))) return;
     // The work of a hold that was lost may not be over yet
     const before = this.#open.get(runId) ?? Promise.resolve();
+    if (hold !== undefined) this.#holds.set(runId, hold);
     const work: Promise<void> = before.then(() => deliverReply(runId, { ...this.#context, hold })).then(
       () => hold?.end(),
       (error) => this.#stopped(runId, error, hold),
-    ).finally(() => this.#open.get(runId) === work && this.#open.delete(runId));
+    ).finally(() => this.#open.get(runId) === work && this.#open.delete(runId) && this.#holds.delete(runId));
     this.#open.set(runId, work);
   }
 
@@ -217,7 +268,7 @@ class DeliveryService implements Deliveries {
   async #release({ value: record, version }: ReadRecord<DeliveryRecord>): Promise<DeliveryRecord> {
     const { store, targetOf } = this.#options;
     const { run_id: runId, channel } = record;
-    if (targetOf(channel) === undefined) {
+    if (record.alert === undefined && targetOf(channel) === undefined) {
       throw refuse("conflict", `Cannot release this delivery: [channels.${channel}] has no reply_url`);
     }
     if (this.#open.size >= MAX_OPEN) throw overloaded("release the delivery", channel);

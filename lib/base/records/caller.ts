@@ -9,7 +9,7 @@ export type Scope = TokenScope | "cluster";
 export interface Caller {
   /**
    * `http`, `websocket`, `mcp` (an agent that is a client of MCP), `cli`, `program` (the one that mounts the gateway), `agent` (the model),
-   * `subagent`, `cron`, `sop`, `channel`, `node` (a gateway, on the node)
+   * `subagent`, `cron`, `sop`, `channel`, `node` (a gateway, on the node), `link` (an answer link, whose id stands in place of the token's)
    */
   readonly via:
     | "http"
@@ -22,7 +22,8 @@ export interface Caller {
     | "cron"
     | "sop"
     | "channel"
-    | "node";
+    | "node"
+    | "link";
   /** Id of the token, null without one (pairing off, or the terminal) */
   readonly tokenId: string | null;
   readonly scopes: readonly Scope[];

@@ -95,6 +95,8 @@ export const statusSchema = v.object({
   containment: containmentSchema,
   /** Damaged records that were set aside since the start, at most 1,000; "postern doctor --repair" removes them */
   unreadable_records: v.array(v.object({ collection: v.string(), key: v.string(), reason: v.string() })),
+  /** Rules of `[[notify]]` that cannot deliver anything now, with the reason */
+  notify_problems: v.array(v.object({ name: v.string(), reason: v.string() })),
   config: configStatusSchema,
 });
 

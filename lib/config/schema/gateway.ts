@@ -30,6 +30,14 @@ export const gatewaySchema = v.strictObject({
     boolean(false),
   ),
   allowed_hosts: about("Names that the Host header may have beside those of this machine", texts([])),
+  public_url: about(
+    "Address that people reach the gateway at from elsewhere, with the path of a mount. Its host counts as one of `allowed_hosts`. Empty: none is told",
+    httpUrl(),
+  ),
+  answer_links: about(
+    "Puts a link into messages of `[[notify]]` that answers one approval, once, for whoever has it",
+    boolean(false),
+  ),
   cors_origins: about("Web origins that may read replies, each exactly as a browser sends it. `*`: all", texts([])),
   rate_limit_max: about("Requests that one token may make in a window. 0: no limit", integer(600, 0, 10_000_000)),
   rate_limit_window_secs: about("Seconds of a window", integer(60, 1, 86_400)),

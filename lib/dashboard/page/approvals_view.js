@@ -17,9 +17,12 @@ const STATUS_WORDS = new Map([
 
 /**
  * Calls that wait for a person, those that were answered, and the answers that are remembered.
- * @param {{ session: import("./session.js").Session }} options
+ * @param {{
+ *   session: import("./session.js").Session,
+ *   onWaiting: (waiting: readonly Approval[]) => void,
+ * }} options `onWaiting` is called with all that wait, each time that they are shown
  */
-export function createApprovalsView({ session }) {
+export function createApprovalsView({ session, onWaiting }) {
   const lead = byId("approvals-lead", HTMLElement);
   const pending = byId("approvals-pending", HTMLElement);
   const rules = byId("approvals-rules", HTMLElement);
@@ -44,6 +47,7 @@ export function createApprovalsView({ session }) {
       cards.set(approval.id, card);
       pending.append(card.root);
     }
+    onWaiting(waiting);
     count.textContent = waiting.length === 0 ? "" : `${waiting.length}${hasMore ? "+" : ""}`;
     count.hidden = waiting.length === 0;
     const words = hasMore

@@ -1,4 +1,5 @@
 import { createApprovalsView } from "./approvals_view.js";
+import { createBrowserAlerts } from "./browser_alerts.js";
 import { createChatView } from "./chat_view.js";
 import { createClusterView } from "./cluster_view.js";
 import { byId, element } from "./dom.js";
@@ -32,6 +33,8 @@ const VIEWS = [
   "logs",
 ];
 const POLL_MS = 3000;
+/** Polls of which one looks for approvals while nobody sees the page. */
+const HIDDEN_POLLS = 5;
 const HEALTH_WORDS = new Map([["ok", "Ready"], ["degraded", "Degraded"], ["draining", "Shutting down"]]);
 
 const NO_MODEL =
@@ -44,7 +47,8 @@ export function start() {
   const session = createSession({ onRefused: () => openPairing("The token is no longer valid: pair again.") });
   const pairing = createPairView({ session, onPaired: enter });
   const chat = createChatView({ session });
-  const approvals = createApprovalsView({ session });
+  const alerts = createBrowserAlerts();
+  const approvals = createApprovalsView({ session, onWaiting: alerts.show });
   const runs = createRunsView({ session });
   const schedules = createSchedulesView({ session });
   const tools = createToolsView({ session });
@@ -59,6 +63,7 @@ export function start() {
   const halting = createHaltButton({ session, onChange: () => void poll() });
   let entered = false;
   let reachable = true;
+  let hiddenPolls = 0;
 
   /** @param {string} [reason] */
   function openPairing(reason) {
@@ -114,7 +119,7 @@ export function start() {
    * @param {string} title
    */
   function showView(view, title) {
-    document.title = `${title} - Postern`;
+    alerts.setTitle(`${title} - Postern`);
     for (const id of ["pair", ...VIEWS]) byId(id, HTMLElement).hidden = id !== view;
     byId("nav", HTMLElement).hidden = view === "pair";
     byId("sign-out", HTMLElement).hidden = view === "pair" || !session.hasToken();
@@ -161,7 +166,10 @@ export function start() {
   }
 
   async function poll() {
-    if (document.hidden) return;
+    if (document.hidden) {
+      if (entered && hiddenPolls++ % HIDDEN_POLLS === 0) await approvals.poll();
+      return;
+    }
     const health = await readHealth();
     showReachable(health);
     if (health !== undefined) halting.show(entered ? health : undefined);

@@ -81,6 +81,18 @@ export interface ApprovalEvent extends AuditPlace {
   readonly fields?: readonly string[] | undefined;
 }
 
+/** Something that came by an answer link was refused. */
+export interface AnswerLinkEvent {
+  readonly type: "answer_link";
+  readonly action: "refused";
+  /** Id of the link; null for one that is not known */
+  readonly link: string | null;
+  readonly approval_id: string | null;
+  readonly reason: string;
+  /** Address of the peer; null where the server beneath does not say */
+  readonly address: string | null;
+}
+
 /** A running call, or a prompt, asked the client of MCP that made the request. */
 export interface QuestionEvent extends AuditPlace {
   readonly type: "question";
@@ -420,6 +432,7 @@ export type AuditEvent =
   | DecisionEvent
   | CallEvent
   | ApprovalEvent
+  | AnswerLinkEvent
   | QuestionEvent
   | RuleEvent
   | TokenIssuedEvent
@@ -449,6 +462,7 @@ export const AUDIT_TYPES = [
   "decision",
   "call",
   "approval",
+  "answer_link",
   "question",
   "rule",
   "token",

@@ -5,6 +5,7 @@ import { neverAborted } from "../../base/cancel.ts";
 import { type HttpError, refuse } from "../../base/errors.ts";
 import { isAtWork, type Run } from "../../base/records/run.ts";
 import { unknownFieldsOf } from "../../base/records/stored_object.ts";
+import type { Told } from "../../guard/approvals.ts";
 import { type Patience, patiently, scanAll } from "../../storage/read_records.ts";
 import type { Store, Stored, Write } from "../../storage/store.ts";
 import { applyEvent, createRunState, type RunState } from "./apply_event.ts";
@@ -73,6 +74,8 @@ export interface RunStoreOptions {
   readonly onRecorded?: OnRecorded | undefined;
   /** Rights of this gateway to write runs. Default: all, as a gateway alone */
   readonly ownership?: RunRights | undefined;
+  /** Returns what tells people of the end of a run, or that it needs a review. Never rejects. Default: nobody is told */
+  readonly tellEnd?: ((run: Run) => Promise<Told | undefined>) | undefined;
   /** Returns the name of the database's history. Default: that of the ownership, and there is one without */
   readonly history?: (() => string | undefined) | undefined;
 }
@@ -155,10 +158,12 @@ export class RunStore {
   readonly #onRecorded: OnRecorded | undefined;
   readonly #ownership: RunRights;
   readonly #history: () => string | undefined;
+  readonly #tellEnd: RunStoreOptions["tellEnd"];
 
-  constructor(store: Store, { onRecorded, ownership = OWNS_ALL, history }: RunStoreOptions = {}) {
+  constructor(store: Store, { onRecorded, ownership = OWNS_ALL, history, tellEnd }: RunStoreOptions = {}) {
     this.#store = store;
     this.#onRecorded = onRecorded;
+    this.#tellEnd = tellEnd;
     this.#ownership = ownership;
     this.#history = history ?? (() => ownership.history());
     this.#events = new RecordedEvents(store, this.#history);
@@ -204,6 +209,7 @@ export class RunStore {
     const owner = this.#ownership;
     const run = toClaimable(next.state.run, create?.input);
     if (create !== undefined && !owner.owns(runId)) await owner.take(run, new AbortController().signal);
+    const told = over ? await this.#tellEnd?.(next.state.run) : undefined;
     const batch: readonly Write[] = [
       ...check ?? owner.check(runId),
       ...(create === undefined
@@ -212,6 +218,7 @@ export class RunStore {
       { op: "append", stream: journalOf(runId), expectedSeq: head.records, records: [body] },
       ...(over ? [OPEN_RUNS.remove(runId), ...owner.ending(run)] : []),
       ...writes,
+      ...told?.writes ?? [],
     ];
     if (!await this.#writeBatch(next, { batch, body, write })) {
       // A gateway that was fenced off has lost the run to others, which is no failure of its own
@@ -219,6 +226,7 @@ export class RunStore {
       throw taken(runId);
     }
     if (!over) this.#keepHead(next);
+    told?.written();
     this.#onRecorded?.(runId, events);
     owner.tell(over ? "end" : "run", runId, next.seq);
   }

@@ -34,7 +34,7 @@ import type { RunCoordination } from "./run_coordination.ts";
 import type { ActiveRuns, QueuePlace, RunLimits, RunQueue } from "./run_queue.ts";
 import type { RunAuthor, RunRequest } from "../run_request.ts";
 import { type AgentSettings, NO_WISHES, type RunGuidance, type RunSettings, runSettings } from "./run_settings.ts";
-import type { OnRecorded, RunStore } from "../journal/run_store.ts";
+import type { OnRecorded, RunStore, RunStoreOptions } from "../journal/run_store.ts";
 import type { ParkedRecords } from "../conversations/parked_records.ts";
 
 /** Runs of one supervisor: their records, those at work, their line, the budget of the day. */
@@ -91,6 +91,8 @@ export interface RunConfiguration {
   readonly retentionDays?: (() => number) | undefined;
   /** Returns why work is halted, as the end of a sentence: a run, or without one all new work. Undefined: it is not. Default: it never is. */
   readonly halted?: ((runId?: string) => string | undefined) | undefined;
+  /** See `RunStoreOptions`. Default: nobody is told */
+  readonly tellEnd?: RunStoreOptions["tellEnd"];
   /** Tells whether messages of a configured channel are recorded under a conversation's id. Default: under no id. */
   readonly isChannelConversation?: ((id: string) => boolean) | undefined;
 }

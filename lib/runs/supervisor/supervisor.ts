@@ -101,7 +101,11 @@ class Supervisor implements RunSupervisor {
     const { store, configured, approvals = {}, cluster = MEMBER_ALONE, kit: { clock, random, log, metrics } } = options;
     this.#options = options;
     this.#ownership = cluster.ownership;
-    this.#runs = new RunStore(store, { onRecorded: options.onEvents, ownership: cluster.ownership });
+    this.#runs = new RunStore(store, {
+      onRecorded: options.onEvents,
+      ownership: cluster.ownership,
+      tellEnd: configured.tellEnd,
+    });
     this.#day = cluster.toDayBudget({ store, clock, tokensPerDay: configured.tokensPerDay ?? (() => 0) });
     const time = createIsoTime(clock);
     this.#time = time;

@@ -1,6 +1,7 @@
 import { isAbsolute } from "node:path";
 import { cancelError } from "../../base/cancel.ts";
 import type { Clock } from "../../base/clock.ts";
+import { untilEffectMayBegin } from "../../base/effect_right.ts";
 import { ToolError } from "../../base/errors.ts";
 import type { CommandLookup } from "./command_lookup.ts";
 import { runCommand } from "./run_command.ts";
@@ -22,6 +23,8 @@ export interface OwnCommand {
   readonly commands: Pick<CommandLookup, "find">;
   readonly clock: Clock;
   readonly signal: AbortSignal;
+  /** Text on its input, for a command with an effect. Default: there is nothing on it, and it has none */
+  readonly input?: string | undefined;
 }
 
 /**
@@ -33,7 +36,7 @@ export interface OwnCommand {
  * @throws {CancelError} when the signal aborts
  */
 export async function runOwnCommand(
-  { words, home, environment, commands, clock, signal }: OwnCommand,
+  { words, home, environment, commands, clock, signal, input }: OwnCommand,
 ): Promise<string> {
   const [program = "", ...args] = words;
   const file = isAbsolute(program) ? program : await commands.find(program);
@@ -42,11 +45,12 @@ export async function runOwnCommand(
   const env = { PATH: "/usr/local/bin:/usr/bin:/bin:/opt/homebrew/bin", ...Object.fromEntries(inherited) };
   // Values of undefined were left out
   const line = { file, args, cwd: home, env: env as Record<string, string> };
+  // The gate of programs with effects takes their input, so the right is asked for here
+  if (input !== undefined) await untilEffectMayBegin(signal);
   const { ending, stdout } = await runCommand(line, {
     timeoutMs: TIMEOUT_MS,
     maxOutputBytes: MAX_OUTPUT_BYTES,
-    signal,
-    clock,
+    ...{ signal, clock, input },
   });
   if (signal.aborted) throw cancelError(signal);
   const hasFailed = ending.kind === "exit" && ending.code !== 0;

@@ -74,6 +74,8 @@ export interface RunCommandOptions {
   readonly clock: Clock;
   /** Masks secrets in what is kept. Default: nothing is masked */
   readonly redact?: RedactPart | undefined;
+  /** Text on its input, for a program that is no effect. Default: there is nothing on it */
+  readonly input?: string | undefined;
   /** True: it begins if the work at hand may have effects, see `startWithRight`. Default false */
   readonly isEffect?: boolean;
   /** Milliseconds it has to clean up after itself once it is told to stop. Default 0: it is killed at once */
@@ -108,16 +110,17 @@ const QUIET_MS = 125;
 const MAX_ROUNDS = 8;
 
 /**
- * Runs a program to its end, in a process group of its own, with nothing on its input.
+ * Runs a program to its end, in a process group of its own.
  *
  * The group is killed by timeout, abort and flood, and what is left of it once the program itself has ended.
  * @throws {ToolError} `command_not_started`; {RightUncertain} with `isEffect`
  * @throws {CancelError} when the signal aborts; `timeout` there is an ending, as the command's own time limit
  */
 export async function runCommand(line: CommandLine, options: RunCommandOptions): Promise<CommandResult> {
-  const { clock, signal, timeoutMs, maxOutputBytes, redact, isEffect = false, graceMs = 0 } = options;
+  const { clock, signal, timeoutMs, maxOutputBytes, redact, input, isEffect = false, graceMs = 0 } = options;
   if (signal.aborted) throw cancelError(signal);
-  const group = isEffect ? startWithRight(line) : startGroup(line);
+  const group = isEffect ? startWithRight(line) : startGroup(input === undefined ? line : { ...line, hasInput: true });
+  if (input !== undefined) group.stdin?.end(input);
   let grace: { clear(): void } | undefined;
   const stop = () => {
     if (graceMs === 0) return group.kill();
