@@ -131,7 +131,9 @@ export const approvals: HandlerOf<"approvals"> = makeHandler(ROUTE_TABLE.approva
 /** `GET /v1/approvals/:id`: One approval, with the exact input of its tool call */
 export const approval: HandlerOf<"approvals"> = makeHandler(ROUTE_TABLE.approval);
 /** `POST /v1/approvals/:id`: Approve or deny a call, or answer what a server asks; what is remembered comes back as stored_rule */
-export const answerApproval: HandlerOf<"approvals" | "agent"> = makeHandler(ROUTE_TABLE.answerApproval);
+export const answerApproval: HandlerOf<"approvals" | "agent" | "tools" | "workspaceRoot"> = makeHandler(
+  ROUTE_TABLE.answerApproval,
+);
 /** `GET /v1/approval-rules`: Answers that are remembered, newest first */
 export const approvalRules: HandlerOf<"approvals"> = makeHandler(ROUTE_TABLE.approvalRules);
 /** `DELETE /v1/approval-rules/:id`: Forget a remembered answer */

@@ -110,12 +110,19 @@ export const approvalsApproveCommand = defineCliCommand({
       description:
         "What a server asks for, as a JSON object, @file or - for standard input (default: the terminal asks for each field)",
     },
+    input: {
+      type: "string",
+      valueHint: "json",
+      description:
+        "Input that the call is made with in place of its own, as a JSON object, @file or - for standard input",
+    },
     note: NOTE,
   },
   example: "postern approval approve apr_0123456789 --remember always --match folder",
-  async run(context, { id, remember, match, note, content }) {
-    const given = content === undefined ? undefined : toContent(await readInput(content, context.io));
-    return await answer(context, id, { decision: "approve", remember, match, note, content: given });
+  async run(context, { id, remember, match, note, content, input }) {
+    const given = content === undefined ? undefined : toObject("content", await readInput(content, context.io));
+    const edited = input === undefined ? undefined : toObject("input", await readInput(input, context.io));
+    return await answer(context, id, { decision: "approve", remember, match, note, content: given, input: edited });
   },
 });
 
@@ -132,10 +139,11 @@ interface Answer {
   readonly match?: string | undefined;
   readonly note?: string | undefined;
   readonly content?: Readonly<Record<string, unknown>> | undefined;
+  readonly input?: Readonly<Record<string, unknown>> | undefined;
 }
 
 /** @throws {UsageError} a text that is no JSON object */
-function toContent(text: string): Readonly<Record<string, unknown>> {
+function toObject(option: string, text: string): Readonly<Record<string, unknown>> {
   try {
     const value: unknown = JSON.parse(text);
     // The gateway checks each field
@@ -143,7 +151,7 @@ function toContent(text: string): Readonly<Record<string, unknown>> {
   } catch {
     // Text that is no JSON is refused like a value that is no object
   }
-  throw new UsageError('Cannot read --content: it must be a JSON object, such as \'{"name": "Ada"}\'');
+  throw new UsageError(`Cannot read --${option}: it must be a JSON object, such as '{"name": "Ada"}'`);
 }
 
 function answer(context: CommandContext, id: string, given: Answer): Promise<number> {

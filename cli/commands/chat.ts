@@ -173,7 +173,9 @@ async function showReply(talk: Talk, events: AsyncIterable<ChatEvent>): Promise<
       if (event.type === "run_start" && topic.conversationId !== undefined) {
         await history.setConversation(topic.conversationId);
       }
-      if (event.type === "approval_needed") await askAbout(event.approval_id, talk);
+      if (event.type === "approval_needed" && await askAbout(event.approval_id, talk) === "deny") {
+        reply.denied(event.call_id);
+      }
       if (event.type === "tool_end" && event.turn_on !== undefined && !offered.has(event.tool)) {
         offered.add(event.tool);
         off.push({ tool: event.tool, ...event.turn_on });
@@ -194,10 +196,11 @@ async function showReply(talk: Talk, events: AsyncIterable<ChatEvent>): Promise<
   }
 }
 
-/** Asks the person about a call of the reply. With --json a program answers over the API. */
-async function askAbout(id: string, { context, session, gateway }: Talk): Promise<void> {
-  if (context.flags.json) return;
+/** Asks the person about a call of the reply, and returns what was answered. With --json a program answers over the API. */
+async function askAbout(id: string, { context, session, gateway }: Talk): Promise<"approve" | "deny" | undefined> {
+  if (context.flags.json) return undefined;
   const answer = await askPerson(context, gateway, { id, inRun: true });
   // No answer is not a denial: the reply stops, and the approval is withdrawn
   if (answer === undefined) session.cancel();
+  return answer;
 }

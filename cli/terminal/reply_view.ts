@@ -8,9 +8,21 @@ import { printable, printableLine } from "./terminal_text.ts";
 export interface ReplyView {
   /** Shows one event */
   show(event: ChatEvent): void;
+  /** Notes that the person at this terminal denied a call */
+  denied(callId: string): void;
   /** Ends the line that is being written */
   end(): void;
 }
+
+const DENIED_WORDS = {
+  you: "denied by you",
+  person: "denied by a person",
+  program: "denied by the program",
+  rule: "denied by a remembered answer",
+  nobody: "denied, as nobody answered",
+  policy: "denied by the policy",
+  halt: "halted",
+} as const;
 
 const MAX_SHOWN_INPUT = 200;
 const FATES = {
@@ -22,6 +34,7 @@ const FATES = {
 /** Creates a view that writes the text to stdout as it comes, and tool use and notices to stderr. With --json each event is a line of stdout. */
 export function createReplyView({ io, flags }: CommandContext): ReplyView {
   let atLineStart = true;
+  const answered = new Set<string>();
   const text = (part: string) => {
     io.stdout(io.isTerminal.stdout ? printable(part) : part);
     if (part !== "") atLineStart = part.endsWith("\n");
@@ -35,8 +48,10 @@ export function createReplyView({ io, flags }: CommandContext): ReplyView {
     if (io.isTerminal.stdout) end();
     io.stderr(`${printableLine(line)}\n`);
   };
-  if (flags.json) return { show: (event) => io.stdout(`${JSON.stringify(event)}\n`), end: () => {} };
+  const denied = (callId: string) => void answered.add(callId);
+  if (flags.json) return { show: (event) => io.stdout(`${JSON.stringify(event)}\n`), denied, end: () => {} };
   return {
+    denied,
     show(event) {
       switch (event.type) {
         case "text_delta":
@@ -49,6 +64,8 @@ export function createReplyView({ io, flags }: CommandContext): ReplyView {
             `[tool] ${event.tool} ${
               event.skipped === true
                 ? "skipped: your message came first"
+                : event.denied_by !== undefined
+                ? `${DENIED_WORDS[answered.has(event.call_id) ? "you" : event.denied_by]}: ${shorten(event.output)}`
                 : event.is_error
                 ? `failed: ${shorten(event.output)}`
                 : `done in ${event.duration_ms} ms`
@@ -61,7 +78,7 @@ export function createReplyView({ io, flags }: CommandContext): ReplyView {
               : `[approval] ${event.tool} needs your approval`,
           );
         case "approval_answered":
-          return aside(`[approval] ${event.decision}`);
+          return aside(`[approval] ${event.decision}${event.input === undefined ? "" : ", with another input"}`);
         case "accepted":
           return aside(`[steer] Your message is kept: ${FATES[event.mode]}`);
         case "message_taken":

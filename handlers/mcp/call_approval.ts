@@ -207,8 +207,8 @@ export class CallApproval {
       method: "elicitation/create",
       params: {
         mode: "url",
-        message:
-          `Postern asks before it calls "${exactLine(approval.tool)}". ${exactLine(whyAsked(approval.reason))}. ` +
+        message: `Postern asks before it calls "${exactLine(approval.tool)}". ${describeApproval(approval).title}. ` +
+          `${exactLine(whyAsked(approval.reason))}. ` +
           "Answer in the dashboard of the gateway.",
         url: this.#dashboard(approval.id),
         // The id exists in revisions with sessions alone

@@ -1,5 +1,5 @@
 import * as v from "valibot";
-import { refuse } from "../../lib/base/errors.ts";
+import { refuse, ToolError } from "../../lib/base/errors.ts";
 import {
   type Approval,
   APPROVAL_ID,
@@ -15,8 +15,14 @@ import {
 import { runStatusSchema } from "../../lib/base/records/run.ts";
 import type { Services } from "../../lib/services.ts";
 import { describeApproval } from "../../lib/guard/describe_approval.ts";
-import { unknownApproval } from "../../lib/guard/approval_refusals.ts";
-import { APPROVAL_LIMITS } from "../../lib/guard/approvals.ts";
+import {
+  editNotTaken,
+  movedSince,
+  settledBefore,
+  unknownApproval,
+  whyNotEditable,
+} from "../../lib/guard/approval_refusals.ts";
+import { APPROVAL_LIMITS, type EditedCall } from "../../lib/guard/approvals.ts";
 import { defineRoute, type RouteInput } from "../define_route.ts";
 import { choiceQuery, LIMIT_QUERY, listReply, listSchema, textQuery } from "../wire/lists.ts";
 import { jsonReply, type Reply } from "../wire/reply.ts";
@@ -30,6 +36,8 @@ const answerSchema = v.strictObject({
   note: v.optional(v.pipe(v.string(), v.maxLength(APPROVAL_LIMITS.noteCharacters))),
   /** With `approve` of an approval of kind `elicitation`: the fields of its `schema` */
   content: v.optional(v.record(v.string(), v.unknown())),
+  /** With `approve` of an approval that is `editable`: the input that the call is made with in place of its own */
+  input: v.optional(v.record(v.string(), v.unknown())),
 });
 
 const shownSchema = v.object({
@@ -60,6 +68,8 @@ export const approvalsRoute = defineRoute({
   },
   reply: { status: 200, type: "application/json", schema: listSchema(shownSchema) },
   async handle(parts, { query }) {
+    // Whoever looks at what waits can be asked
+    parts.approvals.askers.looked();
     const { approvals, hasMore } = await parts.approvals.list(query);
     return listReply(approvals.map(toShown), hasMore);
   },
@@ -88,7 +98,7 @@ export const answerApprovalRoute = defineRoute({
   path: "/v1/approvals/:id",
   access: "approve",
   strict: true,
-  needs: ["approvals", "agent"],
+  needs: ["approvals", "agent", "tools", "workspaceRoot"],
   params: { id: { type: "string", pattern: APPROVAL_ID.source } },
   summary: "Approve or deny a call, or answer what a server asks; what is remembered comes back as stored_rule",
   body: answerSchema,
@@ -106,19 +116,56 @@ export const answerApprovalRoute = defineRoute({
   handle: answer,
 });
 
-type AnswerParts = Pick<Services, "approvals" | "agent">;
+type AnswerParts = Pick<Services, "approvals" | "agent" | "tools" | "workspaceRoot">;
 
 async function answer(
   parts: AnswerParts,
-  { params, body, caller }: RouteInput<{ readonly id: string }, unknown, v.InferOutput<typeof answerSchema>>,
+  { params, body, caller, signal }: RouteInput<{ readonly id: string }, unknown, v.InferOutput<typeof answerSchema>>,
 ): Promise<Reply> {
-  const { decision, remember, match, note, content } = body;
-  const given = { decision, remember, match, note, content, by: caller };
+  const { decision, remember, match, note, content, input } = body;
+  const edit = input === undefined ? undefined : await editOf(params.id, { input, signal }, parts);
+  const given = { decision, remember, match, note, content, edit, by: caller };
   const { approval, rule } = await parts.approvals.answer(params.id, given);
   return await answered(parts, approval, rule);
 }
 
-async function answered({ agent }: AnswerParts, approval: Approval, rule: ApprovalRule | undefined): Promise<Reply> {
+/**
+ * Returns the call that a person puts in the place of the one that waits: checked by the tool's schema, decided by the policy, and bound as
+ * things are now. The call decides and compares once more before it runs.
+ * @throws {HttpError} 400 invalid_request for an input that does not fit; 409 conflict for a call that may not be made
+ */
+async function editOf(
+  id: string,
+  { input, signal }: { readonly input: Readonly<Record<string, unknown>>; readonly signal: AbortSignal },
+  { approvals, tools, workspaceRoot }: AnswerParts,
+): Promise<EditedCall> {
+  const approval = await approvals.get(id);
+  if (approval === undefined) throw unknownApproval();
+  if (approval.status !== "pending") throw settledBefore(approval.status);
+  if (approval.editable !== true) throw editNotTaken(whyNotEditable(approval));
+  const { tool, workspace } = approval;
+  if (workspace !== workspaceRoot) throw movedSince();
+  if (tools.masked(input).length > 0) throw editNotTaken("it holds a known secret, which no question may have");
+  const text = JSON.stringify(input);
+  const judged = tools.judge(tool, text);
+  if (judged?.kind === "bad_input") {
+    throw editNotTaken(judged.error instanceof ToolError ? judged.error.message : "it does not fit");
+  }
+  const bound = await tools.bind(tool, text, signal);
+  if (!bound.ok) throw refuse("conflict", `Cannot approve this input: ${bound.reason}`, { param: "input" });
+  const { binding: { digest, files, bound: state, containment }, access, inputDigest, preview } = bound;
+  return {
+    ...await preview(),
+    ...{ access, input, input_digest: inputDigest, digest, containment, bound: state },
+    files: files.map(({ path, sha256 }) => ({ path, sha256 })),
+  };
+}
+
+async function answered(
+  { agent }: Pick<AnswerParts, "agent">,
+  approval: Approval,
+  rule: ApprovalRule | undefined,
+): Promise<Reply> {
   const run = await agent?.runs.get(approval.run_id);
   return jsonReply(200, { ...toShown(approval), stored_rule: rule ?? null, run_status: run?.status ?? null });
 }

@@ -155,14 +155,16 @@ class RunningCall {
       }
       const { output, isError, data } = outcome.result;
       if (outcome.isUnknown === true && this.#run.facts.survivesShutdown) throw new NeedsReview(output);
-      if (this.#run.facts.call !== undefined) return this.#end(output, isError, { data, taint: outcome.taint });
+      if (this.#run.facts.call !== undefined) {
+        return this.#end(output, isError, { data, taint: outcome.taint, deniedBy: outcome.deniedBy });
+      }
       const pictures = outcome.pictures?.map(({ picture, bytes }) => {
         this.#run.tools.pictures?.keep(picture.sha256, bytes);
         return picture;
       });
-      const { taint, skill, turnOn } = outcome;
+      const { taint, skill, turnOn, deniedBy } = outcome;
       if (skill !== undefined) this.#options.skills.add(skill);
-      return this.#end(output, isError, { taint, pictures, skill, turnOn });
+      return this.#end(output, isError, { taint, pictures, skill, turnOn, deniedBy });
     } catch (error) {
       return this.#failed(error);
     }
@@ -247,12 +249,13 @@ class RunningCall {
   #end(
     output: string,
     isError: boolean,
-    { taint = UNTAINTED, data, pictures, skill, turnOn, skipped }:
+    { taint = UNTAINTED, data, pictures, skill, turnOn, skipped, deniedBy }:
       & Partial<Pick<RecordedResult, "pictures" | "skill">>
       & {
         readonly skipped?: true;
         readonly taint?: Taint | undefined;
         readonly turnOn?: ToolCallOutcome["turnOn"] | undefined;
+        readonly deniedBy?: ToolCallOutcome["deniedBy"];
         readonly data?: unknown;
       } = {},
   ): CallResult {
@@ -263,6 +266,7 @@ class RunningCall {
       output,
       is_error: isError,
       duration_ms: Math.round(this.#run.kit.clock.monotonic() - this.#begun),
+      ...(deniedBy === undefined ? {} : { denied_by: deniedBy }),
       ...(data === undefined ? {} : { data }),
       ...(turnOn === undefined ? {} : { turn_on: turnOn }),
       ...taintField(taint),

@@ -25,6 +25,7 @@ import type { Webhooks } from "./channels/webhooks.ts";
 import type { ReplyTarget } from "./channels/send_delivery.ts";
 import type { NewAlert } from "./notify/alert_work.ts";
 import type { Cron, ScheduleSharing } from "./cron/cron_service.ts";
+import { sendsAnswerLinks, tellsOfApprovals } from "../config/schema/notify.ts";
 import { SCHEDULES } from "./cron/schedule_record.ts";
 import { OPEN_SOPS } from "./sops/execution_record.ts";
 import type { SopService } from "./sops/sop_service.ts";
@@ -100,6 +101,13 @@ function createAutomation(needs: AutomationNeeds): AutomationServices {
     }
   };
   needs.guard.tellOfApprovals((...given) => tell((texts) => texts.approvalAlert(...given)));
+  const { askers } = needs.guard.approvals;
+  const { environment } = needs.kit;
+  askers.add({
+    name: "a rule of [[notify]] for approvals",
+    isOpen: () => tellsOfApprovals(needs.config(), environment),
+  });
+  askers.add({ name: "an answer link", isOpen: () => sendsAnswerLinks(needs.config(), environment) });
   return {
     cron,
     sops,

@@ -15,6 +15,7 @@ const NOTE_KINDS = [
   "node",
   "budget",
   "halt",
+  "look",
 ] as const;
 
 /** Word to all gateways: something about a record has changed, and whoever cares reads the record. Holds nothing else. */
@@ -23,7 +24,8 @@ export interface ClusterNote {
    * `run`: events are in the journal, up to `seq`. `end`: a run has ended. `signal`: its owner has to read. `queue`: a run waits. `work`:
    * other work has changed. `drain`: somebody has drained a gateway. `tokens`: who may call has changed. `workspace`: its
    * gateways look at each other. `node`: a node has come, changed or gone. `budget`: a gateway
-   * needs the tokens that others have leased and do not use. `halt`: what a person has halted has changed.
+   * needs the tokens that others have leased and do not use. `halt`: what a person has halted has changed. `look`: a person
+   * looked at what waits for an answer.
    */
   readonly kind: (typeof NOTE_KINDS)[number];
   readonly id: string;

@@ -6,6 +6,7 @@ import type { ClusterBus } from "../cluster/cluster_news.ts";
 import { isStorageAway, scanAll } from "../storage/read_records.ts";
 import type { Store } from "../storage/store.ts";
 import { type ApprovalNews, OPEN_APPROVALS } from "./approval_records.ts";
+import type { Askers } from "./askers.ts";
 
 /** Pause between two looks at what is still open. Milliseconds */
 const POLL_MS = 1_000;
@@ -56,6 +57,13 @@ export class SharedApprovalNews implements ApprovalNews {
   tell(id: string): void {
     this.#notifier.wake(id);
     this.#options.bus.tell("approval", id);
+  }
+
+  /** Joins the looks of people at each gateway: whoever looks at one of them can be asked by all. */
+  shareLooks(askers: Askers): void {
+    const { bus } = this.#options;
+    bus.onNote(({ kind }) => void (kind === "look" && askers.looked(false)));
+    askers.share(() => bus.tell("look", "approvals"));
   }
 
   #leave(id: string): void {

@@ -24,6 +24,7 @@ import {
 } from "../storage/read_records.ts";
 import type { Store, Write } from "../storage/store.ts";
 import { APPROVAL_LIMITS } from "./approvals.ts";
+import type { Askers } from "./askers.ts";
 import type { AuditAppend } from "./audit/audit_chain.ts";
 import type { ApprovalEvent, AuditEvent } from "./audit/audit_event.ts";
 import type { RuleMatch } from "./rule_match.ts";
@@ -177,6 +178,8 @@ export interface ApprovalNews {
   listen(id: string, signal: AbortSignal): Listening;
   /** Tells everybody that an approval was settled. */
   tell(id: string): void;
+  /** Joins the looks of people at each gateway. Default: there is no other */
+  readonly shareLooks?: ((askers: Askers) => void) | undefined;
 }
 
 /** Returns the news of a process that no other shares its approvals with. */

@@ -70,6 +70,28 @@ export function contentRefused({ field, reason }: { readonly field: string; read
   });
 }
 
+/** 400: an answer brings another input, and none is taken. @param why what takes none */
+export function editNotTaken(why: string): HttpError {
+  return refuse("invalid_request", `Cannot take "input": ${why}`, { param: "input" });
+}
+
+/** Says why the call of an approval is made as it stands. */
+export function whyNotEditable({ kind, reason }: Pick<Approval, "kind" | "reason">): string {
+  return kind === "elicitation"
+    ? "this is a question, and no call"
+    : reason.includes("[redacted]")
+    ? "the call holds a secret that you are shown as [redacted], and another input would lose it; deny the call"
+    : 'whoever makes this call makes it as it stands; deny it, and say why in "note"';
+}
+
+/** 409: the person who wants another input has seen files or a repository that are not what is there now. */
+export function movedSince(): HttpError {
+  return refuse(
+    "conflict",
+    "Cannot take this answer: what the call would change is not what it was when it was asked; look again",
+  );
+}
+
 const MAX_NAME_SHOWN = 64;
 
 /** 409: as many rules are kept as may be. */

@@ -13,6 +13,7 @@ import type { MaskedSecret } from "../base/redact.ts";
 import type { Logger } from "../base/telemetry/log.ts";
 import type { Patience } from "../storage/read_records.ts";
 import type { Write } from "../storage/store.ts";
+import type { Askers } from "./askers.ts";
 import type { Elicitation } from "./elicitation.ts";
 import type { Access } from "./policy.ts";
 import type { RuleSubject } from "./rule_match.ts";
@@ -77,6 +78,8 @@ export interface NewApproval extends RuleSubject {
   readonly bound?: readonly BoundState[] | undefined;
   /** How the programs the call would start are contained. Default: it starts none */
   readonly containment?: NonNullable<Approval["containment"]> | null | undefined;
+  /** For the person: what the call does, and who asks. Default: nothing is known of it */
+  readonly shown?: Pick<Approval, "changes" | "fails" | "commands" | "asker" | "editable"> | undefined;
   /** Digest of everything that the answer is bound to */
   readonly digest: string;
   readonly runId: string;
@@ -103,8 +106,18 @@ export interface ApprovalReply {
   readonly note?: string | undefined;
   /** Content for the form of an elicitation that is approved. Default: no field is filled in */
   readonly content?: Readonly<Record<string, unknown>> | undefined;
+  /** Call that the person wants in place of the one that was asked about, bound as things are now. Default: that very call */
+  readonly edit?: EditedCall | undefined;
   readonly by: Actor;
 }
+
+/** Call with the input of a person, and what its approval is bound to. */
+export type EditedCall =
+  & Pick<
+    Approval,
+    "access" | "input" | "input_digest" | "files" | "containment" | "digest" | "changes" | "fails" | "commands"
+  >
+  & { readonly bound: readonly BoundState[] };
 
 /** Writes that go with something that happens, and what to do once they are written. */
 export interface Told {
@@ -199,6 +212,8 @@ export interface Approvals {
   tidy(days: number): Promise<void>;
   /** Returns the same approvals for work that waits while the database of the gateways is down */
   patient(patience: Patience): PatientApprovals;
+  /** Ways by which a person can be asked */
+  readonly askers: Pick<Askers, keyof Askers>;
   /** The program around the gateway, where it answers approvals. Default: it does not */
   readonly program?: ProgramWord | undefined;
 }

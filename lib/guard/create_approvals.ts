@@ -19,12 +19,15 @@ import {
   askedElsewhere,
   contentNotTaken,
   contentRefused,
+  editNotTaken,
   matchNotOffered,
   matchWithoutRemember,
+  movedSince,
   notRemembered,
   settledBefore,
   tooManyRules,
   unknownApproval,
+  whyNotEditable,
 } from "./approval_refusals.ts";
 import { ApprovalRules, offersOf, ruleEvent, ruleOf } from "./approval_rules.ts";
 import {
@@ -40,6 +43,7 @@ import {
   type TellOfApproval,
   withMasks,
 } from "./approvals.ts";
+import { Askers } from "./askers.ts";
 import { asksAlways } from "./policy.ts";
 import type { RuleSubject } from "./rule_match.ts";
 import { isUnderstood } from "./understood_commands.ts";
@@ -74,6 +78,7 @@ export function createApprovals(options: CreateApprovalsOptions): Approvals {
  * still as it was read. `ApprovalRules` has the answers that are remembered, so that a later call asks nobody.
  */
 class StoredApprovals implements Approvals {
+  readonly askers: Askers;
   readonly #options: CreateApprovalsOptions;
   readonly #records: ApprovalRecords;
   readonly #rules: ApprovalRules;
@@ -84,6 +89,8 @@ class StoredApprovals implements Approvals {
 
   constructor(options: CreateApprovalsOptions) {
     this.#options = options;
+    this.askers = new Askers(options.clock);
+    options.news?.shareLooks?.(this.askers);
     this.#rules = new ApprovalRules(options);
     this.#records = new ApprovalRecords(options);
   }
@@ -183,12 +190,14 @@ class StoredApprovals implements Approvals {
     const isContent = found.approval.kind === "elicitation" && reply.decision === "approve";
     if (isContent && this.#records.mayWaitElsewhere(id)) throw askedElsewhere();
     const rule = ruleFor(found, reply, this.#now());
+    const edit = editFor(found.approval, reply);
     const content = await contentFor(found.approval, reply);
     const writes = rule === undefined ? [] : await this.#rules.store(rule);
     if (writes === undefined) throw tooManyRules();
     const { decision, remember = "once", note = null, by } = reply;
     const next: Approval = {
       ...found.approval,
+      ...edit,
       status: decision === "approve" ? "approved" : "denied",
       answered_at: this.#now(),
       answered_by: by.via === "program" ? ANSWERED_BY_PROGRAM : by.tokenId,
@@ -316,6 +325,7 @@ class StoredApprovals implements Approvals {
       workspace,
       files: request.files.map(({ path, sha256 }) => ({ path, sha256 })),
       containment: request.containment ?? null,
+      ...request.shown,
       ...(request.bound === undefined ? {} : { bound: request.bound.map((each) => ({ ...each })) }),
       digest: request.digest,
       run_id: runId,
@@ -349,6 +359,37 @@ function ruleFor(found: FoundApproval, reply: ApprovalReply, time: string): Appr
   const rule = ruleOf(found, reply, time);
   if (rule === "not_offered") throw matchNotOffered(match ?? "call", kindsOf(approval));
   return rule;
+}
+
+/**
+ * Returns the parts of an approval that another input changes. Undefined: the call is as it was.
+ * @throws {HttpError} 400 invalid_request for a call that is made as it stands, and for an answer that is remembered; 409 conflict where what
+ *   the person saw is not what is there now
+ */
+function editFor(
+  approval: Approval,
+  { decision, remember = "once", edit }: ApprovalReply,
+): Partial<Approval> | undefined {
+  if (edit === undefined) return undefined;
+  if (decision === "deny") throw editNotTaken("a denial needs none");
+  if (approval.editable !== true) throw editNotTaken(whyNotEditable(approval));
+  if (remember !== "once") throw editNotTaken('an answer with another input counts once; leave "remember" out');
+  const moved = [
+    ...approval.files.filter(({ path, sha256 }) =>
+      edit.files.some((now) => now.path === path && now.sha256 !== sha256)
+    ),
+    ...(approval.bound ?? []).filter((was) =>
+      // What a tool binds of its own input is another one where the input is
+      was.kind !== "file" &&
+      edit.bound.some((now) => now.kind === was.kind && now.name === was.name && now.sha256 !== was.sha256)
+    ),
+  ];
+  if (moved.length > 0) throw movedSince();
+  const { bound, ...rest } = edit;
+  // Parts of the earlier call that the new one may lack
+  const none = { changes: undefined, fails: undefined, commands: undefined };
+  const was = { input: approval.input, digest: approval.digest };
+  return { ...none, ...rest, bound: bound.map((each) => ({ ...each })), edited: was, offers: [], always_rule: null };
 }
 
 /**

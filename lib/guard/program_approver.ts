@@ -62,6 +62,7 @@ export function createProgramApprover(options: ProgramApproverOptions): ProgramA
       remembered: (subject, runId) => approvals.remembered(subject, runId),
       rules: () => approvals.rules(),
       revoke: (ruleId, by) => approvals.revoke(ruleId, by),
+      askers: approvals.askers,
       tidy: (days) => approvals.tidy(days),
       program,
     },

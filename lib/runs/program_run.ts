@@ -110,6 +110,34 @@ export interface ProgramBoundState {
   readonly sha256: string | null;
 }
 
+/** Change of one file that a call would make; known secrets masked. */
+export interface ProgramDescribedChange {
+  readonly path: string;
+  readonly kind: "create" | "change" | "delete" | "move";
+  /** With kind `move`: where the file is now */
+  readonly from?: string | undefined;
+  /** Permission bits that the file gets */
+  readonly mode?: number | undefined;
+  readonly added: number;
+  readonly removed: number;
+  /** Lines of the unified difference, cut; null: `note` says why it is not shown */
+  readonly diff: string | null;
+  /** Lines of the difference that are not in `diff` */
+  readonly left_out: number;
+  readonly note?: string | undefined;
+}
+
+/** Work that a question comes from. */
+export interface ProgramAsker {
+  readonly via: string;
+  /** True: the caller makes the call without an agent */
+  readonly direct?: boolean | undefined;
+  readonly conversation_id: string | null;
+  readonly parent_id: string | null;
+  /** Message that led to the work, cut */
+  readonly message: string | null;
+}
+
 /** Rule that a person's answer can store. An answer of the program stores none. */
 export interface ProgramRuleOffer {
   /** How long the rule counts: for this run, or until it is revoked */
@@ -211,6 +239,17 @@ export interface ProgramApproval {
   readonly workspace: string;
   /** Files that the call would change */
   readonly files: readonly ProgramApprovalFile[];
+  /** Files as the call would leave them */
+  readonly changes?: readonly ProgramDescribedChange[] | undefined;
+  /** Why the call would fail as things stand */
+  readonly fails?: string | undefined;
+  /** Commands of a line of bash */
+  readonly commands?: readonly string[] | undefined;
+  readonly asker?: ProgramAsker | undefined;
+  /** True: an answer over HTTP may bring another input */
+  readonly editable?: true | undefined;
+  /** The call as it was asked about, where the answer brought another input */
+  readonly edited?: { readonly input: unknown; readonly digest: string } | undefined;
   /** State beside `files` that the answer is bound to. Absent in records of earlier versions */
   readonly bound?: readonly ProgramBoundState[] | undefined;
   /** null: the call starts no program */
@@ -300,6 +339,8 @@ export type ProgramRunEvent =
       readonly output: string;
       readonly is_error: boolean;
       readonly duration_ms: number;
+      /** Source of the denial of a call that was not made */
+      readonly denied_by?: "person" | "program" | "rule" | "nobody" | "policy" | "halt" | undefined;
       readonly data?: unknown;
       /** The tool is off: key of the configuration that a person may turn it on with */
       readonly turn_on?: { readonly key: string; readonly value: boolean | string } | undefined;
@@ -331,9 +372,13 @@ export type ProgramRunEvent =
       readonly files?: readonly ProgramApprovalFile[] | undefined;
       readonly bound?: readonly ProgramBoundState[] | undefined;
       readonly offers?: readonly ProgramRuleOffer[] | undefined;
+      readonly asker?: ProgramAsker | undefined;
+      readonly editable?: true | undefined;
       /** The words for the person who answers, with what nobody sees spelled out */
       readonly description?: {
+        readonly title?: string | undefined;
         readonly call: string;
+        readonly asker?: readonly string[] | undefined;
         readonly input: string;
         readonly reason: string;
         readonly containment: string | null;
@@ -347,6 +392,8 @@ export type ProgramRunEvent =
       readonly decision: "approve" | "deny" | "expired" | "cancelled";
       /** Id of the token that answered, or `program`; null for nobody */
       readonly by: string | null;
+      /** Input that the person put in place of the call's */
+      readonly input?: unknown;
     }
     | {
       readonly type: "review_answered";

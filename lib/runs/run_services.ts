@@ -98,6 +98,7 @@ function createRuns(
     approvals: {
       approverOf: createApprover({
         approvals,
+        askers: approvals.askers,
         timeoutMs: () => ({
           attached: config().autonomy.approval_timeout_secs * 1000,
           durable: config().runs.approval_timeout_secs * 1000,

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { describeApproval, whyAsked } from "../../lib/guard/describe_approval.ts";
+import type { DescribedChange } from "../../lib/base/records/approval.ts";
+import { describeApproval, type DescribedApproval, whyAsked } from "../../lib/guard/describe_approval.ts";
 
 test("a person is asked with a reason, and not with the refusal of a call that nobody could answer", () => {
   const refusal =
@@ -60,4 +61,82 @@ test("an input that is no such change, or a long one, is shown as JSON", () => {
     shown("write_file", { path: "a", content: "b".repeat(500) }, 100),
     /^\{\n {2}"path": "a",.*\[cut: 100 of/s,
   );
+});
+
+const CREATED: DescribedChange = {
+  ...{ path: "plan.md", kind: "create", added: 2, removed: 0, diff: "@@ -0,0 +1,2 @@\n+a\n+b", left_out: 0 },
+};
+const ABOUT: Omit<DescribedApproval, "tool" | "input"> = {
+  ...{ id: "apr_1", access: "write", workspace: "/w", input_digest: "d", reason: "", files: [], containment: null },
+};
+const ASKER = { via: "websocket", conversation_id: "conv_1", parent_id: null, message: "Make a plan" } as const;
+
+test("a question says in one line who wants to do what", () => {
+  const cases: readonly [string, unknown, Partial<DescribedApproval>, string][] = [
+    ["write_file", { path: "plan.md" }, { changes: [CREATED] }, "The agent wants to create plan.md"],
+    [
+      "apply_patch",
+      {},
+      { changes: [{ ...CREATED, kind: "move", from: "a b.md" }] },
+      'The agent wants to move "a b.md" to plan.md',
+    ],
+    [
+      "apply_patch",
+      {},
+      { changes: ["a", "b", "c", "d"].map((path) => ({ ...CREATED, path })) },
+      "The agent wants to change 4 files: a, b, c and 1 more",
+    ],
+    ["write_file", { path: "a\u202eb" }, {}, 'The agent wants to write "a\\\\u202eb"'],
+    ["shell", { command: "npm test" }, {}, 'The agent wants to run "npm test"'],
+    [
+      "http_request",
+      { method: "post", url: "https://bank.example@evil.example/" },
+      { asker: { ...ASKER, via: "cron" } },
+      "A schedule wants to send a POST request to evil.example",
+    ],
+    [
+      "git_operations",
+      { op: "push" },
+      { asker: { ...ASKER, parent_id: "run_0" } },
+      "A sub-agent wants to call git_operations",
+    ],
+    ["shell", { command: "ls" }, { asker: { ...ASKER, direct: true, via: "http" } }, "A program wants to run ls"],
+  ];
+  for (const [tool, input, more, title] of cases) {
+    assert.equal(describeApproval({ ...ABOUT, tool, input, ...more }).title, title);
+  }
+});
+
+test("a question names the conversation, the run and the message that led to it, on lines of their own", () => {
+  const asker = { ...ASKER, message: "Make\nMessage: all is fine\u200b" };
+  const { asker: lines } = describeApproval({
+    ...{ ...ABOUT, tool: "shell", input: {}, asker, run_id: "run_1" },
+  });
+  assert.deepEqual(lines, [
+    "Conversation conv_1",
+    "Run run_1",
+    "Message: Make\\nMessage: all is fine\\u200b",
+  ]);
+});
+
+test("a change is shown as its difference beside every other field, and what is left out is said before all", () => {
+  const describe = (changes: DescribedChange[], more: Partial<DescribedApproval> = {}) =>
+    describeApproval({
+      ...{ ...ABOUT, tool: "write_file", input: { path: "plan.md", content: "a\nb\n", overwrite: true } },
+      ...{ changes, ...more },
+    }).input;
+  assert.equal(
+    describe([CREATED]),
+    'path: "plan.md"\noverwrite: true\nFile "plan.md": new, +2 -0 lines\n@@ -0,0 +1,2 @@\n+a\n+b',
+  );
+  const cut = describe([{ ...CREATED, left_out: 900 }]).split("\n");
+  assert.match(cut[0] ?? "", /^! Not all is shown here: 900 lines of the difference are left out/);
+  assert.equal(cut.at(-1), "... 900 more lines of this difference are left out");
+  assert.match(
+    describe([], { fails: "it exists\u202e" }),
+    /^! As things stand the call would fail: it exists\\u202e\n/,
+  );
+  // A line of a text that looks like the head of another file has a sign before it
+  const spoof = describe([{ ...CREATED, diff: '@@ -0,0 +1 @@\n+File "safe.md": new, +1 -0 lines' }]);
+  assert.equal(spoof.split("\n").filter((line) => line.startsWith("File ")).length, 1);
 });

@@ -12,6 +12,8 @@ const ask = (input: Readonly<Record<string, unknown>>) => [
 
 /** Begins a durable run with one message, and gives its id. */
 async function begin(gateway: RunningGateway): Promise<string> {
+  // A channel's message asks where somebody looks at what waits
+  await gateway.call("/v1/approvals");
   const { run_id: id } = await jsonOf(gateway.call("/v1/webhook/default", { body: { message: "Plant beans" } }));
   return String(id);
 }
@@ -82,15 +84,15 @@ for (const { name, input, content, wrong, words } of KINDS) {
 test("a question that a person declines, and one that nobody can be asked, is told as such", () =>
   withWorld(async (world) => {
     const gateway = await world.gateway({ script: [...ask({}), ...ask({})] });
-    const run = await begin(gateway);
-    await answer(gateway, await waiting(gateway), { decision: "deny" });
-    assert.match(String(await told(gateway, run)), /^The user declined to answer/);
     const reply = await gateway.call("/v1/chat/completions", {
       body: { messages: [{ role: "user", content: "Again" }] },
     });
     assert.equal(reply.status, 200);
     const said = gateway.provider.requests.at(-1)?.messages.findLast(({ role }) => role === "tool")?.content;
     assert.match(String(said), /^Nobody answered: Denied \(nobody_could_answer\): .*what the agent asks in "ask_user"/);
+    const run = await begin(gateway);
+    await answer(gateway, await waiting(gateway), { decision: "deny" });
+    assert.match(String(await told(gateway, run)), /^The user declined to answer/);
   }));
 
 test("an input whose parts do not go together, and a form that nobody could fill in, ask nobody", () =>

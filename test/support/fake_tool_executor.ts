@@ -91,6 +91,8 @@ export function createFakeToolExecutor(tools: readonly FakeTool[]): FakeToolExec
         ok: true,
         binding: { digest, files: [], bound: [], containment: null, versions: new Map() },
         access,
+        inputDigest: digest,
+        preview: () => Promise.resolve({}),
       });
     },
     accessOf: (name) => (byName.has(name) ? byName.get(name)?.access ?? "read" : undefined),

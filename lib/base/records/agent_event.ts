@@ -4,6 +4,7 @@ import {
   approvalDescriptionSchema,
   approvalSchema,
   containmentSchema,
+  DENIED_BY,
   elicitationEntries,
 } from "./approval.ts";
 import { pictureSchema } from "./message.ts";
@@ -76,6 +77,8 @@ export const agentEventSchema = v.variant("type", [
     output: v.string(),
     is_error: v.boolean(),
     duration_ms: v.number(),
+    /** Source of the denial of a call that was not made; absent: it was made, or failed before */
+    denied_by: v.optional(v.picklist(DENIED_BY)),
     /** Data of the tool result for programs. Only in a run that is one tool call. */
     data: v.optional(v.unknown()),
     /** The tool is off: key of the configuration that a person may turn it on with. Absent: it is on, or that is not offered */
@@ -107,6 +110,8 @@ export const agentEventSchema = v.variant("type", [
     files: v.optional(approvalSchema.entries.files),
     bound: approvalSchema.entries.bound,
     offers: approvalSchema.entries.offers,
+    asker: approvalSchema.entries.asker,
+    editable: approvalSchema.entries.editable,
     /** The words for the person who answers; absent in events of earlier versions */
     description: v.optional(approvalDescriptionSchema),
   }),
@@ -115,6 +120,8 @@ export const agentEventSchema = v.variant("type", [
     /** `cancelled`: nobody needs the answer any more, or the question was taken back */
     decision: v.picklist(["approve", "deny", "expired", "cancelled"]),
     by: v.nullable(v.string()),
+    /** Input that the person put in place of the call's; absent: it is as it was */
+    input: v.optional(v.unknown()),
   }),
   /** A person said of a run with status needs_review what became of the calls whose end nobody saw: it goes on */
   event("review_answered", {

@@ -76,6 +76,44 @@ export const containmentSchema = v.object({
   text: v.string(),
 });
 
+/** Change of one file that a call would make, from the very bytes that the answer is bound to. Known secrets are masked. */
+export const describedChangeSchema = v.object({
+  /** As the call names it */
+  path: v.string(),
+  kind: v.picklist(["create", "change", "delete", "move"]),
+  /** With kind `move`: where the file is now */
+  from: v.optional(v.string()),
+  /** Permission bits that the file gets; absent: as files are made, or as it has them */
+  mode: v.optional(v.number()),
+  /** Lines that come */
+  added: v.number(),
+  /** Lines that go */
+  removed: v.number(),
+  /** Lines of the unified difference, cut; null: `note` says why it is not shown */
+  diff: v.nullable(v.string()),
+  /** Lines of the difference that are not in `diff` */
+  left_out: v.number(),
+  note: v.optional(v.string()),
+});
+/** Change of one file that a call would make. */
+export type DescribedChange = v.InferOutput<typeof describedChangeSchema>;
+
+/** Sources of a denial: a person, the program, a remembered answer, nobody who could be asked or answered, the policy, a halt. */
+export const DENIED_BY = ["person", "program", "rule", "nobody", "policy", "halt"] as const;
+/** Source of a denial. */
+export type DeniedBy = (typeof DENIED_BY)[number];
+
+/** Work that a question comes from. */
+export const askerSchema = v.object({
+  /** Door that it came by, such as `cron`; `direct`: the caller makes the call without an agent */
+  via: v.string(),
+  direct: v.optional(v.boolean()),
+  conversation_id: v.nullable(v.string()),
+  parent_id: v.nullable(v.string()),
+  /** Message that led to the work, cut; known secrets masked. null: there is none */
+  message: v.nullable(v.string()),
+});
+
 /** A question to a person, as `/v1/approvals` shows it (docs/design/policy.md "Approvals"). Times are ISO 8601. */
 export const approvalSchema = v.object({
   id: v.string(),
@@ -97,6 +135,18 @@ export const approvalSchema = v.object({
   workspace: v.string(),
   /** Files the call would change, as they were when it was asked; null: there was none */
   files: v.array(v.object({ path: v.string(), sha256: v.nullable(v.string()) })),
+  /** Files as the call would leave them; absent: it changes none by itself, or nothing is known of it */
+  changes: v.optional(v.array(describedChangeSchema)),
+  /** Why the call would fail as things stand; absent: nothing speaks against it */
+  fails: v.optional(v.string()),
+  /** Commands of a line of bash, as they stand in it; absent: it is no line of several */
+  commands: v.optional(v.array(v.string())),
+  /** Work that asks; absent in records of earlier versions */
+  asker: v.optional(askerSchema),
+  /** True: an answer may bring another input. Absent: the call is made as it stands */
+  editable: v.optional(v.literal(true)),
+  /** The call as it was asked about, where the answer brought another input; absent: it is as it was */
+  edited: v.optional(v.object({ input: v.unknown(), digest: v.string() })),
   /** Beside `files`, what else the answer is bound to; absent in records of earlier versions */
   bound: v.optional(v.array(boundStateSchema)),
   /** How the programs it would start are contained; null: it starts none. Absent in records of earlier versions */
@@ -130,9 +180,13 @@ export type Approval = v.InferOutput<typeof approvalSchema>;
 
 /** Words of an approval for the person who answers: each door shows these. What nobody sees is spelled out, such as `\u202e`. */
 export const approvalDescriptionSchema = v.object({
+  /** Sentence such as `The agent wants to create plan.md`; absent in events of earlier versions */
+  title: v.optional(v.string()),
   /** Tool, access and workspace */
   call: v.string(),
-  /** Input as JSON. A long one is cut, with its length, its digest and where it is whole */
+  /** Lines about the work that asks, and the message that led to it; absent in events of earlier versions */
+  asker: v.optional(v.array(v.string())),
+  /** Input: as JSON, or of a change of files the difference. A long one is cut, with its length, its digest and where it is whole */
   input: v.string(),
   reason: v.string(),
   /** Sentence that says how the programs are contained; null: the call starts none, or nothing is known of it */

@@ -64,7 +64,7 @@ export const autonomySchema = v.strictObject({
     choice(["", "ask", "allow"], ""),
   ),
   approval_timeout_secs: about(
-    "Seconds that a request waits for a person's answer. After them the call is denied",
+    "Seconds that a request without a record waits for a person's answer. After them the call is denied",
     integer(120, 1, 86_400),
   ),
   allow_sensitive_file_reads: about("Lets tools read files that hold credentials", boolean(false)),

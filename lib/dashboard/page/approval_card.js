@@ -1,13 +1,14 @@
 import { element } from "./dom.js";
 import { createElicitationForm } from "./elicitation_form.js";
-import { exactLine } from "./exact_text.js";
+import { exactLine, exactText } from "./exact_text.js";
 import { formatDuration, messageOf } from "./format.js";
 
 /** @typedef {import("../../base/records/approval.ts").RuleMatchKind} Match */
-/** @typedef {{ decision: "approve" | "deny", remember?: "run" | "always", match?: Match, content?: Readonly<Record<string, unknown>> }} Answer */
+/** @typedef {{ decision: "approve" | "deny", remember?: "run" | "always", match?: Match, content?: Readonly<Record<string, unknown>>, input?: unknown }} Answer */
 /** @typedef {import("../../base/records/approval.ts").RuleOffer} Offer a rule that an answer may store */
 /**
- * @typedef {Pick<import("../../base/records/approval.ts").Approval, "kind" | "server" | "agent" | "message" | "schema" | "url" | "tool" | "input" | "reason" | "rule" | "expires_at" | "offers"> & {
+ * @typedef {Pick<import("../../base/records/approval.ts").Approval, "kind" | "server" | "agent" | "message" | "schema" | "url" | "tool" | "input" | "reason" | "rule" | "expires_at" | "offers" | "asker" | "editable"> & {
+ *   run_id?: string,
  *   description?: import("../../base/records/approval.ts").ApprovalDescription,
  *   always_rule?: string | null,
  * }} Question an approval, or the event that tells of one
@@ -103,14 +104,20 @@ function createCallCard({ question, onAnswer }) {
   const buttons = [];
   /**
    * @param {string} label
-   * @param {Answer} answer
+   * @param {Answer | (() => Answer | undefined)} answer read when the button is pressed; undefined: none is sent
    * @param {Record<string, unknown>} [more]
    */
   const button = (label, answer, more = {}) => {
+    const read = typeof answer === "function" ? answer : () => answer;
+    const isPlain = typeof answer !== "function" && answer.decision === "approve" && answer.remember === undefined;
+    const press = () => {
+      const given = read();
+      if (given !== undefined) void send(given);
+    };
     const made = element("button", {
       type: "button",
-      class: answer.decision === "approve" && answer.remember === undefined ? "primary" : "",
-      onclick: () => void send(answer),
+      class: isPlain ? "primary" : "",
+      onclick: press,
       ...more,
     }, label);
     buttons.push(made);
@@ -149,7 +156,11 @@ function createCallCard({ question, onAnswer }) {
   const root = element(
     "div",
     { class: "ask", role: "group", "aria-label": `Approval of ${exactLine(tool)}` },
-    element("p", {}, element("strong", {}, exactLine(tool)), " needs your approval"),
+    element(
+      "p",
+      { class: "ask-title" },
+      element("strong", {}, question.description?.title ?? `${exactLine(tool)} needs your approval`),
+    ),
     ...toLines(question),
     element("p", { class: "hint" }, `Expires in ${formatDuration(seconds)}.`),
     element(
@@ -158,6 +169,7 @@ function createCallCard({ question, onAnswer }) {
       button("Approve once", { decision: "approve" }),
       button("Deny", { decision: "deny" }),
     ),
+    ...(question.editable === true ? [createEdit({ question, button, problem })] : []),
     ...(offers.length === 0 ? [] : [
       element(
         "details",
@@ -173,6 +185,34 @@ function createCallCard({ question, onAnswer }) {
 }
 
 /**
+ * The input as text to change: what it becomes is checked by the gateway.
+ * @param {object} options
+ * @param {Question} options.question
+ * @param {(label: string, answer: () => Answer | undefined) => HTMLButtonElement} options.button
+ * @param {HTMLElement} options.problem
+ */
+function createEdit({ question, button, problem }) {
+  const area = element("textarea", { rows: 8, spellcheck: false, "aria-label": "Input as JSON" });
+  // What nobody sees is spelled out here too, and stays the same JSON
+  area.value = exactText(JSON.stringify(question.input, null, 2));
+  return element(
+    "details",
+    { class: "ask-always" },
+    element("summary", {}, "Change it, then approve"),
+    element("p", {}, "The call is made once with your input, and the agent is told that you changed it."),
+    area,
+    button("Approve with this input", () => {
+      try {
+        return { decision: "approve", input: JSON.parse(area.value) };
+      } catch (error) {
+        problem.textContent = `The input is not JSON: ${messageOf(error)}`;
+        return undefined;
+      }
+    }),
+  );
+}
+
+/**
  * The rules that an answer may store; an approval of an earlier version offers the exact call for good.
  * @param {Question} question
  * @returns {readonly Offer[]}
@@ -185,9 +225,16 @@ function offersOf({ offers, always_rule: text }) {
  * Returns what the gateway says of the call.
  * @param {Question} question
  */
-function toLines({ description }) {
+function toLines({ description, asker, run_id: run }) {
   if (description === undefined) return [];
-  const { call, input, reason, containment, files, bound } = description;
+  const { call, asker: lines = [], input, reason, containment, files, bound } = description;
+  const { conversation_id: conversation = null } = asker ?? {};
+  const links = [
+    ...(conversation === null ? [] : [link(`#chat/${encodeURIComponent(conversation)}`, "Open the conversation")]),
+    ...(run === undefined || asker === undefined || asker.direct === true
+      ? []
+      : [link(`#runs/${encodeURIComponent(run)}`, "Open the run")]),
+  ];
   /** @type {(label: string, lines: readonly string[]) => readonly HTMLElement[]} */
   const list = (label, lines) =>
     lines.length === 0 ? [] : [
@@ -196,10 +243,44 @@ function toLines({ description }) {
     ];
   return [
     element("p", { class: "hint" }, call),
-    element("pre", { tabIndex: 0, "aria-label": "Input" }, input),
+    ...lines.map((line) => element("p", { class: "hint" }, line)),
+    ...(links.length === 0 ? [] : [element("p", { class: "ask-links" }, ...links)]),
+    element("pre", { tabIndex: 0, "aria-label": "Input" }, ...coloured(input)),
     element("p", {}, reason),
     ...(containment === null ? [] : [element("p", {}, containment)]),
     ...list("Files", files),
     ...list("Bound to", bound),
   ];
+}
+
+/**
+ * @param {string} href
+ * @param {string} words
+ */
+function link(href, words) {
+  return element("a", { href }, words);
+}
+
+/** Lines up to which each has its colour: more of them make a page slow. */
+const MAX_COLOURED = 2_000;
+
+/**
+ * The lines of an input, those of a difference by their sign.
+ * @param {string} input
+ * @returns {readonly (Node | string)[]}
+ */
+function coloured(input) {
+  const lines = input.split("\n");
+  if (lines.length > MAX_COLOURED) return [input];
+  return lines.flatMap((line, index) => {
+    const kind = line.startsWith("! ")
+      ? "ask-notice"
+      : line.startsWith("+")
+      ? "ask-added"
+      : line.startsWith("-")
+      ? "ask-removed"
+      : "";
+    const shown = kind === "" ? line : element("span", { class: kind }, line);
+    return index === 0 ? [shown] : ["\n", shown];
+  });
 }

@@ -11,7 +11,7 @@ export const loadNeeded = lazily(async () => {
   return (asked: Approval): AgentEventBody => {
     const { id, call_id, tool, input, input_digest, reason, rule, containment = null, expires_at, files, bound } =
       asked;
-    const { kind = "call", server, agent, message, schema = null, url = null, offers } = asked;
+    const { kind = "call", server, agent, message, schema = null, url = null, offers, asker, editable } = asked;
     return {
       type: "approval_needed",
       approval_id: id,
@@ -28,13 +28,15 @@ export const loadNeeded = lazily(async () => {
       files,
       ...(bound === undefined ? {} : { bound }),
       ...(offers === undefined ? {} : { offers }),
+      ...(asker === undefined ? {} : { asker }),
+      ...(editable === undefined ? {} : { editable }),
       description: describeApproval(asked),
     };
   };
 });
 
 /** Returns the event for the answer of an approval. */
-export function toAnswered({ id, status, answered_by }: Approval): AgentEventBody {
+export function toAnswered({ id, status, answered_by, edited, input }: Approval): AgentEventBody {
   const decision = status === "approved"
     ? "approve"
     : status === "denied"
@@ -42,5 +44,6 @@ export function toAnswered({ id, status, answered_by }: Approval): AgentEventBod
     : status === "cancelled"
     ? "cancelled"
     : "expired";
-  return { type: "approval_answered", approval_id: id, decision, by: answered_by };
+  const changed = edited === undefined ? {} : { input };
+  return { type: "approval_answered", approval_id: id, decision, by: answered_by, ...changed };
 }

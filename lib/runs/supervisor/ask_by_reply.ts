@@ -49,7 +49,9 @@ export function askByReply(
   const approver: Approver = async (request) => {
     if (given !== undefined && !granted) return await use(given, request);
     const asked = await approvals.ask({
-      ...toNewApproval(request, granted ? Math.max(timeoutMs, AT_ONCE_MS) : timeoutMs),
+      ...await toNewApproval(granted ? { ...request, preview: undefined } : request, {
+        timeoutMs: granted ? Math.max(timeoutMs, AT_ONCE_MS) : timeoutMs,
+      }),
       isAnswered: granted,
     });
     if (asked === undefined) {

@@ -2,13 +2,23 @@ import type { AgentApprover } from "../../agent/agent_run.ts";
 import { cancelReason } from "../../base/cancel.ts";
 import type { AgentEventBody } from "../../base/records/agent_event.ts";
 import type { Approval } from "../../base/records/approval.ts";
-import { type Approvals, type PatientApprovals, sayAnswerer, sayAsker } from "../../guard/approvals.ts";
+import {
+  ANSWERED_BY_PROGRAM,
+  type Approvals,
+  type NewApproval,
+  type PatientApprovals,
+  sayAnswerer,
+  sayAsker,
+} from "../../guard/approvals.ts";
+import type { Askers } from "../../guard/askers.ts";
 import {
   type ApprovalAnswer,
   type ApprovalRequest,
   type DenialRule,
+  type ElicitationRequest,
   nobodyCouldAnswer,
 } from "../../tools/runtime/tool_call.ts";
+import type { ElicitationAnswer } from "../../tools/runtime/askable_client.ts";
 import { isStorageAway, type Patience } from "../../storage/read_records.ts";
 import type { RecordedApproval } from "../recovery/recall_run.ts";
 import { loadNeeded, toAnswered } from "./approval_events.ts";
@@ -18,8 +28,13 @@ import type { QueuePlace } from "./run_queue.ts";
 /** Properties of a run that decide whether it asks for approvals, and for how long. */
 export interface ApprovableRun {
   readonly durable: boolean;
-  /** Reader that the run was started for. Durable work may go on without: it asks then as it does for that reader. */
-  readonly reader: "none" | "reads" | "approves";
+  /**
+   * Reader that the run was started for: one who may approve is asked also after leaving. `none`: nobody follows work that somebody began
+   * who may approve; `nobody`: it began by itself, or by a caller who may not
+   */
+  readonly reader: "none" | "nobody" | "reads" | "approves";
+  /** Facts about the run for the person who is asked. Default: nothing is known of it */
+  readonly origin?: RunOrigin | undefined;
   readonly place: Pick<QueuePlace, "pause">;
   /** Approvals from before the interruption, by call id, for a run that goes on. */
   readonly earlier?: ReadonlyMap<string, RecordedApproval> | undefined;
@@ -29,36 +44,54 @@ export interface ApprovableRun {
   readonly patience?: Patience | undefined;
 }
 
+/** Work that a run belongs to, and the message that it was begun with; known secrets masked. */
+export interface RunOrigin {
+  readonly parentId: string | null;
+  readonly message: string | null;
+}
+
 /** The approvals, and how long they wait. */
 export interface ApproverOptions {
   readonly approvals: Approvals;
-  /** Returns how long an approval waits, in milliseconds; read for each approval. */
+  /** Ways to a person beside the reader of a run. Default: there is none, and work without a reader asks all the same */
+  readonly askers?: Pick<Askers, "canAsk" | "names"> | undefined;
+  /** Returns how long an approval waits, in milliseconds, of work without and with a record; read for each approval. */
   readonly timeoutMs: () => { readonly attached: number; readonly durable: number };
 }
 
 /**
  * Returns the approver of each run (docs/design/policy.md "Approvals").
  *
- * Work without a reader files an approval. Work that was started for a reader files one when that reader may approve, or when the program
- * answers approvals; otherwise the answer is an immediate denial that says how to allow the call. The approval stays for its time when the
- * reader of durable work leaves. One that expires is a denial.
+ * A call is asked about as long as somebody can be asked: the reader of the run, whoever began it, one of the `askers`, or the program.
+ * Otherwise the answer is an immediate denial that says what would have helped. The approval stays for its time when the reader of durable
+ * work leaves. One that expires is a denial.
  *
  * A run that goes on after a restart files no second approval for the same call: the earlier approval still waits, or its answer counts.
  */
-export function createApprover({ approvals, timeoutMs }: ApproverOptions): (run: ApprovableRun) => AgentApprover {
+export function createApprover(
+  { approvals, askers, timeoutMs }: ApproverOptions,
+): (run: ApprovableRun) => AgentApprover {
   return (run) => {
-    const isUnattended = run.reader === "reads";
-    const waitMs = () => timeoutMs()[run.reader === "none" ? "durable" : "attached"];
-    if (isUnattended && approvals.program === undefined) return denyUnattended;
+    // Whoever looked before a restart has no time to come back before the run goes on
+    const isReached = run.reader === "approves" || run.reader === "none" || run.earlier !== undefined ||
+      (askers === undefined && run.reader === "nobody");
+    // People come and go while a run is at work
+    const canAsk = () => isReached || askers?.canAsk() === true;
+    const waitMs = () => timeoutMs()[run.durable ? "durable" : "attached"];
+    if (!isReached && askers === undefined && approvals.program === undefined) return denyUnattended;
     const patient = run.patience === undefined ? approvals : approvals.patient(run.patience);
     const earlier = run.earlier === undefined ? undefined : createEarlierApprovals(patient, run.earlier);
     const ask: AgentApprover = async (request, signal, emit) => {
       const known = await earlier?.find(request, emit);
       if (known?.answer !== undefined) return known.answer;
+      const isUnattended = known === undefined && !canAsk();
+      if (isUnattended && approvals.program === undefined) return await denyAtOnce(request, { emit, askers });
       const toNeeded = await loadNeeded();
       if (known === undefined) await run.recorded?.();
       const asked = known?.approval ??
-        await patient.ask(toNewApproval(request, waitMs()));
+        await patient.ask(
+          await toNewApproval(request, { timeoutMs: waitMs(), origin: run.origin, editable: request.mayBeEdited }),
+        );
       if (asked === undefined) {
         return denyUnasked(`as many approvals wait for a person as may, so nobody was asked: ${request.reason}`, emit);
       }
@@ -67,11 +100,13 @@ export function createApprover({ approvals, timeoutMs }: ApproverOptions): (run:
       const settled = await wait(asked.id, { approvals, patient, run, signal });
       if (known?.isAnswerShown !== true) emit(toAnswered(settled));
       if (isUnattended && settled.status === "cancelled") {
-        return denyUnasked(`the program left the answer to people, and ${unattended(request)}`, emit);
+        return denyUnasked(`the program left the answer to people, and ${unattended(request, askers)}`, emit);
       }
       return await toAnswer(settled, patient);
     };
-    const elicit: AgentApprover["elicit"] = async (request, signal, emit) => {
+    const elicit: NonNullable<AgentApprover["elicit"]> = async (request, signal, emit) => {
+      const isUnattended = !canAsk();
+      if (isUnattended && approvals.program === undefined) return await cancelAtOnce(request, { emit, askers });
       return await askElicitation(request, {
         approvals,
         patient,
@@ -90,10 +125,29 @@ export function createApprover({ approvals, timeoutMs }: ApproverOptions): (run:
   };
 }
 
-/** Returns the approval to file for a call. @param timeoutMs how long the approval waits */
-export function toNewApproval(request: ApprovalRequest, timeoutMs: number): Parameters<Approvals["ask"]>[0] {
+/** Returns the approval to file for a call. @param options.timeoutMs how long the approval waits */
+export async function toNewApproval(
+  request: ApprovalRequest,
+  { timeoutMs, origin, editable = false }: {
+    readonly timeoutMs: number;
+    readonly origin?: RunOrigin | undefined;
+    /** True: the call waits for the answer, and is made with another input where that brings one. Default false */
+    readonly editable?: boolean | undefined;
+  },
+): Promise<NewApproval> {
   const { prepared, input, masked, binding, subject, reason, rule, callId, scope } = request;
   return {
+    shown: {
+      ...await request.preview?.(),
+      ...(editable ? { editable: true } : {}),
+      asker: {
+        via: scope.caller.via,
+        ...(scope.direct === true ? { direct: true } : {}),
+        conversation_id: scope.conversationId,
+        parent_id: origin?.parentId ?? null,
+        message: origin?.message ?? null,
+      },
+    },
     ...subject,
     access: prepared.access,
     input,
@@ -158,10 +212,13 @@ async function toAnswer(settled: Approval, approvals: Pick<Approvals, "use">): P
       return use.ok ? approve(use.approval) : deny("approval_failed", use.reason);
     }
     case "denied":
-      return deny(
-        "approval",
-        `Cannot call "${tool}": ${sayAnswerer(settled)} denied it${note === null ? "" : `: ${note}`}`,
-      );
+      return {
+        ...deny(
+          "approval",
+          `Cannot call "${tool}": ${sayAnswerer(settled)} denied it${note === null ? "" : `: ${note}`}`,
+        ),
+        by: settled.answered_by === ANSWERED_BY_PROGRAM ? "program" : "person",
+      };
     case "expired":
       return deny("approval_expired", `Cannot call "${tool}": nobody answered in time. ${reason}`);
     case "pending":
@@ -178,20 +235,42 @@ async function toAnswer(settled: Approval, approvals: Pick<Approvals, "use">): P
  * Source: docs/design/policy.md "Approvals"
  */
 export const denyUnattended: AgentApprover = Object.assign<AgentApprover, Pick<AgentApprover, "elicit">>(
-  ({ tool, reason }, _signal, emit) => Promise.resolve(denyUnasked(unattended({ tool, reason }), emit)),
-  {
-    elicit: ({ elicitation, tool }, _signal, emit) => {
-      const why =
-        `nobody who may approve follows this run, so nobody was asked what ${sayAsker(elicitation)} asks in ` +
-        `"${tool}". The dashboard and "postern chat" at a terminal ask, and so does a durable run`;
-      return Promise.resolve(cancelUnasked(why, emit));
-    },
-  },
+  (request, _signal, emit) => denyAtOnce(request, { emit }),
+  { elicit: (request, _signal, emit) => cancelAtOnce(request, { emit }) },
 );
 
-function unattended({ tool, reason }: Pick<ApprovalRequest, "tool" | "reason">): string {
+/** Denial of a run: its reader is told. */
+interface AtOnce {
+  readonly emit: (body: AgentEventBody) => void;
+  /** Ways that would have helped. Default: the dashboard and the terminal */
+  readonly askers?: ApproverOptions["askers"];
+}
+
+function denyAtOnce(
+  request: Pick<ApprovalRequest, "tool" | "reason">,
+  { emit, askers }: AtOnce,
+): Promise<ApprovalAnswer> {
+  return Promise.resolve(denyUnasked(unattended(request, askers), emit));
+}
+
+function cancelAtOnce({ elicitation, tool }: ElicitationRequest, { emit, askers }: AtOnce): Promise<ElicitationAnswer> {
+  const why = `nobody who may approve follows this run, so nobody was asked what ${sayAsker(elicitation)} asks in ` +
+    `"${tool}". ${whatHelps(askers)}`;
+  return Promise.resolve(cancelUnasked(why, emit));
+}
+
+function unattended(
+  { tool, reason }: Pick<ApprovalRequest, "tool" | "reason">,
+  askers: ApproverOptions["askers"],
+): string {
   return `nobody who may approve follows this run, so nobody was asked: ${reason}. ` +
-    `The dashboard and "postern chat" at a terminal ask; "postern tool call ${tool} --yes" makes the call`;
+    `${whatHelps(askers)}; "postern tool call ${tool} --yes" makes the call`;
+}
+
+/** Says what would have let a person be asked. */
+function whatHelps(askers: ApproverOptions["askers"]): string {
+  const names = askers === undefined ? "an open dashboard" : askers.names();
+  return `What would have helped: a chat in the dashboard or in "postern chat" at a terminal, ${names}`;
 }
 
 /** Denies a call without an approval, and tells the run's reader the same as the model. @param why see nobodyCouldAnswer */
@@ -256,7 +335,9 @@ function createEarlierApprovals(
         return undefined;
       }
       open.delete(callId);
-      const isFree = approval.status === "approved" && approval.used_at !== null && approval.digest === binding.digest;
+      // A call with the input of a person is compared with its own digest before it runs
+      const isSame = approval.digest === binding.digest || approval.edited !== undefined;
+      const isFree = approval.status === "approved" && approval.used_at !== null && isSame;
       if (isFree && earlier?.answered !== true) emit(toAnswered(approval));
       return {
         approval,
@@ -273,5 +354,11 @@ function createEarlierApprovals(
 
 /** Returns the answer of an approval that was approved. */
 function approve(approval: Approval): ApprovalAnswer {
-  return { decision: "approve", reason: `Approved by ${sayAnswerer(approval)}`, approvalId: approval.id };
+  const { id, edited, input, digest } = approval;
+  return {
+    decision: "approve",
+    reason: `Approved by ${sayAnswerer(approval)}`,
+    approvalId: id,
+    ...(edited === undefined ? {} : { edited: { input, digest } }),
+  };
 }

@@ -9,6 +9,7 @@ import { CancelError, cancelReason, neverAborted } from "../../base/cancel.ts";
 import type { Clock } from "../../base/clock.ts";
 import { type HttpError, refuse } from "../../base/errors.ts";
 import { type Message, textOf } from "../../base/records/message.ts";
+import { hasScope } from "../../base/records/caller.ts";
 import { joinTaints, RunTaint, type Taint, UNTAINTED } from "../../base/taint.ts";
 import type { RunStatus } from "../../base/records/run.ts";
 import type { KeyedNotifier } from "../../base/keyed_queues.ts";
@@ -31,7 +32,7 @@ import { RunRecorder } from "../journal/run_recorder.ts";
 import { shownUpTo } from "../journal/run_records.ts";
 import type { RunCoordination } from "./run_coordination.ts";
 import type { ActiveRuns, QueuePlace, RunLimits, RunQueue } from "./run_queue.ts";
-import type { RunRequest, RunSupervisor } from "../run_request.ts";
+import type { RunAuthor, RunRequest, RunSupervisor } from "../run_request.ts";
 import { RunSteering } from "./run_steering.ts";
 import { type AgentSettings, NO_WISHES, type RunGuidance, type RunSettings, runSettings } from "./run_settings.ts";
 import type { OnRecorded, RunStore, RunStoreOptions } from "../journal/run_store.ts";
@@ -452,13 +453,19 @@ export class RunLauncher {
       reader: request.reader?.canApprove
         ? "approves"
         : request.reader === undefined && request.durable
-        ? "none"
+        ? (isBegunByApprover(request.by) ? "none" : "nobody")
         : "reads",
+      origin: { parentId: request.by.parentId ?? null, message: this.#shownMessage(request.messages) },
       place,
       earlier: interrupted?.approvals,
       recorded: request.durable && recorder !== undefined ? () => recorder.commit() : undefined,
       patience,
     }) ?? denyUnattended;
+  }
+
+  #shownMessage(messages: readonly Message[]): string | null {
+    // A masked text is a text
+    return this.#parts.tools.shown(openingMessage(messages)) as string | null;
   }
 
   #journalOf(
@@ -504,6 +511,11 @@ function offlineCondenses(): HttpError {
 function steersOf({ by: { steers } }: RunRequest): AcceptedRun["steers"] {
   if (steers?.runId === undefined || steers.mode === "queue") return undefined;
   return { run_id: steers.runId, mode: steers.mode };
+}
+
+/** Tells whether somebody began the work who may approve, and comes back to it. Schedules and channels begin theirs by themselves. */
+function isBegunByApprover({ caller: { via, scopes } }: RunAuthor): boolean {
+  return via !== "cron" && via !== "channel" && hasScope(scopes, "approve");
 }
 
 /** Returns the last message of the user, cut; null when there is none. */

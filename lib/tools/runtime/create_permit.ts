@@ -14,7 +14,7 @@ import type { CallAudit } from "./audit_call.ts";
 import { isPlainRead, RULE_SCREEN } from "./look_ahead.ts";
 import type { SharedCalls } from "./shared_calls.ts";
 import type { PreparedCall, Tool } from "./tool.ts";
-import type { ApprovalAnswer, ApprovalRequest, CallBinding } from "./tool_call.ts";
+import type { ApprovalAnswer, ApprovalRequest, ApprovedEdit, CallBinding, CallPreview } from "./tool_call.ts";
 import type { ToolCallRequest } from "./tool_executor.ts";
 import { opOf, type ToolPolicy } from "./tool_policy.ts";
 
@@ -36,6 +36,12 @@ export interface PermitOptions extends RememberedAnswers {
   readonly screen: (tool: Tool, prepared: PreparedCall, opens: boolean) => Promise<void>;
   /** Reads the state that an approval of the call would count for now. @throws {ToolError} for a call that cannot run */
   readonly bind: (tool: Tool, prepared: PreparedCall, signal: AbortSignal) => Promise<CallBinding>;
+  /** Looks what a call would do to files, for the person who is asked */
+  readonly preview: (
+    tool: Tool,
+    prepared: PreparedCall,
+    about: { readonly binding: CallBinding; readonly signal: AbortSignal },
+  ) => Promise<CallPreview>;
   /** Present where gateways share the database. Default: the gateway is alone */
   readonly shared?: SharedCalls | undefined;
   /** Logs an unexpected error. @returns the sentence for the model */
@@ -55,10 +61,16 @@ export const RULE_BINDING = "binding";
 export interface Refusal extends Word {
   readonly ok: false;
   readonly reason: string;
+  /** With the rule `approval`: who denied. Default: a person */
+  readonly by?: "person" | "program" | undefined;
 }
 
 /** Result for a call that may run, or its refusal. `binding` is undefined when no person approved it. */
-export type Permit = Word & { readonly ok: true; readonly binding: CallBinding | undefined } | Refusal;
+export type Permit =
+  | Word & { readonly ok: true; readonly binding: CallBinding | undefined }
+  /** A person wants another call in its place */
+  | Word & { readonly ok: "edited"; readonly edited: ApprovedEdit }
+  | Refusal;
 
 /**
  * Tells whether a call may run, and the state that its approval is bound to. The policy is asked again after the approval, and a deny
@@ -68,18 +80,27 @@ export type Permit = Word & { readonly ok: true; readonly binding: CallBinding |
 export type PermitCall = (
   tool: Tool,
   judged: { readonly prepared: PreparedCall; readonly decision: Decision },
-  call: { readonly request: ToolCallRequest; readonly audit: CallAudit },
+  call: {
+    readonly request: ToolCallRequest;
+    readonly audit: CallAudit;
+    /** False: an answer brings no other input */
+    readonly mayBeEdited: boolean;
+  },
 ) => Promise<Permit>;
 
 /** Answer with the rule it comes from: the approver's, or `remembered:<id>`. */
-type Answer = Pick<ApprovalAnswer, "decision" | "reason" | "approvalId"> & { readonly rule: string };
+type Answer = Pick<ApprovalAnswer, "decision" | "reason" | "approvalId"> & {
+  readonly rule: string;
+  readonly edited?: ApprovedEdit | undefined;
+  readonly by?: "person" | "program";
+};
 
 /**
  * Creates the function that gets an approval where the policy says `ask`: from a remembered answer, else from the request's approver. A call
  * that was approved beforehand runs in the approved state alone.
  */
 export function createPermit(options: PermitOptions): PermitCall {
-  return async (tool, { prepared, decision }, { request, audit }) => {
+  return async (tool, { prepared, decision }, { request, audit, mayBeEdited }) => {
     const { kind, reason, rule } = decision;
     if (kind === "deny") return { ok: false, rule, reason };
     let step = RULE_SCREEN;
@@ -92,7 +113,7 @@ export function createPermit(options: PermitOptions): PermitCall {
         return await denialBefore(tool, { prepared, request }, options) ?? { ok: true, rule, binding: undefined };
       }
       if (kind === "ask") await audit.decided({ prepared, kind, rule, reason });
-      return await permitAsked({ tool, prepared, decision, request }, options);
+      return await permitAsked({ tool, prepared, decision, request, mayBeEdited }, options);
     } catch (error) {
       if (error instanceof CancelError || isDown(error, options)) throw error;
       const why = error instanceof ToolError ? error.message : options.reportBug(tool, request, error);
@@ -137,6 +158,7 @@ interface AskedCall {
   readonly prepared: PreparedCall;
   readonly decision: Decision;
   readonly request: ToolCallRequest;
+  readonly mayBeEdited: boolean;
 }
 
 /** Gets the approval of a call, and checks afterwards that policy and bound state still let it run. */
@@ -151,7 +173,8 @@ async function permitAsked(call: AskedCall, options: PermitOptions): Promise<Per
   const answer = await askFirst(tool, { request, asked: toApprovalRequest(call, binding, options) }, options);
   const { approvalId } = answer;
   const answered = { rule: answer.rule, ...(approvalId === undefined ? {} : { approvalId }) };
-  if (answer.decision === "deny") return { ok: false, reason: answer.reason, ...answered };
+  if (answer.decision === "deny") return { ok: false, reason: answer.reason, by: answer.by, ...answered };
+  if (answer.edited !== undefined) return { ok: "edited", edited: answer.edited, ...answered };
   const decided = policy.decide(tool, prepared, request.scope.taint);
   const again = await policy.decideAtPlaces(tool, { prepared, decision: decided }, request.scope.taint);
   if (again.kind === "deny") return { ok: false, rule: again.rule, reason: again.reason };
@@ -162,16 +185,21 @@ async function permitAsked(call: AskedCall, options: PermitOptions): Promise<Per
 }
 
 function toApprovalRequest(
-  { tool: { name }, prepared, decision, request }: AskedCall,
+  { tool, prepared, decision, request, mayBeEdited }: AskedCall,
   binding: CallBinding,
-  { redact, masked, workspaceRoot }: PermitOptions,
+  { redact, masked, workspaceRoot, preview }: PermitOptions,
 ): ApprovalRequest {
+  const { name } = tool;
+  const secrets = masked(prepared.input);
   return {
     tool: name,
     prepared,
     input: redactJson(prepared.input, redact),
-    masked: masked(prepared.input),
+    masked: secrets,
+    // A secret that nobody sees would be lost, and an answer that was given before counts for its call alone
+    mayBeEdited: mayBeEdited && secrets.length === 0 && request.approvedDigest === undefined,
     binding,
+    preview: () => preview(tool, prepared, { binding, signal: request.scope.signal }),
     subject: subjectOf(name, prepared, { folder: binding.folder, paths: [], workspace: workspaceRoot, redact }),
     reason: decision.reason,
     rule: decision.rule,

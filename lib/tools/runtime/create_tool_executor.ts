@@ -1,8 +1,11 @@
 import { CancelError, cancelError } from "../../base/cancel.ts";
 import { ToolError } from "../../base/errors.ts";
+import { canonicalDigest } from "../../base/json.ts";
 import { withProgramName } from "../../base/program_name.ts";
+import type { DeniedBy } from "../../base/records/approval.ts";
 import { type KnownSecrets, redactJson } from "../../base/redact.ts";
 import { type RunTaint, UNTAINTED } from "../../base/taint.ts";
+import { cutText } from "../../base/text.ts";
 import { DURATION_BUCKETS_SECONDS, type Metrics } from "../../base/telemetry/metrics.ts";
 import type { AuditAppend } from "../../guard/audit/audit_chain.ts";
 import { hiddenByOthers } from "../../guard/approvals.ts";
@@ -67,6 +70,7 @@ interface ExecutorParts {
   readonly permit: PermitCall;
   readonly screen: PermitOptions["screen"];
   readonly bind: Bind;
+  readonly preview: PermitOptions["preview"];
   readonly taint: CallTaint;
   /** Counts a call by its outcome */
   readonly count: (label: string, outcome: Outcome) => void;
@@ -99,17 +103,23 @@ export function createToolExecutor(given: ToolExecutorOptions): ToolExecutor {
     await prepared.screen?.(context);
     return await bindCall(tool, prepared, { services, workspaceRoot, config: context.config, context, signal });
   };
+  const preview: PermitOptions["preview"] = async (tool, prepared, { binding, signal }) => {
+    const { previewChanges } = await import("./preview_changes.ts");
+    return await previewChanges(tool, prepared, { binding, signal, context: about(tool), redact: options.redact });
+  };
   const parts: ExecutorParts = {
     options,
     catalogue,
     policy,
     screen,
     bind,
+    preview,
     permit: createPermit({
       ...options,
       policy,
       screen,
       bind,
+      preview,
       masked: options.services.redactor.masked,
       reportBug: (tool, request, error) => reportBug(options, { tool, request, error }),
     }),
@@ -212,7 +222,9 @@ async function bindByName(
     if (tool === undefined || prepared === undefined || decision.kind === "deny") {
       return { ok: false, reason: decision.reason };
     }
-    return { ok: true, binding: await parts.bind(tool, prepared, signal), access: prepared.access };
+    const binding = await parts.bind(tool, prepared, signal);
+    const preview = () => parts.preview(tool, prepared, { binding, signal });
+    return { ok: true, binding, access: prepared.access, inputDigest: prepared.digest, preview };
   } catch (error) {
     if (error instanceof ToolError) return { ok: false, reason: error.message };
     throw error;
@@ -232,6 +244,8 @@ async function call(given: ToolCallRequest, parts: ExecutorParts): Promise<ToolC
   const look = <T>(work: () => Promise<T>) => options.shared?.before(given.scope, work) ?? work();
   const found = await look(() => fillCall(resolveCall(given, catalogue), given, options));
   const request = "reason" in found ? given : { ...given, name: found.name, input: found.input };
+  // A tool that stands for another has decided about its own input, and takes no other
+  const mayBeEdited = "by" in found && found.by === undefined;
   const audit = auditCall(options, request);
   const underWay: CallUnderWay = { request, audit, label: catalogue.find(request.name)?.name ?? "unknown" };
   const refuseWith = (outcome: Outcome, refusal: CallRefusal, prepared?: PreparedCall) =>
@@ -264,7 +278,8 @@ async function call(given: ToolCallRequest, parts: ExecutorParts): Promise<ToolC
   }
   const seen = request.scope.taint?.with(ahead);
   const decision = await policy.decideAtPlaces(tool, { prepared, decision: judged.decision }, seen);
-  const permitted = await parts.permit(tool, { prepared, decision }, { request, audit });
+  const permitted = await parts.permit(tool, { prepared, decision }, { request, audit, mayBeEdited });
+  if (permitted.ok === "edited") return await callEdited(found, { given, permitted }, parts);
   if (!permitted.ok) return await refuseWith("denied", permitted, prepared);
   if (request.scope.signal.aborted) throw cancelError(request.scope.signal);
   const { rule, approvalId } = permitted;
@@ -281,6 +296,38 @@ async function call(given: ToolCallRequest, parts: ExecutorParts): Promise<ToolC
   }
   await request.onStart?.(found.by === undefined ? prepared : { ...prepared, input: namedInput(found.by) });
   return await runPermitted({ tool, prepared, permitted }, underWay, parts);
+}
+
+/**
+ * Makes the call that a person put in the place of one: all steps are taken again, and it runs in the approved state alone. The model is told
+ * what was made of its call.
+ */
+async function callEdited(
+  { tool }: ResolvedCall,
+  { given, permitted }: { readonly given: ToolCallRequest; readonly permitted: Extract<Permit, { ok: "edited" }> },
+  parts: ExecutorParts,
+): Promise<ToolCallOutcome> {
+  const { edited: { input, digest }, approvalId } = permitted;
+  const answer = { decision: "approve", reason: "Approved with another input", ...pickId(approvalId) } as const;
+  const approver = Object.assign(() => Promise.resolve(answer), { elicit: given.approver.elicit });
+  const text = JSON.stringify(input);
+  const outcome = await call({ ...given, name: tool.name, input: text, approvedDigest: digest, approver }, parts);
+  const { redactor } = parts.options.services;
+  const shown = cutText(text, { limit: MAX_EDIT_TOLD, digest: canonicalDigest(input) });
+  const told = `[A person changed this call before approving it. Its input in place of yours: ${shown}]`;
+  const { result, whole } = outcome;
+  return {
+    ...outcome,
+    result: { ...result, ...boundResult({ ...result, output: `${told}\n${result.output}` }, redactor) },
+    ...(whole === undefined ? {} : { whole: { ...whole, content: [{ type: "text", text: told }, ...whole.content] } }),
+  };
+}
+
+/** Characters of the input of a person that the model is told. */
+const MAX_EDIT_TOLD = 20_000;
+
+function pickId(approvalId: string | undefined): { readonly approvalId?: string } {
+  return approvalId === undefined ? {} : { approvalId };
 }
 
 /** Returns a call with the input that its tool fills in. */
@@ -300,7 +347,16 @@ function undecidedCall(first: Judgement): PreparedCall | undefined {
   return first.kind === "judged" && first.decision.kind !== "deny" ? first.prepared : undefined;
 }
 
-type CallRefusal = Pick<Refusal, "reason" | "rule" | "approvalId">;
+type CallRefusal = Pick<Refusal, "reason" | "rule" | "approvalId" | "by">;
+
+/** Returns who denied a call, by the rule of its refusal. Undefined where it failed before anybody could. */
+function deniedBy({ rule, by = "person" }: CallRefusal): DeniedBy | undefined {
+  if (rule === "approval") return by;
+  if (rule === RULE_HALTED) return "halt";
+  if (rule.startsWith("remembered:")) return "rule";
+  if (["nobody_could_answer", "approval_expired", "approval_waits"].includes(rule)) return "nobody";
+  return ["approval_failed", "audit", RULE_BINDING, RULE_SCREEN].includes(rule) ? undefined : "policy";
+}
 
 /** Counts and records a call that does not run. */
 async function refuse(
@@ -326,6 +382,7 @@ async function refuse(
     ),
     ran: false,
     access: outcome === "disabled" ? undefined : prepared?.access,
+    ...(outcome === "denied" ? { deniedBy: deniedBy(refusal) } : {}),
     ...(approvalId === undefined ? {} : { approvalId }),
     ...(turnOn === undefined ? {} : { turnOn }),
   };

@@ -1,4 +1,4 @@
-import type { BoundState } from "../../base/records/approval.ts";
+import type { Approval, BoundState } from "../../base/records/approval.ts";
 import type { CommandLineParts } from "../../base/parse_command_line.ts";
 import type { MaskedSecret } from "../../base/redact.ts";
 import type { EffectRight } from "../../base/effect_right.ts";
@@ -187,6 +187,9 @@ export interface CallBinding {
   readonly versions: ReadonlyMap<string, string | undefined>;
 }
 
+/** Effects of a call as far as they are known before, known secrets masked: each part as an approval has it. */
+export type CallPreview = Pick<Approval, "changes" | "fails" | "commands">;
+
 /** Request for the approval of one call, made when the policy says `ask`. */
 export interface ApprovalRequest {
   readonly tool: string;
@@ -197,6 +200,10 @@ export interface ApprovalRequest {
   readonly masked?: readonly MaskedSecret[];
   /** State that the answer counts for; the executor compares it again just before the call runs */
   readonly binding: CallBinding;
+  /** Looks what the call would do, for the person who is asked. Default: nothing is known of it */
+  readonly preview?: (() => Promise<CallPreview>) | undefined;
+  /** True: an answer may bring another input. Default: the call is made as it stands */
+  readonly mayBeEdited?: boolean | undefined;
   /** Properties of the call that remembered answers are looked up by */
   readonly subject: RuleSubject;
   readonly reason: string;
@@ -218,14 +225,28 @@ export type DenialRule =
 
 /** Answer to an approval. The `reason` of a denial goes to the model: why, and what would allow the call. */
 export type ApprovalAnswer =
-  | { readonly decision: "approve"; readonly reason: string; readonly approvalId?: string }
+  | {
+    readonly decision: "approve";
+    readonly reason: string;
+    readonly approvalId?: string;
+    /** Call that the person wants in place of the one that was asked about. Default: that very call */
+    readonly edited?: ApprovedEdit | undefined;
+  }
   | {
     readonly decision: "deny";
     readonly reason: string;
     /** Required, so that no denial is recorded as a person's by default */
     readonly rule: DenialRule;
     readonly approvalId?: string;
+    /** With the rule `approval`: who denied. Default: a person */
+    readonly by?: "person" | "program";
   };
+
+/** Input that a person put in place of a call's, and the digest of what its approval is bound to. */
+export interface ApprovedEdit {
+  readonly input: unknown;
+  readonly digest: string;
+}
 
 /** Returns the denial of a call when nobody could be asked. @param why one sentence, with what would allow the call */
 export function nobodyCouldAnswer(why: string): Extract<ApprovalAnswer, { decision: "deny" }> {

@@ -1,6 +1,7 @@
 import type { ToolInfo } from "../../base/records/tool_info.ts";
 import type { CancelError } from "../../base/cancel.ts";
 import type { HttpError } from "../../base/errors.ts";
+import type { DeniedBy } from "../../base/records/approval.ts";
 import type { MaskedSecret } from "../../base/redact.ts";
 import type { RunTaint, Taint } from "../../base/taint.ts";
 import type { AskableClient } from "./askable_client.ts";
@@ -9,6 +10,7 @@ import type {
   Approver,
   CallBinding,
   CallContext,
+  CallPreview,
   CallScope,
   Inherited,
   ReadSkill,
@@ -79,6 +81,8 @@ export interface ToolCallOutcome {
   readonly whole?: WholeResult;
   /** Key that a person is offered to turn the tool on with: the call was refused since the tool is off. Default: nothing is offered */
   readonly turnOn?: ToolSwitch;
+  /** Source of the denial of a call that was not made. Default: nobody denied it */
+  readonly deniedBy?: DeniedBy | undefined;
   /** Present when a person may still answer for exactly this call */
   readonly approvalId?: string;
 }
@@ -113,7 +117,15 @@ export type Ended = {
 
 /** State that an approval of a call would be bound to, or the reason why the call cannot run. */
 export type BoundCall =
-  | { readonly ok: true; readonly binding: CallBinding; readonly access: Access }
+  | {
+    readonly ok: true;
+    readonly binding: CallBinding;
+    readonly access: Access;
+    /** SHA-256 of the input's canonical JSON */
+    readonly inputDigest: string;
+    /** Looks what the call would do, for the person who is asked */
+    readonly preview: () => Promise<CallPreview>;
+  }
   | { readonly ok: false; readonly reason: string };
 
 /**

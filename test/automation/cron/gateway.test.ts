@@ -77,6 +77,7 @@ function withGateway(use: (bench: Bench) => Promise<void>): Promise<void> {
 test("in a gateway a schedule fires under the policy: its approval waits for a person, and its run goes on then", () =>
   withGateway(async ({ services, clock, workspaceRoot, call, ran }) => {
     await call("cron_add", { id: "ask", schedule: "hourly", prompt: "Is the gate shut?" });
+    services.approvals.askers.add({ name: "a rule of [[notify]]", isOpen: () => true });
     const input = { path: "gate.txt", content: "shut" };
     await call("schedule", { id: "write", in: "1h", tool: "write_file", input });
     await clock.advance(HOUR);

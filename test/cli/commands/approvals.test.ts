@@ -43,7 +43,10 @@ for (const [name, way] of WAYS) {
       assert.doesNotMatch(asked.stderr, /approval_id|approved"/);
       assert.match((await run(["approvals", "list"])).stdout, new RegExp(`^${id} +pending +write_file`, "m"));
       const shown = await run(["approvals", "show", id]);
-      assert.match(shown.stdout, /write_file \(write\) in .*\npath: "new\.txt"\n\+hello\n/);
+      assert.match(
+        shown.stdout,
+        /wants to create new\.txt\nwrite_file \(write\) in .*\npath: "new\.txt"\nFile .* new, \+1 -0 lines\n@@.*@@\n\+hello\n/,
+      );
       assert.match(shown.stdout, /"new\.txt" \(new\)\nTo remember:\n/);
       assert.match(shown.stdout, /^ {2}--remember always --match folder\n {4}Allow "write_file" in ".*" on whatever/m);
       assert.equal((await run([...CALL, "--approval", id])).code, 1, "it is not answered yet");
@@ -98,6 +101,7 @@ for (const [name, way] of WAYS) {
       const chat = ["chat", `/write_file ${INPUT}`];
       const denied = await run(chat, { answers: ["n"] });
       assert.match(denied.stderr, /\[approval\] write_file needs your approval\n[\s\S]*\[approval\] deny/);
+      assert.match(denied.stderr, /\[tool\] write_file denied by you: Cannot call "write_file": a person denied it/);
       assert.ok(!existsSync(join(cwd, "new.txt")));
       assert.match((await run(chat)).stderr, /nobody_could_answer/, "nobody is there to answer");
       const approved = await run(chat, { answers: ["y"] });
@@ -188,12 +192,13 @@ test("a run that a stop interrupted makes the call that is approved after the ne
     let id = "";
     await withGateway([], async ({ address }) => {
       const token = (await run(["token", "create"])).stdout.trim();
+      const asked = async () => /^apr_\w+/m.exec((await run(["approvals", "list"])).stdout)?.[0] ?? "";
+      assert.equal(await asked(), "", "somebody looks, so that a channel's message asks");
       await fetch(`${address}v1/webhook/default`, {
         method: "POST",
         headers: { authorization: `Bearer ${token}`, "content-type": "application/json" },
         body: JSON.stringify({ message: `/write_file ${INPUT}` }),
       });
-      const asked = async () => /^apr_\w+/m.exec((await run(["approvals", "list"])).stdout)?.[0] ?? "";
       await until(async () => (id = await asked()) !== "", "nothing is asked");
     });
     await withGateway([], async () => {

@@ -63,6 +63,8 @@ test("every door describes a call in the same words, with what nobody sees spell
   const { description } = await json("GET", `/v1/approvals/${id}`);
   const { input, ...rest } = description;
   assert.deepEqual(rest, {
+    title: "The agent wants to call shell",
+    asker: [],
     call: "shell (write) in /work",
     reason: "Because of a\\u202etxt",
     containment: "Nothing is contained",

@@ -21,7 +21,7 @@ const FOLLOWED = { canApprove: true } as const;
 const CALL = { toolCalls: [{ name: "write_file", arguments: { path: "a" } }] } as const;
 
 /** A supervisor whose model calls a tool that is asked about, then says "Done". */
-function setUp(more: SupervisedOptions = {}) {
+function setUp(more: SupervisedOptions = {}, { looks = false } = {}) {
   const clock = createFakeClock();
   const store = createMemoryStore();
   const ran: unknown[] = [];
@@ -39,7 +39,11 @@ function setUp(more: SupervisedOptions = {}) {
       tools: [{ name: "write_file", access: "write", decision: "ask", run: (input) => (ran.push(input), "written") }],
       store,
       clock,
-      approverOf: createApprover({ approvals, timeoutMs: () => ({ attached: ATTACHED_MS, durable: DURABLE_MS }) }),
+      approverOf: createApprover({
+        approvals,
+        askers: looks ? approvals.askers : undefined,
+        timeoutMs: () => ({ attached: ATTACHED_MS, durable: DURABLE_MS }),
+      }),
       ...more,
     },
   );
@@ -71,7 +75,7 @@ describe("a run that outlives its reader", () => {
       await clock.advance(1);
       handle.leave("client_gone");
       await assert.rejects(reading, { reason: "client_gone" });
-      await clock.advance(ATTACHED_MS - 10);
+      await clock.advance(DURABLE_MS - 10);
       const [asked] = await pending();
       assert.equal(asked?.status, "pending");
       if (decision === undefined) await clock.advance(10);
@@ -87,6 +91,52 @@ describe("a run that outlives its reader", () => {
     const events = await readAll(await runs.start(talk()));
     assert.match(only(events, "tool_end").output, /^Denied \(nobody_could_answer\)/);
     assert.deepEqual([ran, await pending()], [[], []]);
+  });
+});
+
+describe("ways to a person", () => {
+  const chat = { via: "http", tokenId: "tok_1", scopes: ["chat"] } as const;
+  const cron = { via: "cron", tokenId: "tok_1", scopes: ["admin"] } as const;
+  const person = { ...cron, via: "cli" } as const;
+  const withAskers = () => setUp({}, { looks: true });
+
+  for (
+    const [work, caller, options, waits] of [
+      ["a run of a token that may not approve", chat, { durable: true }, DURABLE_MS],
+      ["a firing of a schedule", cron, { durable: true }, DURABLE_MS],
+      ["a stateless reply", chat, {}, ATTACHED_MS],
+    ] as const
+  ) {
+    test(`without any, ${work} is denied at once and told what would have helped; with one it asks and waits`, async () => {
+      const { runs, approvals: { askers }, pending, clock, ran } = withAskers();
+      const close = askers.add({ name: "a rule of [[notify]]", isOpen: () => false });
+      const denied = await readAll(await runs.start(ask("write", { ...options, caller })));
+      const { output } = only(denied, "tool_end");
+      assert.match(output, /^Denied \(nobody_could_answer\)/);
+      assert.match(output, /would have helped: .*an open dashboard.*, a rule of \[\[notify\]\];/);
+      assert.deepEqual([ran, await pending()], [[], []]);
+      close();
+      for (const open of [() => askers.looked(), () => void askers.add({ name: "a link", isOpen: () => true })]) {
+        open();
+        const reading = readAll(await runs.start(ask("write", { ...options, caller })));
+        await clock.advance(waits - 1);
+        assert.equal((await pending()).length, 1);
+        await clock.advance(1);
+        assert.equal(only(await reading, "approval_answered").decision, "expired");
+      }
+    });
+  }
+
+  test("a look counts for ten minutes, and whoever began the work and may approve is asked without", async () => {
+    const { runs, approvals: { askers }, pending, clock } = withAskers();
+    askers.looked();
+    await clock.advance(10 * 60_000 - 1);
+    assert.equal(askers.canAsk(), true);
+    await clock.advance(1);
+    assert.equal(askers.canAsk(), false);
+    void readAll(await runs.start(ask("write", { durable: true, caller: person })));
+    await clock.advance(1);
+    assert.equal((await pending()).length, 1);
   });
 });
 

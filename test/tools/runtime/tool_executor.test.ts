@@ -99,6 +99,7 @@ test("an ask goes to the approver with the prepared call; a denial does not run"
     result: { output: "Not today", isError: true },
     ran: false,
     access: "write",
+    deniedBy: "person",
     approvalId: "apr_1",
   });
   assert.deepEqual([requests[0]?.tool, requests[0]?.rule, requests[0]?.prepared.input, requests[0]?.scope.runId], [
