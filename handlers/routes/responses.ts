@@ -302,7 +302,10 @@ function toInput(
   const agentTools = agentToolsOf(asking, body.model ?? undefined);
   const plain = agentTools === "none";
   if (!plain) return toAgentInput(body, asking, { ...options, condenses });
-  return toDecodedBody(toResponseInput(await fillFiles(body, options.parts, asking), { plain, condenses }), agentTools, ignored);
+  const read = (whole: ResponseBody) =>
+    toDecodedBody(toResponseInput(whole, { plain, condenses }), agentTools, ignored);
+  const filled = fillFiles(body, options.parts, asking);
+  return filled instanceof Promise ? filled.then(read) : read(filled);
 }
 
 interface ReadOptions {
@@ -341,18 +344,19 @@ async function toAgentInput(
 }
 
 /** Returns a body with what the files hold that its input names. The stored input keeps their names. */
-async function fillFiles(
+function fillFiles(
   body: ResponseBody,
   { agent, kit: { log } }: Pick<ReadParts, "agent" | "kit">,
   asking: Pick<RouteInput, "caller" | "signal">,
-): Promise<ResponseBody> {
+): ResponseBody | Promise<ResponseBody> {
   const { input } = body;
   if (!Array.isArray(input) || !input.some(namesFile)) return body;
   const toPart = (part: ContentPart) =>
     isImagePart(part)
       ? { type: "input_image", image_url: part.image_url.url }
       : { type: "input_text", text: isTextPart(part) ? part.text : "" };
-  return { ...body, input: [...await withSentFiles(input, "input", { files: agent?.files, log, asking, toPart })] };
+  return withSentFiles(input, "input", { files: agent?.files, log, asking, toPart })
+    .then((items) => ({ ...body, input: [...items] }));
 }
 
 function respond(parts: AnswerParts, asked: DecodedRequest<ResponseInput>, runId?: string | null): Promise<Reply> {

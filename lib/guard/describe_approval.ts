@@ -1,3 +1,4 @@
+import { isRecord } from "../base/json.ts";
 import type { Approval, ApprovalDescription, DescribedChange } from "../base/records/approval.ts";
 import { lineDifference } from "../base/line_difference.ts";
 import { cutText, exactLine, exactText, listSome } from "../base/text.ts";

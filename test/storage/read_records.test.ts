@@ -44,7 +44,12 @@ test("a record that is to be changed has its version, a damaged one no value, an
   const store = createMemoryStore();
   const things = new Collection("things", v.object({ v: v.literal(1), size: v.number() }));
   assert.deepEqual(await things.readForChange(store, "none"), { value: undefined, version: 0 });
-  await store.batch([things.put("one", { v: 1, size: 2 }), { op: "put", collection: "things", key: "bad", body: { v: 1 } }]);
+  await store.batch([things.put("one", { v: 1, size: 2 }), {
+    op: "put",
+    collection: "things",
+    key: "bad",
+    body: { v: 1 },
+  }]);
   const one = await things.readForChange(store, "one");
   assert.deepEqual(one, { value: { v: 1, size: 2 }, version: 1 });
   assert.deepEqual(await things.readForChange(store, "bad"), { value: undefined, version: 1 });
