@@ -6,7 +6,7 @@ import type { Message } from "../../../lib/base/records/message.ts";
 import { createConversations } from "../../../lib/runs/conversations/conversations.ts";
 import { Workers } from "../../../lib/system/process/workers.ts";
 import { createFakeClock } from "../../support/fake_clock.ts";
-import { type FakeServices } from "../../support/fake_services.ts";
+import type { FakeServices } from "../../support/fake_services.ts";
 import { jsonOf } from "../../support/json_of.ts";
 import { answer, createScriptedRuns } from "../../support/scripted_runs.ts";
 import { createSeededRandom } from "../../support/seeded_random.ts";
