@@ -41,9 +41,11 @@ export interface GatewayConfig {
     readonly rate_limit_scope?: "gateway" | "cluster" | undefined;
     /** Bytes of a request's body. Default: `10485760` */
     readonly max_request_bytes?: number | undefined;
-    /** Seconds that a pairing code can be used. Default: `3600` */
+    /** Bytes of one file that is sent to `/v1/files`. Default: `10000000` */
     readonly max_file_bytes?: number | undefined;
+    /** Bytes of all files that are kept. Default: `1073741824` */
     readonly max_files_bytes?: number | undefined;
+    /** Seconds that a pairing code can be used. Default: `3600` */
     readonly pairing_code_ttl_secs?: number | undefined;
     /** Seconds that work may go on after the first signal to stop. Default: `30` */
     readonly shutdown_grace_secs?: number | undefined;
@@ -153,7 +155,7 @@ export interface GatewayConfig {
     readonly max_per_conversation?: number | undefined;
     /** What becomes of a reply in a conversation when its reader leaves, by a closed page or a lost connection. `go_on`: it is said to its end, and found again. `cancel`: it ends. Default: `"go_on"` */
     readonly when_reader_leaves?: "go_on" | "cancel" | undefined;
-    /** Seconds that a run in the background waits for a person's answer. After them the call is denied. Default: `86400` */
+    /** Seconds that a run with a record, as of a conversation or a schedule, waits for a person's answer. After them the call is denied. Default: `86400` */
     readonly approval_timeout_secs?: number | undefined;
     /** Days that an ended run is kept. 0: for ever. Default: `30` */
     readonly retention_days?: number | undefined;
@@ -207,7 +209,7 @@ export interface GatewayConfig {
     })[] | undefined;
     /** What a run may do once it has read content from outside, such as a web page. `ask`: `auto_approve` and remembered answers no longer let it write, reach the network (except by `web_search`, and by `web_fetch` where the address is in what it has read), change memories or schedules, move procedures on or clear mail. `allow`: as before. Empty: `ask`, except at level `full`. Default: `""` */
     readonly after_outside_content?: "" | "ask" | "allow" | undefined;
-    /** Seconds that a request waits for a person's answer. After them the call is denied. Default: `120` */
+    /** Seconds that a request without a record waits for a person's answer. After them the call is denied. Default: `120` */
     readonly approval_timeout_secs?: number | undefined;
     /** Lets tools read files that hold credentials. Default: `false` */
     readonly allow_sensitive_file_reads?: boolean | undefined;
