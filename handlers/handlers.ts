@@ -73,6 +73,7 @@ export const runs: HandlerOf<"agent" | "storedRuns"> = makeHandler(ROUTE_TABLE.r
 export const runBrowser: HandlerOf<"agent" | "storedRuns" | "browserOf"> = makeHandler(ROUTE_TABLE.runBrowser);
 /** `GET /v1/runs/:id`: One run */
 export const run: HandlerOf<"agent" | "storedRuns"> = makeHandler(ROUTE_TABLE.run);
+/** `POST /v1/runs/:id/messages`: Say something to the conversation of a run: next, at the run's next tool boundary, or in its place */
 export const runMessage: HandlerOf<"agent"> = makeHandler(ROUTE_TABLE.runMessage);
 /** `POST /v1/runs/:id/cancel`: Stop a run; one that has ended is 409 */
 export const cancelRun: HandlerOf<"agent" | "kit"> = makeHandler(ROUTE_TABLE.cancelRun);
@@ -156,12 +157,15 @@ export const schedule: HandlerOf<"cron"> = makeHandler(ROUTE_TABLE.schedule);
 export const scheduleHistory: HandlerOf<"cron"> = makeHandler(ROUTE_TABLE.scheduleHistory);
 /** `POST /v1/schedules/:id/run`: Fire a schedule now, with no more rights than both its maker and the caller have */
 export const runSchedule: HandlerOf<"agent" | "cron"> = makeHandler(ROUTE_TABLE.runSchedule);
-/** `GET /v1/deliveries`: Replies of channels on their way to their reply_url, newest first */
+/** `GET /v1/deliveries`: Replies of channels on their way to their reply_url, and messages of [[notify]], newest first */
 export const deliveries: HandlerOf<"deliveries"> = makeHandler(ROUTE_TABLE.deliveries);
 /** `POST /v1/deliveries/:id/resolve`: Send a delivery that is held or failed, or drop one that is held; any other is 409 */
 export const resolveDelivery: HandlerOf<"deliveries"> = makeHandler(ROUTE_TABLE.resolveDelivery);
+/** `POST /v1/notify/:name/test`: Send a message of a test by a rule of [[notify]], once, and say whether it was taken */
 export const testNotify: HandlerOf<"deliveries"> = makeHandler(ROUTE_TABLE.testNotify);
+/** `GET /answer/:token`: Page with the question of an answer link; it answers nothing */
 export const answerPage: HandlerOf<"answerLinks"> = makeHandler(ROUTE_TABLE.answerPage);
+/** `POST /answer`: Answer the question of an answer link, once, from its page */
 export const answer: HandlerOf<"answerLinks"> = makeHandler(ROUTE_TABLE.answer);
 /** `GET /ws/node`: The link of a node, with the token of [gateway.node_control] */
 export const nodeSocket: SocketHandlerOf<"nodes" | "kit" | "sockets"> = makeSocketHandler(ROUTE_TABLE.nodeSocket);
@@ -201,12 +205,17 @@ export const browserLogins: HandlerOf<"browserLogins"> = makeHandler(ROUTE_TABLE
 export const saveBrowserLogin: HandlerOf<"browserLogins"> = makeHandler(ROUTE_TABLE.saveBrowserLogin);
 /** `DELETE /v1/browser-logins/:site`: Remove the login of a site; a browser that is open keeps it until it ends */
 export const removeBrowserLogin: HandlerOf<"browserLogins"> = makeHandler(ROUTE_TABLE.removeBrowserLogin);
-/** `GET /v1/plugins`: Plugins, installed and found, and why each is on or off */
+/** `POST /v1/files`: Keep a picture or a document, which messages then name by its id; a form with file, purpose, conversation_id */
 export const sendFile: HandlerOf<"uploads" | "store"> = makeHandler(ROUTE_TABLE.sendFile);
+/** `GET /v1/files`: Files that the caller sent, newest first */
 export const files: HandlerOf<"uploads"> = makeHandler(ROUTE_TABLE.files);
+/** `GET /v1/files/:id`: One file, without its bytes */
 export const file: HandlerOf<"uploads"> = makeHandler(ROUTE_TABLE.file);
+/** `GET /v1/files/:id/content`: The bytes of a file, as an attachment with the media type that its first bytes say */
 export const fileContent: HandlerOf<"uploads"> = makeHandler(ROUTE_TABLE.fileContent);
+/** `DELETE /v1/files/:id`: Forget a file; messages that named it keep what they were given of it */
 export const deleteFile: HandlerOf<"uploads"> = makeHandler(ROUTE_TABLE.deleteFile);
+/** `GET /v1/plugins`: Plugins, installed and found, and why each is on or off */
 export const plugins: HandlerOf<"plugins"> = makeHandler(ROUTE_TABLE.plugins);
 /** `GET /v1/plugins/:id`: One plugin */
 export const plugin: HandlerOf<"plugins"> = makeHandler(ROUTE_TABLE.plugin);

@@ -2,6 +2,7 @@ import { createReadStream } from "node:fs";
 import { stat } from "node:fs/promises";
 import { homedir } from "node:os";
 import { basename, join, resolve } from "node:path";
+import { withoutEnd } from "../../lib/base/text.ts";
 import { type CommandContext, CommandError } from "../command.ts";
 import type { ReachedGateway } from "../reach_gateway.ts";
 import { printableLine } from "./terminal_text.ts";
@@ -25,7 +26,7 @@ export async function sendNamedFiles(
   const paths = new Set<string>();
   for (const [, quoted, bare = ""] of text.matchAll(NAMED)) {
     const given = quoted ?? bare;
-    const path = await existing(given) ?? await existing(given.replace(/[.,;:!?)]+$/, ""));
+    const path = await existing(given) ?? await existing(withoutEnd(given, ".,;:!?)"));
     if (path !== undefined) paths.add(path);
   }
   if (paths.size > MAX_FILES) throw new CommandError(`Cannot send more than ${MAX_FILES} files with one message`);

@@ -38,7 +38,7 @@ function derive({ gateway }: Config, { before, old, shared }: {
   const loopbackBind = isLoopbackName(gateway.host.toLowerCase());
   return {
     loopbackBind,
-    allowedHosts: new Set([...gateway.allowed_hosts, publicHostOf(gateway)].map((host) => host.toLowerCase())),
+    allowedHosts: new Set([...gateway.allowed_hosts, ...publicHostsOf(gateway)].map((host) => host.toLowerCase())),
     corsOrigins: new Set(gateway.cors_origins.map((origin) => origin.toLowerCase())),
     corsAny: gateway.cors_origins.includes("*"),
     open: !gateway.require_pairing && loopbackBind,
@@ -49,9 +49,10 @@ function derive({ gateway }: Config, { before, old, shared }: {
   };
 }
 
-/** Returns the name of the host that people reach the gateway at from elsewhere. Empty where none is told. */
-function publicHostOf({ public_url: address }: Config["gateway"]): string {
-  return URL.parse(address)?.hostname ?? "";
+/** Returns the name of the host that people reach the gateway at from elsewhere; none where none is told. */
+function publicHostsOf({ public_url: address }: Config["gateway"]): readonly string[] {
+  const host = URL.parse(address)?.hostname ?? "";
+  return host === "" ? [] : [host];
 }
 
 /**

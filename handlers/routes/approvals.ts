@@ -18,9 +18,9 @@ import { describeApproval } from "../../lib/guard/describe_approval.ts";
 import {
   editNotTaken,
   movedSince,
+  notEditable,
   settledBefore,
   unknownApproval,
-  whyNotEditable,
 } from "../../lib/guard/approval_refusals.ts";
 import { APPROVAL_LIMITS, type EditedCall } from "../../lib/guard/approvals.ts";
 import { defineRoute, type RouteInput } from "../define_route.ts";
@@ -142,7 +142,7 @@ async function editOf(
   const approval = await approvals.get(id);
   if (approval === undefined) throw unknownApproval();
   if (approval.status !== "pending") throw settledBefore(approval.status);
-  if (approval.editable !== true) throw editNotTaken(whyNotEditable(approval));
+  if (approval.editable !== true) throw notEditable(approval);
   const { tool, workspace } = approval;
   if (workspace !== workspaceRoot) throw movedSince();
   if (tools.masked(input).length > 0) throw editNotTaken("it holds a known secret, which no question may have");

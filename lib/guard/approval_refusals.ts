@@ -75,13 +75,15 @@ export function editNotTaken(why: string): HttpError {
   return refuse("invalid_request", `Cannot take "input": ${why}`, { param: "input" });
 }
 
-/** Says why the call of an approval is made as it stands. */
-export function whyNotEditable({ kind, reason }: Pick<Approval, "kind" | "reason">): string {
-  return kind === "elicitation"
-    ? "this is a question, and no call"
-    : reason.includes("[redacted]")
-    ? "the call holds a secret that you are shown as [redacted], and another input would lose it; deny the call"
-    : 'whoever makes this call makes it as it stands; deny it, and say why in "note"';
+/** 400: the call of this approval is made as it stands. */
+export function notEditable({ kind, reason }: Pick<Approval, "kind" | "reason">): HttpError {
+  return editNotTaken(
+    kind === "elicitation"
+      ? "this is a question, and no call"
+      : reason.includes("[redacted]")
+      ? "the call holds a secret that you are shown as [redacted], and another input would lose it; deny the call"
+      : 'whoever makes this call makes it as it stands; deny it, and say why in "note"',
+  );
 }
 
 /** 409: the person who wants another input has seen files or a repository that are not what is there now. */

@@ -23,11 +23,11 @@ import {
   matchNotOffered,
   matchWithoutRemember,
   movedSince,
+  notEditable,
   notRemembered,
   settledBefore,
   tooManyRules,
   unknownApproval,
-  whyNotEditable,
 } from "./approval_refusals.ts";
 import { ApprovalRules, offersOf, ruleEvent, ruleOf } from "./approval_rules.ts";
 import {
@@ -372,7 +372,7 @@ function editFor(
 ): Partial<Approval> | undefined {
   if (edit === undefined) return undefined;
   if (decision === "deny") throw editNotTaken("a denial needs none");
-  if (approval.editable !== true) throw editNotTaken(whyNotEditable(approval));
+  if (approval.editable !== true) throw notEditable(approval);
   if (remember !== "once") throw editNotTaken('an answer with another input counts once; leave "remember" out');
   const moved = [
     ...approval.files.filter(({ path, sha256 }) =>

@@ -112,27 +112,35 @@ export interface ProgramBoundState {
 
 /** Change of one file that a call would make; known secrets masked. */
 export interface ProgramDescribedChange {
+  /** Path of the file, as the call names it */
   readonly path: string;
+  /** What becomes of the file */
   readonly kind: "create" | "change" | "delete" | "move";
   /** With kind `move`: where the file is now */
   readonly from?: string | undefined;
   /** Permission bits that the file gets */
   readonly mode?: number | undefined;
+  /** Lines that come */
   readonly added: number;
+  /** Lines that go */
   readonly removed: number;
   /** Lines of the unified difference, cut; null: `note` says why it is not shown */
   readonly diff: string | null;
   /** Lines of the difference that are not in `diff` */
   readonly left_out: number;
+  /** Why no difference is shown, or what it does not say */
   readonly note?: string | undefined;
 }
 
 /** Work that a question comes from. */
 export interface ProgramAsker {
+  /** Door that the work came through, such as `http` or `cron` */
   readonly via: string;
   /** True: the caller makes the call without an agent */
   readonly direct?: boolean | undefined;
+  /** Id of its conversation; null: it has none */
   readonly conversation_id: string | null;
+  /** Id of the run that began a sub-agent; null: no run did */
   readonly parent_id: string | null;
   /** Message that led to the work, cut */
   readonly message: string | null;
@@ -245,6 +253,7 @@ export interface ProgramApproval {
   readonly fails?: string | undefined;
   /** Commands of a line of bash */
   readonly commands?: readonly string[] | undefined;
+  /** Work that the question comes from */
   readonly asker?: ProgramAsker | undefined;
   /** True: an answer over HTTP may bring another input */
   readonly editable?: true | undefined;

@@ -14,6 +14,9 @@ test("each refusal of the approvals has the status and type that the contract gi
     refusals.approvalClaimed(),
     refusals.contentNotTaken("it is about a call"),
     refusals.contentRefused({ field: "age\u202e", reason: "it must be an integer" }),
+    refusals.editNotTaken("it does not fit"),
+    refusals.notEditable({ reason: "level:supervised asks" }),
+    refusals.movedSince(),
     refusals.askedElsewhere(),
   ];
   assert.deepEqual(Object.keys(refusals).length, made.length);
@@ -31,6 +34,9 @@ test("each refusal of the approvals has the status and type that the contract gi
     null,
     "content",
     "content.age\\u202e",
+    "input",
+    "input",
+    null,
     null,
   ]);
 });

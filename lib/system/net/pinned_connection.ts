@@ -3,7 +3,7 @@ import { cancelError } from "../../base/cancel.ts";
 import { hostAndPort, isSameAddress } from "./address.ts";
 import { PinError } from "./network_error.ts";
 import { openTunnel } from "./proxy.ts";
-import { untilConnected } from "./until_connected.ts";
+import { untilConnected } from "./tcp.ts";
 
 /** Connection to one of these addresses and no other. */
 export interface PinnedConnection {

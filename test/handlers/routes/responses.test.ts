@@ -658,7 +658,7 @@ test("what cannot be honoured without harm is refused, with the field and the wa
     [{ input: [{ type: "function_call", name: "a", arguments: "{}" }] }, "invalid_request", "input[0].call_id"],
     [
       { input: [{ role: "user", content: [{ type: "input_image", file_id: "file_1" }] }] },
-      "unsupported_parameter",
+      "invalid_request",
       "input[0].content[0].file_id",
     ],
     [
