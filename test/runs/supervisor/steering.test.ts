@@ -196,6 +196,18 @@ test("an interrupting message ends the turn, whose stopped call keeps its result
   assert.equal(write.length, 1);
 });
 
+test("what was asked stays in the conversation where the message comes before the first word of its reply", async () => {
+  const { begin, say, told, provider } = scene(({ messages }) => {
+    const { said } = place(messages);
+    return said === "Work" ? { hang: "before" } : { text: `To ${said}` };
+  });
+  const { events } = await begin();
+  await until(() => provider.requests.length === 1);
+  await readAll(await say("interrupt", "In German"));
+  assert.equal((await events).at(-1)?.type, "error");
+  assert.deepEqual(await told(), ["user: Work", "user: In German", "assistant: To In German"]);
+});
+
 test("a message is not taken in by a run that works with more rights than its sender has", async () => {
   const { say, write, runs } = scene(twoCalls("write"));
   const admin = await runs.start(
