@@ -102,6 +102,8 @@ const scheduleSchema = storedObject({
     reason: v.nullable(v.string()),
     /** SHA-256 of the newest output that was dealt with. Null: there was none yet */
     digest: v.nullable(v.string()),
+    /** Run that the output woke. Absent or null: it woke none */
+    run_id: v.optional(v.nullable(v.string())),
   }))),
 });
 /** A schedule as the store keeps it. */

@@ -131,6 +131,21 @@ test("a run that cannot be accepted leaves the digest: the change is told by the
   await fixture.cron.stop();
 });
 
+test("a change whose run the model never answered wakes it again, and one that was answered does not", async () => {
+  const outages = [true, true];
+  const script = ({ call }: RunRequest): readonly ScriptStep[] => {
+    if (call !== undefined) return answer("a");
+    return outages.pop() ? [[{ type: "error", code: "provider_error", message: "The provider is down" }]] : answer("Done");
+  };
+  const fixture = createCronFixture({ script });
+  await fixture.cron.start();
+  await fixture.cron.add(CHANGED, MAKER);
+  await hours(fixture, 5);
+  assert.equal(prompts(fixture).length, 3);
+  assert.equal((await fixture.cron.get("night"))?.last?.status, "nothing_new");
+  await fixture.cron.stop();
+});
+
 test("while a precheck is at work, other firings are skipped, and the schedule waits for its end", async () => {
   const script = ({ call }: RunRequest): readonly ScriptStep[] =>
     call === undefined ? answer("Done") : [{ waitMs: 90 * MINUTE }, ...answer("late")];
