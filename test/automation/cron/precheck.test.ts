@@ -235,6 +235,27 @@ test("jitter: each time is put off within its bound, before the next time, and t
   }
 });
 
+test("jitter that is changed moves the next firing: none comes twice for its time, and none is lost", async () => {
+  const of = (id: string, jitter_secs: number) =>
+    timesOf({ id, timing: { kind: "cron", expression: "0 * * * *" }, timezone: "UTC", jitter_secs });
+  const start = Date.UTC(2026, 0, 1);
+  const late = Array.from({ length: 20 }, (_, index) => `late-${index}`)
+    .filter((id) => [1, 2].every((hour) => (of(id, 3600).latest(start + hour * HOUR + HOUR - 1) ?? 0) > start + hour * HOUR + 10 * MINUTE))[0];
+  assert.ok(late !== undefined, "one of them is put off by more than ten minutes in both hours");
+  for (const [before, after] of [[0, 3600], [3600, 0]] as const) {
+    const fixture = createCronFixture({ script: () => answer("Done") });
+    const { cron, clock } = fixture;
+    await cron.start();
+    await cron.add({ id: late, schedule: "hourly", prompt: "Look", jitter_secs: before }, MAKER);
+    await clock.advance(HOUR + 5 * MINUTE);
+    await cron.update(late, { jitter_secs: after }, MAKER);
+    for (let step = 0; step < 54; step++) await clock.advance(MINUTE);
+    const started = (await fixture.fired(late)).filter((line) => line.startsWith("2026-01-01T01"));
+    assert.equal(started.length, 1, `from ${before} to ${after}: ${started.join(", ")}`);
+    await cron.stop();
+  }
+});
+
 /** Starts a supervisor and the schedules over a store, as one life of a gateway. */
 function live(store: Store, { now, seed }: { now: number; seed: number }) {
   const clock = createFakeClock(now);
