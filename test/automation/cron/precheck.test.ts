@@ -170,6 +170,20 @@ test("a schedule with one time is done once its precheck is dealt with", async (
   await fixture.cron.stop();
 });
 
+test("a clock that is turned back while a precheck is at work does not put off what comes of it", async () => {
+  const script = ({ call }: RunRequest): readonly ScriptStep[] =>
+    call === undefined ? answer("Done") : [{ waitMs: 10 * MINUTE }, ...answer("late")];
+  const fixture = createCronFixture({ script });
+  const { clock, jump } = fixture;
+  await fixture.cron.start();
+  await fixture.cron.add({ ...ORDER, schedule: "in 1h" }, MAKER);
+  await clock.advance(HOUR + MINUTE);
+  jump(-24 * HOUR);
+  for (let step = 0; step < 15; step++) await clock.advance(MINUTE);
+  assert.equal(prompts(fixture).length, 1);
+  await fixture.cron.stop();
+});
+
 test("fired by hand, the precheck comes first, and the run has no more rights than the one who asked", async () => {
   const fixture = checking(["a"]);
   await fixture.cron.start();
