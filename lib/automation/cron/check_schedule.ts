@@ -89,7 +89,9 @@ export function changedFields(
     ...jitter,
     ...precheckField(precheck ?? record.precheck ?? undefined, checked, options),
     // Another call is compared with nothing that came before
-    ...(precheck === undefined ? {} : { checked: null }),
+    ...(precheck === undefined
+      ? {}
+      : { checked: null, checking: record.checking && { ...record.checking, is_old: true } }),
     ...makerFields(by),
     // Work that stays as it was is made from what it was made from
     taint: [...joinTaints(hasWork ? UNTAINTED : record.taint, by.taint)],

@@ -61,14 +61,15 @@ export async function settleCheck(
   const key = firingKey({ schedule_id: id, ...checking });
   const known = await unlessUnreadable(FIRINGS.read(store, key));
   const firing = { ...(known?.value ?? blank(id, { ...checking, at: now })), check_run_id: checking.run_id };
-  const settle = (end: Partial<FiringRecord>, checked: Partial<Checked>): readonly Write[] => {
+  /** @param checked undefined: the outcome before stays */
+  const settle = (end: Partial<FiringRecord>, checked?: Partial<Checked>): readonly Write[] => {
     const isOver = record.state === "active" && next_at === null;
     const last = { ...firing, ...end };
     const body: ScheduleRecord = {
       ...record,
       state: isOver ? "done" : record.state,
       checking: null,
-      checked: {
+      checked: checked === undefined ? before : {
         ...{ since: before?.since ?? now, digest: before?.digest ?? null, run_id: before?.run_id ?? null },
         ...{ reason: null, outcome: "nothing_new" } as const,
         ...{ ...checked, at: now },
@@ -87,6 +88,10 @@ export async function settleCheck(
     const isWritten = await store.batch(settle({ status: "failed", reason }, { outcome: "failed", reason }));
     return isWritten ? settled : CHANGED;
   };
+  if (checking.is_old === true) {
+    const reason = "The precheck was changed while it was at work";
+    return await store.batch(settle({ status: "skipped", reason })) ? settled : CHANGED;
+  }
   const outcome = outcomeOf(record, run);
   if (outcome.kind === "failed") return await fail(outcome.reason);
   const digest = canonicalDigest(outcome.output);
@@ -100,7 +105,7 @@ export async function settleCheck(
   }
   const scopesNow = await makerScopes(record, options);
   if (typeof scopesNow === "string") return await fail(scopesNow);
-  const woke = (runId: string) => 
+  const woke = (runId: string) =>
     settle({ status: "started", run_id: runId }, { outcome: "woke", since: now, digest, run_id: runId });
   try {
     const { by, time } = checking;
