@@ -273,10 +273,12 @@ test("calls that were skipped for a message are no pattern of the model: it is n
 });
 
 test("a message that was taken in is in the conversation though the model then refuses the first turn", async () => {
-  const { begin, runs, told, write } = scene((request) => {
-    const { said } = place(request.messages);
-    return said === "To ten" ? { errorBefore: new ProviderError("provider_error", "No", { provider: "scripted" }) } : twoCalls("write")(request);
-  }, { limits: { maxConcurrent: 1 } });
+  const refused = { errorBefore: new ProviderError("provider_error", "No", { provider: "scripted" }) };
+  const script: Script = ({ messages }) => {
+    const { said } = place(messages);
+    return said === "To ten" ? refused : { toolCalls: [{ name: "write" }] };
+  };
+  const { begin, runs, told, write } = scene(script, { limits: { maxConcurrent: 1 } });
   const other = await runs.start(ask("Work", { conversationId: "other", durable: true }));
   await until(() => write.length === 1);
   const { id, events } = await begin("Count");
@@ -292,7 +294,9 @@ test("a message that is on disk is accepted, though the run that it interrupts c
   const disk = createMemoryStore();
   let isBroken = false;
   const batch: Store["batch"] = async (writes) => {
-    const cancels = writes.some((write) => write.op === "putIf" && JSON.stringify(write.body).includes('"cancelled":true'));
+    const cancels = writes.some((write) =>
+      write.op === "putIf" && JSON.stringify(write.body).includes('"cancelled":true')
+    );
     if (isBroken && cancels) throw new Error("Disk full");
     return await disk.batch(writes);
   };
