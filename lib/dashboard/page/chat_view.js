@@ -152,6 +152,7 @@ export function createChatView({ session }) {
     const id = run?.id;
     // Before the run is known there is nothing to write to
     if (id === undefined || text.trim() === "") return;
+    const place = conversationId;
     clearMessage();
     const root = question(text);
     root.classList.add("waits");
@@ -163,6 +164,8 @@ export function createChatView({ session }) {
         method: "POST",
         body: { message: text, mode, ...(model.value === "" ? {} : { model: model.value }) },
       });
+      // Another conversation is shown by now: the gateway has the message
+      if (conversationId !== place) return;
       waiting.push({ id: accepted.id, text, root });
       // The reply may have ended meanwhile
       if (reply === undefined) end(() => {});
