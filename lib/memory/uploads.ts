@@ -163,8 +163,11 @@ export class Uploads {
     return { files, hasMore: false };
   }
 
-  /** Returns the bytes of a file. @throws {HttpError} 500 `record_unreadable` where they are not those that were sent */
-  async content({ id, bytes, sha256 }: Upload): Promise<Uint8Array<ArrayBuffer>> {
+  /**
+   * Returns the bytes of a file; undefined where it was forgotten meanwhile.
+   * @throws {HttpError} 500 `record_unreadable` where they are not those that were sent
+   */
+  async content({ id, bytes, sha256 }: Upload): Promise<Uint8Array<ArrayBuffer> | undefined> {
     const parts: Buffer[] = [];
     for (let afterSeq = 0;;) {
       const page = await this.#options.store.read(uploadStream(id), { afterSeq, limit: 50 });
@@ -175,6 +178,7 @@ export class Uploads {
     }
     const content = new Uint8Array(Buffer.concat(parts));
     if (content.length === bytes && hash("sha256", content) === sha256) return content;
+    if (await UPLOADS.read(this.#options.store, id) === undefined) return undefined;
     throw refuse("record_unreadable", `Cannot read the file ${id}: its record is damaged; delete it and send it again`);
   }
 
