@@ -21,6 +21,8 @@ export async function readForm(bytes: Uint8Array<ArrayBuffer>, contentType: stri
   const boundary = match?.[1] ?? match?.[2];
   if (boundary === undefined) throw invalid("its Content-Type names no boundary");
   if (countOf(bytes, `--${boundary}`) > MAX_PARTS + 1) throw invalid(`it has more than ${MAX_PARTS} parts`);
+  // Deno's reader takes a form that is cut off as far as it came
+  if (countOf(bytes, `--${boundary}--`) === 0) throw invalid("it is cut off, or not a form");
   const texts = new Map<string, string>();
   const files = new Map<string, { readonly name: string; readonly bytes: Uint8Array }>();
   let form: FormData;
