@@ -11,6 +11,39 @@ describe("steering in Chromium", { skip: NO_PAGE_TEST }, () => {
   });
   after(() => browser.close());
 
+  test("a message that is accepted after the person has left for another conversation does not appear there", async () => {
+    const gateway = await startFakeGateway();
+    const page = await browser.newPage();
+    page.setDefaultTimeout(PATIENCE_MS);
+    await page.goto(gateway.url);
+    await page.fill("#pair-code", gateway.code);
+    await page.keyboard.press("Enter");
+    await page.fill("#message", "slow beans");
+    await page.keyboard.press("Enter");
+    await page.getByText("The README says:").waitFor();
+    const arrived = Promise.withResolvers<void>();
+    const left = Promise.withResolvers<void>();
+    await page.route("**/v1/runs/*/messages", async (route) => {
+      arrived.resolve();
+      await left.promise;
+      await route.continue();
+    });
+    await page.fill("#message", "Then the peas");
+    await page.keyboard.press("Enter");
+    await arrived.promise;
+    await page.click("#new-chat");
+    const accepted = page.waitForResponse("**/v1/runs/*/messages");
+    left.resolve();
+    await (await accepted).finished();
+    // The page has taken the answer in by the time that it shows what is typed
+    await page.fill("#message", "Hello");
+    assert.equal(await page.locator("#send").innerText(), "Send");
+    assert.equal(await page.locator("#turns .question").count(), 0);
+    await page.close();
+    gateway.release();
+    await gateway.close();
+  });
+
   for (const width of [390, 1440]) {
     test(`at ${width} px a message is queued behind the reply, or steers it`, async () => {
       const gateway = await startFakeGateway();

@@ -150,6 +150,7 @@ export function createChatView({ session }) {
   async function sayMore(mode) {
     const text = message.value;
     const id = run?.id;
+    const place = conversationId;
     // Before the run is known there is nothing to write to
     if (id === undefined || text.trim() === "") return;
     clearMessage();
@@ -163,11 +164,14 @@ export function createChatView({ session }) {
         method: "POST",
         body: { message: text, mode, ...(model.value === "" ? {} : { model: model.value }) },
       });
+      // The person looks at another conversation meanwhile: what follows belongs to the one before
+      if (conversationId !== place) return;
       waiting.push({ id: accepted.id, text, root });
       // The reply may have ended meanwhile
       if (reply === undefined) end(() => {});
     } catch (error) {
       root.remove();
+      if (conversationId !== place) return;
       message.value = message.value === "" ? text : message.value;
       showNote(`It was not sent: ${messageOf(error)}`);
       showRunning();
