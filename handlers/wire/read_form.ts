@@ -4,7 +4,8 @@ import { refuse } from "../../lib/base/errors.ts";
 /** Parts of a form at most */
 const MAX_PARTS = 16;
 /** Boundary of a form, by the signs that one may have. Source: RFC 2046 section 5.1.1 */
-const BOUNDARY = /^multipart\/form-data\s*;(?:.*;)?\s*boundary=(?:"([\w'()+,./:=? -]{1,70})"|([\w'+./:=?-]{1,70}))\s*(?:;|$)/i;
+const BOUNDARY =
+  /^multipart\/form-data\s*;(?:.*;)?\s*boundary=(?:"([\w'()+,./:=? -]{1,70})"|([\w'+./:=?-]{1,70}))\s*(?:;|$)/i;
 
 /** Fields of a form: texts by their names, and files with theirs. */
 export interface ReadForm {

@@ -204,8 +204,11 @@ export class Uploads {
 /** Returns the writes that forget the files of a conversation. */
 export async function conversationUploadsRemoval(conversationId: string, store: Store): Promise<readonly Write[]> {
   const prefix = `${conversationId}/`;
-  const marks = await store.scan(CONVERSATION_UPLOADS.name, { prefix, limit: 1000 });
-  return marks.flatMap(({ key }) => removalOf(key.slice(prefix.length), conversationId));
+  const writes: Write[] = [];
+  for await (const { key } of CONVERSATION_UPLOADS.all(store, { prefix })) {
+    writes.push(...removalOf(key.slice(prefix.length), conversationId));
+  }
+  return writes;
 }
 
 function removalOf(id: string, conversationId: string | undefined): readonly Write[] {

@@ -3,6 +3,7 @@ import { hash } from "node:crypto";
 import { readFile } from "node:fs/promises";
 import { test } from "node:test";
 import type { Message } from "../../../lib/base/records/message.ts";
+import { CONVERSATION_UPLOADS } from "../../../lib/memory/uploads.ts";
 import { createConversations } from "../../../lib/runs/conversations/conversations.ts";
 import { Workers } from "../../../lib/system/process/workers.ts";
 import { createFakeClock } from "../../support/fake_clock.ts";
@@ -206,6 +207,9 @@ test("a file goes with the conversation that it names, and nobody adds one to an
   const kept = await keep("x", { texts: { conversation_id: "mine" } });
   assert.equal(kept.conversation_id, "mine");
   await begin("mine", "tok_chat");
+  // More than a page of the store
+  const marks = Array.from({ length: 1_001 }, (_, at) => CONVERSATION_UPLOADS.put(`mine/file_${at}`, { v: 1 }));
+  await services.store.batch(marks);
   assert.equal((await post("DELETE", "/v1/conversations/mine", { token: "token_runs" })).status, 200);
   assert.equal((await post("GET", `/v1/files/${kept.id}`, { token: "token_chat" })).status, 404);
   assert.deepEqual(await services.store.scan("conversation_uploads", { limit: 10 }), []);
@@ -246,6 +250,9 @@ test("a message names a picture, a document and a text by their ids, in both wir
   }
   const unknown = { messages: [{ role: "user", content: [{ type: "file", file: { file_id: "file_none" } }] }] };
   assert.equal((await post("POST", "/v1/chat/completions", { token: "token_chat", body: unknown })).status, 400);
+  const vendors = { input: [{ role: "user", content: [{ type: "input_file", file_id: "file-abc" }] }], store: false };
+  const refused = await errorOf(await post("POST", "/v1/responses", { token: "token_chat", body: vendors }));
+  assert.match(refused.message, /no file here has such an id.* POST \/v1\/files/);
   await workers.close();
 });
 
