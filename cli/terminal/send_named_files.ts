@@ -17,7 +17,7 @@ const MAX_FOREIGN = 100;
 /** Bytes of a file that this command reads; the gateway has a bound of its own */
 const MAX_BYTES = 67_108_864;
 
-/** What of a message its person wrote as a name: words of the command line, or all but what was pasted. */
+/** Source of the names in a message that its person wrote: words of the command line, or all but what was pasted. */
 export type Typed = { readonly words: readonly string[] } | { readonly pastes: readonly string[] };
 
 /**
