@@ -6,6 +6,7 @@ import type { StoredRuns } from "../../lib/runs/journal/stored_runs.ts";
 import type { Services } from "../../lib/services.ts";
 import type { GatewayRequestContext } from "../request_context.ts";
 import type { Handler, Route, RunClaim } from "../route.ts";
+import { piecesOf } from "../wire/read_form.ts";
 import { errorReply } from "../wire/reply.ts";
 import { LateOutcomes } from "./late_outcomes.ts";
 import {
@@ -90,7 +91,8 @@ export class Idempotency {
   ): Promise<Response> {
     const scope = digest([context.identity?.tokenId ?? "", request.method, context.path, key]);
     const tools = request.headers.get("x-postern-tools") ?? "";
-    const fingerprint = digest([context.target.search, tools, ...formatHeaders(request), await context.body()]);
+    const pieces = piecesOf(await context.body(), request.headers.get("content-type") ?? "");
+    const fingerprint = digest([context.target.search, tools, ...formatHeaders(request), ...pieces]);
     let flight = this.#flights.get(scope);
     while (flight?.over !== undefined) {
       await flight.over;

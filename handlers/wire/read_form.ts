@@ -18,8 +18,7 @@ export interface ReadForm {
  * @throws {HttpError} 400 `invalid_request` for a form that cannot be read, has too many parts, or a field twice
  */
 export async function readForm(bytes: Uint8Array<ArrayBuffer>, contentType: string): Promise<ReadForm> {
-  const match = BOUNDARY.exec(contentType);
-  const boundary = match?.[1] ?? match?.[2];
+  const boundary = boundaryOf(contentType);
   if (boundary === undefined) throw invalid("its Content-Type names no boundary");
   if (countOf(bytes, `--${boundary}`) > MAX_PARTS + 1) throw invalid(`it has more than ${MAX_PARTS} parts`);
   // Deno's reader takes a form that is cut off as far as it came
@@ -42,8 +41,34 @@ export async function readForm(bytes: Uint8Array<ArrayBuffer>, contentType: stri
   return { texts, files };
 }
 
+/**
+ * Returns a body in the pieces that a repeat of its request has too: whoever writes a form again chooses another boundary. Any other body is
+ * one piece, and so is what stands behind the most parts that a form may have.
+ */
+export function piecesOf(bytes: Uint8Array, contentType: string): readonly Uint8Array[] {
+  const boundary = boundaryOf(contentType);
+  const pieces: Uint8Array[] = [];
+  let from = 0;
+  while (boundary !== undefined && pieces.length <= MAX_PARTS + 1) {
+    const at = bufferOf(bytes).indexOf(boundary, from);
+    if (at < 0) break;
+    pieces.push(bytes.subarray(from, at));
+    from = at + boundary.length;
+  }
+  return [...pieces, bytes.subarray(from)];
+}
+
+function boundaryOf(contentType: string): string | undefined {
+  const match = BOUNDARY.exec(contentType);
+  return match?.[1] ?? match?.[2];
+}
+
+function bufferOf({ buffer, byteOffset, byteLength }: Uint8Array): Buffer {
+  return Buffer.from(buffer, byteOffset, byteLength);
+}
+
 function countOf(bytes: Uint8Array, text: string): number {
-  const buffer = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  const buffer = bufferOf(bytes);
   let count = 0;
   for (let at = buffer.indexOf(text); at >= 0 && count <= MAX_PARTS + 1; at = buffer.indexOf(text, at + text.length)) {
     count++;

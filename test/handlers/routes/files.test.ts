@@ -173,6 +173,22 @@ test("the bound of a file holds while it is read, with and without a length", as
   assert.deepEqual(await services.store.scan("uploads", { limit: 10 }), []);
 });
 
+test("a form that is sent again under its key is one file, though its boundary is another one", async () => {
+  const { post } = setUp();
+  const send = async (text: string) => {
+    const { headers, body } = await formOf(text);
+    return await post("POST", "/v1/files", {
+      token: "token_chat",
+      headers: { ...headers, "idempotency-key": "upload-1" },
+      body,
+    });
+  };
+  const first = await jsonOf(await send("Hello"));
+  assert.deepEqual(await jsonOf(await send("Hello")), first);
+  assert.equal((await send("Another")).status, 409);
+  assert.equal((await jsonOf(await post("GET", "/v1/files", { token: "token_chat" }))).data.length, 1);
+});
+
 test("two senders do not take the same room, and what is forgotten makes room", async () => {
   const { services, send, keep, post } = setUp();
   Object.assign(services.config().gateway, { max_files_bytes: 10_000 });
