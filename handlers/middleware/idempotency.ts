@@ -6,7 +6,6 @@ import type { StoredRuns } from "../../lib/runs/journal/stored_runs.ts";
 import type { Services } from "../../lib/services.ts";
 import type { GatewayRequestContext } from "../request_context.ts";
 import type { Handler, Route, RunClaim } from "../route.ts";
-import { piecesOf } from "../wire/read_form.ts";
 import { errorReply } from "../wire/reply.ts";
 import { LateOutcomes } from "./late_outcomes.ts";
 import {
@@ -91,7 +90,7 @@ export class Idempotency {
   ): Promise<Response> {
     const scope = digest([context.identity?.tokenId ?? "", request.method, context.path, key]);
     const tools = request.headers.get("x-postern-tools") ?? "";
-    const pieces = piecesOf(await context.body(), request.headers.get("content-type") ?? "");
+    const pieces = await piecesOf(await context.body(), request.headers.get("content-type") ?? "");
     const fingerprint = digest([context.target.search, tools, ...formatHeaders(request), ...pieces]);
     let flight = this.#flights.get(scope);
     while (flight?.over !== undefined) {
@@ -353,6 +352,12 @@ function checkSame(first: string, now: string): void {
 /** Returns the headers beside `x-postern-tools` that change what a request does: those that go on to a provider of its format. */
 function formatHeaders({ headers }: Request): string[] {
   return FORMAT_HEADERS.flatMap((name) => headers.has(name) ? [`${name}: ${headers.get(name)}`] : []);
+}
+
+/** Returns a body in pieces that a repeat has too. Loads the reader of forms with the first of them. */
+async function piecesOf(body: Uint8Array, contentType: string): Promise<readonly Uint8Array[]> {
+  if (!/^multipart\//i.test(contentType)) return [body];
+  return (await import("../wire/read_form.ts")).piecesOfForm(body, contentType);
 }
 
 function digest(parts: readonly (string | Uint8Array)[]): string {

@@ -42,10 +42,10 @@ export async function readForm(bytes: Uint8Array<ArrayBuffer>, contentType: stri
 }
 
 /**
- * Returns a body in the pieces that a repeat of its request has too: whoever writes a form again chooses another boundary. Any other body is
- * one piece, and so is what stands behind the most parts that a form may have.
+ * Returns a form in the pieces that a repeat of its request has too: whoever writes it again chooses another boundary. What stands behind the
+ * most parts that a form may have is one piece.
  */
-export function piecesOf(bytes: Uint8Array, contentType: string): readonly Uint8Array[] {
+export function piecesOfForm(bytes: Uint8Array, contentType: string): readonly Uint8Array[] {
   const boundary = boundaryOf(contentType);
   const pieces: Uint8Array[] = [];
   let from = 0;
