@@ -150,6 +150,7 @@ export function createChatView({ session }) {
   async function sayMore(mode) {
     const text = message.value;
     const id = run?.id;
+    const place = conversationId;
     // Before the run is known there is nothing to write to
     if (id === undefined || text.trim() === "") return;
     const place = conversationId;
@@ -171,6 +172,7 @@ export function createChatView({ session }) {
       if (reply === undefined) end(() => {});
     } catch (error) {
       root.remove();
+      if (conversationId !== place) return;
       message.value = message.value === "" ? text : message.value;
       showNote(`It was not sent: ${messageOf(error)}`);
       showRunning();
