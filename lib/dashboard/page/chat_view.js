@@ -153,7 +153,6 @@ export function createChatView({ session }) {
     const place = conversationId;
     // Before the run is known there is nothing to write to
     if (id === undefined || text.trim() === "") return;
-    const place = conversationId;
     clearMessage();
     const root = question(text);
     root.classList.add("waits");
