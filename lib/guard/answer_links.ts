@@ -13,6 +13,7 @@ import type { Store } from "../storage/store.ts";
 import { isOver } from "./approval_records.ts";
 import { type Approvals, sayAnswerer } from "./approvals.ts";
 import type { AuditAppend } from "./audit/audit_chain.ts";
+import { isShownWhole } from "./describe_approval.ts";
 
 const linkSchema = v.object({
   v: v.literal(1),
@@ -65,7 +66,7 @@ export interface AnswerLinksOptions {
 /** Sentence on a question that the page of a link cannot take an answer to. */
 export const NOT_HERE =
   "This cannot be answered by a link: it is too long, or has more to fill in. Answer it in the dashboard.";
-/** Characters of an input as JSON that the page shows whole, however they are spelled out. Nothing is allowed that is shown in part. */
+/** Characters of an input as JSON that the page takes an answer about. Nothing is allowed that is shown in part. */
 const MAX_SHOWN = 16_000;
 
 /** Visits of one address to answer pages in a minute, whatever the limits of other requests are. */
@@ -210,7 +211,7 @@ function isSame(given: string, expected: string): boolean {
 
 /** Returns the words of the two answers; undefined for a question that is too long, or has more to fill in than yes or no. */
 function wordsOf(approval: Approval): LinkQuestion["words"] {
-  if (JSON.stringify(approval.input ?? null).length > MAX_SHOWN) return undefined;
+  if (JSON.stringify(approval.input ?? null).length > MAX_SHOWN || !isShownWhole(approval)) return undefined;
   if (approval.kind !== "elicitation") return { allow: "Allow once", deny: "Deny" };
   const fields = Object.keys(approval.schema?.properties ?? {}).length;
   if (approval.schema === null || approval.schema === undefined) return undefined;

@@ -6,10 +6,10 @@ import { jsonOf, withWorld } from "../../support/world.ts";
 const CONFIG = { security: { write_file: { enabled: true } } };
 
 /** Asks about a call as a program does, and gives what the person is shown. */
-async function asked(tool: string, input: unknown, files: Readonly<Record<string, string>>) {
+async function asked(tool: string, input: unknown, files: Readonly<Record<string, string>>, config: object = CONFIG) {
   let shown: Approval & { readonly description: { readonly title: string; readonly input: string } } | undefined;
   await withWorld(async (world) => {
-    const gateway = await world.gateway({ script: ["-"], config: CONFIG, files });
+    const gateway = await world.gateway({ script: ["-"], config, files });
     const { approval_id: id } = await jsonOf(gateway.call(`/v1/tools/${tool}/call`, { body: { input } }));
     shown = await jsonOf(gateway.call(`/v1/approvals/${id}`));
   });
@@ -45,6 +45,16 @@ test("a person sees what each tool of files would make of the file that is there
   assert.match(over.description.input, /\n-last\n\+new$/);
   const taken = await asked("write_file", { path: "c.md", content: "new\n" }, files);
   assert.match(taken.description.input, /^! As things stand the call would fail: Cannot write "c\.md": it exists/);
+});
+
+test("what would be written is shown where the file that is there is no text, or may hold credentials", async () => {
+  const config = { autonomy: { allow_sensitive_file_writes: true }, ...CONFIG };
+  for (const [path, old] of [["run.sh", "\0\0"], [".env", "KEY=1\n"]] as const) {
+    const input = { path, content: "rm -rf ~\n", overwrite: true };
+    const { changes: [change] = [], description } = await asked("write_file", input, { [path]: old }, config);
+    assert.equal(change?.diff, null);
+    assert.match(description.input, /^path: .*\nFile .*: changed, .*\nThe whole input:\n\{.*rm -rf ~/s);
+  }
 });
 
 test("a text that hides by its length says so, in the first line", async () => {
