@@ -109,9 +109,9 @@ export function createPermit(options: PermitOptions): PermitCall {
       // A file is opened once where that refuses a read in the same words
       await options.screen(tool, prepared, kind !== "allow" || !isPlainRead(prepared));
       step = RULE_BINDING;
-      if (kind === "allow" && request.approvedDigest === undefined) {
-        return await denialBefore(tool, { prepared, request }, options) ?? { ok: true, rule, binding: undefined };
-      }
+      const denial = kind === "allow" ? await denialBefore(tool, { prepared, request }, options) : undefined;
+      if (denial !== undefined) return denial;
+      if (kind === "allow" && request.approvedDigest === undefined) return { ok: true, rule, binding: undefined };
       if (kind === "ask") await audit.decided({ prepared, kind, rule, reason });
       return await permitAsked({ tool, prepared, decision, request, mayBeEdited }, options);
     } catch (error) {
