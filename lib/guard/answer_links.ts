@@ -69,7 +69,7 @@ export const NOT_HERE =
 /** Characters of an input as JSON that the page takes an answer about. Nothing is allowed that is shown in part. */
 const MAX_SHOWN = 16_000;
 
-/** Visits of one address to answer pages in a minute, whatever the limits of other requests are. */
+/** Visits in a minute by one link, or by one address without a link that is known, whatever the limits of other requests are. */
 const VISITS = { max: 30, windowMs: 60_000 } as const;
 const TOKEN_BYTES = 32;
 const TOKEN = /^[A-Za-z0-9_-]{43}$/;
@@ -158,8 +158,10 @@ export class AnswerLinks {
   async #open(visit: LinkVisit): Promise<{ link: Link; approval: Approval; nonce: string } | LinkRefusal> {
     const { store, clock, approvals, config } = this.#options;
     const { token, address } = visit;
-    if (!this.#window.take(address ?? "unknown", clock.monotonic()).allowed) {
-      throw refusal("rate_limited", "Cannot open more answer links from your address now: try again in a minute", {
+    const link = TOKEN.test(token) ? (await ANSWER_LINKS.read(store, keyOf(token)))?.value : undefined;
+    // Others at the address of a proxy, who have no link, lock nobody out who has one
+    if (!this.#window.take(link?.id ?? address ?? "unknown", clock.monotonic()).allowed) {
+      throw refusal("rate_limited", "Cannot open answer links so often: try again in a minute", {
         headers: { "retry-after": "60" },
       });
     }
@@ -168,7 +170,6 @@ export class AnswerLinks {
     if (!config().gateway.answer_links) {
       return await refuse("Answer links are turned off at this gateway. Open the dashboard.", 404);
     }
-    const link = TOKEN.test(token) ? (await ANSWER_LINKS.read(store, keyOf(token)))?.value : undefined;
     if (link === undefined) {
       return await refuse("This link is not known here: it was cut or altered, or its time is long over.", 404);
     }

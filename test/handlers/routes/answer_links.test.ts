@@ -155,6 +155,14 @@ describe("an answer link", () => {
     assert.equal((await services.approvals.list({ limit: 1 })).approvals[0]?.status, "pending");
   });
 
+  test("is opened by its person while others at the same address, as behind a proxy, try links that are none", async () => {
+    const { open, answer, now } = await setUp();
+    for (let each = 0; each < 30; each++) assert.equal((await open(`/answer/${"a".repeat(43)}`)).status, 404);
+    assert.equal((await open("/answer/x")).status, 429);
+    const { status, nonce } = await open();
+    assert.deepEqual([status, (await answer({ nonce })).status, (await now())?.status], [200, 200, "approved"]);
+  });
+
   test("of a question of the agent takes yes or no, and sends to the dashboard for more", async () => {
     const elicitation = (type: "boolean" | "string"): Elicitation => ({
       ...{ agent: true, message: "Shall I go on?\u202e", url: null },
