@@ -6,10 +6,16 @@ import { jsonOf, withWorld } from "../../support/world.ts";
 const CONFIG = { security: { write_file: { enabled: true } } };
 
 /** Asks about a call as a program does, and gives what the person is shown. */
-async function asked(tool: string, input: unknown, files: Readonly<Record<string, string>>, config: object = CONFIG) {
+async function asked(
+  tool: string,
+  input: unknown,
+  files: Readonly<Record<string, string>>,
+  config: object = CONFIG,
+  environment: Readonly<Record<string, string>> = {},
+) {
   let shown: Approval & { readonly description: { readonly title: string; readonly input: string } } | undefined;
   await withWorld(async (world) => {
-    const gateway = await world.gateway({ script: ["-"], config, files });
+    const gateway = await world.gateway({ script: ["-"], config, files, environment });
     const { approval_id: id } = await jsonOf(gateway.call(`/v1/tools/${tool}/call`, { body: { input } }));
     shown = await jsonOf(gateway.call(`/v1/approvals/${id}`));
   });
@@ -63,4 +69,16 @@ test("a text that hides by its length says so, in the first line", async () => {
   assert.ok(change !== undefined && change.left_out > 0);
   assert.equal((change.diff ?? "").split("\n").length + change.left_out, 35_003);
   assert.match(description.input, /^! Not all is shown here: \d+ lines of the difference are left out/);
+});
+
+test("a known secret in the name of a file is in no part of what the person is shown of the change", async () => {
+  const secret = "sk-very-secret-key-0123456789";
+  const provider = { kind: "anthropic", base_url: "http://127.0.0.1:1", api_key_env: "K", max_retries: 0 };
+  const edits = [{ old_text: "a", new_text: "b" }];
+  for (const files of [{}, { [secret]: "a\n" }]) {
+    const shown = await asked("file_edit", { path: secret, edits }, files, { ...CONFIG, provider }, { K: secret });
+    const { changes, fails, description } = shown;
+    assert.ok(changes !== undefined || fails !== undefined);
+    assert.ok(!JSON.stringify([changes, fails, description]).includes(secret), JSON.stringify(description));
+  }
 });
