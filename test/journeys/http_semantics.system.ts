@@ -54,7 +54,9 @@ test("every route answers without a token as its access says", () =>
       if (isSocket(path)) continue;
       const reply = await fetch(gateway.url + path, { method });
       if (access === "public") {
-        assert.equal(reply.status, 200, path);
+        // Answer links are off where nobody turned them on, and their page sends a form
+        const status = path === "/answer" ? 415 : path.startsWith("/answer/") ? 404 : 200;
+        assert.equal(reply.status, status, path);
         await reply.body?.cancel();
         continue;
       }
