@@ -10,7 +10,7 @@ async function asked(
   tool: string,
   input: unknown,
   files: Readonly<Record<string, string>>,
-  config: object = CONFIG,
+  config: Readonly<Record<string, unknown>> = CONFIG,
   environment: Readonly<Record<string, string>> = {},
 ) {
   let shown: Approval & { readonly description: { readonly title: string; readonly input: string } } | undefined;
