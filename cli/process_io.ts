@@ -183,6 +183,7 @@ async function openReader(options: LineReaderOptions): Promise<LineReader> {
   process.once("exit", restore);
   return {
     read: (prompt) => reader.read(prompt),
+    pastes: () => reader.pastes(),
     ask: (question) => reader.ask(question),
     onInterrupt: (listener) => reader.onInterrupt(listener),
     onLine: (listener) => reader.onLine(listener),

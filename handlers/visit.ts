@@ -1,3 +1,4 @@
+import { hash } from "node:crypto";
 import type { Hooks } from "crossws";
 import type { Identity } from "../lib/access/identity.ts";
 import type { Services } from "../lib/services.ts";
@@ -426,9 +427,9 @@ const TRACEPARENT = /^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$/;
 
 /** Header by which a page that is open says that it looks again by itself, which no person asked for. */
 const LOOK_HEADER = "x-postern-look";
-/** Milliseconds after which a sender that keeps looking at a route has its next line at info */
+/** Milliseconds after which a sender that keeps looking at an address has its next line at info */
 const LOOK_MS = 3_600_000;
-/** Senders and routes that are known at a time: of those over the bound each look is logged at info */
+/** Senders and addresses that are known at a time: of those over the bound each look is logged at info */
 const MAX_LOOKS = 1_000;
 
 /**
@@ -453,20 +454,20 @@ export function createObserver(
     },
   );
   const inFlight = metrics.gauge("postern_http_requests_in_flight", "HTTP requests being answered.").with();
-  /** Time of the last line at info, by route and sender */
+  /** Time of the last line at info, by address and sender */
   const looks = new Map<string, number>();
 
   /**
    * Tells whether a sender looks again where its last look is in the log. Attack: anybody can send the header, so it hides neither a refusal, nor a
-   * request that changes something, nor the first look of a sender.
+   * request that changes something, nor the first look of a sender at an address.
    */
   const isRepeatedLook = (
-    { method, headers }: Request,
+    { method, headers, url }: Request,
     { identity, remoteAddress }: GatewayRequestContext,
-    { startedAt, route, status }: { readonly startedAt: number; readonly route: string; readonly status: number },
+    { startedAt, status }: { readonly startedAt: number; readonly status: number },
   ): boolean => {
     if (method !== "GET" || status >= 400 || headers.get(LOOK_HEADER) === null) return false;
-    const key = `${route} ${identity?.tokenId ?? ""} ${remoteAddress ?? ""}`;
+    const key = `${hash("sha256", url)} ${identity?.tokenId ?? ""} ${remoteAddress ?? ""}`;
     const seenAt = looks.get(key);
     if (seenAt !== undefined && startedAt - seenAt < LOOK_MS) return true;
     if (seenAt === undefined && looks.size >= MAX_LOOKS) {

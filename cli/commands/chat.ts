@@ -1,7 +1,7 @@
 import { type CommandContext, CommandError, defineCliCommand, EXIT, UsageError } from "../command.ts";
 import { type ReachedGateway, reachGateway } from "../reach_gateway.ts";
 import { askPerson } from "../terminal/ask_person.ts";
-import { sendNamedFiles } from "../terminal/send_named_files.ts";
+import { namesPasted, sendNamedFiles, type Typed } from "../terminal/send_named_files.ts";
 import { ChatCommands, findConversation } from "../terminal/chat_commands.ts";
 import { type ChatHistory, openChatHistory } from "../terminal/chat_history.ts";
 import { type ChatEvent, type ChatSession, type ChatTopic, openChatSession } from "../terminal/chat_session.ts";
@@ -45,7 +45,7 @@ export const chatCommand = defineCliCommand({
       try {
         const talk: Talk = { context, session, gateway, topic, history, offered: new Set() };
         if (typeof last?.run_id === "string") await showUnended(talk, last.run_id);
-        const code = message === undefined ? await converse(talk) : await sayMessage(talk, message);
+        const code = message === undefined ? await converse(talk) : await sayMessage(talk, message, { words: args._ });
         if (topic.conversationId !== undefined) await history.setConversation(topic.conversationId);
         if (message === undefined || context.io.isTerminal.stderr) sayConversation(talk);
         return code;
@@ -106,11 +106,12 @@ async function converse(talk: Talk): Promise<number> {
       const line = await reader.read("> ");
       if (line === undefined) return EXIT.ok;
       if (line.trim() === "") continue;
-      // deno-lint-ignore no-control-regex -- a paste of several lines is not kept in the history
-      if (!/[\x00-\x1f]/.test(line)) await history.add(line);
+      // A paste of several lines is not kept in the history, and no line whose files another chat would take for typed
+      // deno-lint-ignore no-control-regex
+      if (!/[\x00-\x1f]/.test(line) && !namesPasted(line, reader.pastes())) await history.add(line);
       const result = await commands.run(line);
       if (result === "exit") return EXIT.ok;
-      if (result === "message") await sayLine(withReader, line.trim());
+      if (result === "message") await sayLine(withReader, line.trim(), { pastes: reader.pastes() });
     }
   } finally {
     reader.close();
@@ -118,15 +119,15 @@ async function converse(talk: Talk): Promise<number> {
 }
 
 /** Sends a message with the files that it names, and shows the reply. @throws {CommandError} for a file that cannot be sent */
-async function sayMessage(talk: Talk, text: string): Promise<number> {
-  const files = await sendNamedFiles(text, talk);
+async function sayMessage(talk: Talk, text: string, typed: Typed): Promise<number> {
+  const files = await sendNamedFiles(text, { ...talk, typed });
   return await showReply(talk, talk.session.send(text, files));
 }
 
 /** Says a line of a chat, which goes on where a file cannot be sent. */
-async function sayLine(talk: Talk, text: string): Promise<void> {
+async function sayLine(talk: Talk, text: string, typed: Typed): Promise<void> {
   try {
-    await sayMessage(talk, text);
+    await sayMessage(talk, text, typed);
   } catch (error) {
     if (!(error instanceof CommandError) || !/@/.test(text)) throw error;
     talk.context.say(error.message);

@@ -28,6 +28,8 @@ export interface LineReader {
    * @returns undefined at Ctrl-C and Ctrl-D
    */
   ask(question: string): Promise<string | undefined>;
+  /** Returns the pasted texts with an `@`: what they name was typed by nobody. */
+  pastes(): readonly string[];
   /** Calls back at each Ctrl-C while nothing is read. Returns a function that removes the listener */
   onInterrupt(listener: () => void): () => void;
   /**
@@ -76,6 +78,8 @@ class TerminalLineReader implements LineReader {
   readonly #queue: string[] = [];
   /** Texts of pastes that are shown as marks, by the number in the mark */
   readonly #pastes = new Map<string, string>();
+  /** Pasted texts with an `@` */
+  readonly #naming = new Set<string>();
   readonly #onInterrupt = new Set<() => void>();
   #onLine: ((line: string) => boolean) | undefined = undefined;
   #waiting: Waiting | undefined;
@@ -135,6 +139,10 @@ class TerminalLineReader implements LineReader {
     const answer = await this.#next("ask", question);
     if (typed !== "" && !this.#ended) this.#lines.write(typed);
     return answer;
+  }
+
+  pastes(): readonly string[] {
+    return [...this.#naming];
   }
 
   onInterrupt(listener: () => void): () => void {
@@ -224,6 +232,7 @@ class TerminalLineReader implements LineReader {
   #paste(pasted: string): void {
     if (this.#waiting?.kind === "ask") return this.#terminal.write("\x07");
     const text = pasted.replace(/\r\n?/g, "\n");
+    if (text.includes("@")) this.#naming.add(text);
     // deno-lint-ignore no-control-regex -- a key in it would edit the line
     if (text.length <= MAX_PLAIN_PASTE && !/[\x00-\x1f\x7f]/.test(text)) return void this.#keys.write(text);
     const number = String(this.#pastes.size + 1);

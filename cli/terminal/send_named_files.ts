@@ -5,38 +5,91 @@ import { basename, join, resolve } from "node:path";
 import { withoutEnd } from "../../lib/base/text.ts";
 import { type CommandContext, CommandError } from "../command.ts";
 import type { ReachedGateway } from "../reach_gateway.ts";
+import { isYes } from "./require_yes.ts";
 import { printableLine } from "./terminal_text.ts";
 
 /** A path behind `@` at the beginning of a word, in quotes where it has blanks */
 const NAMED = /(?:^|\s)@(?:"([^"\n]{1,1024})"|([^\s"]{1,1024}))/g;
 /** Files of one message */
 const MAX_FILES = 20;
+/** Names that nobody typed, of which a file is looked for */
+const MAX_FOREIGN = 100;
 /** Bytes of a file that this command reads; the gateway has a bound of its own */
 const MAX_BYTES = 67_108_864;
+
+/** Source of the names in a message that its person wrote: words of the command line, or all but what was pasted. */
+export type Typed = { readonly words: readonly string[] } | { readonly pastes: readonly string[] };
 
 /**
  * Sends the files that a message names as `@path`, and returns their ids. The person names them, and this process reads them with the
  * person's rights: no rule of tools is asked. A word that names no file stays a word.
+ *
+ * Attack: somebody else's text, pasted, piped or put into an argument by a script, names a file of the person, such as `@~/.ssh/id_rsa`.
+ * So a name that nobody typed is asked about, and where nobody can be asked its file is not sent.
  * @throws {CommandError} for a file that cannot be read, or that the gateway does not keep
  */
 export async function sendNamedFiles(
   text: string,
-  { context, gateway }: { readonly context: Pick<CommandContext, "say">; readonly gateway: ReachedGateway },
+  { context, gateway, typed }: {
+    readonly context: Pick<CommandContext, "say" | "io" | "flags">;
+    readonly gateway: ReachedGateway;
+    readonly typed: Typed;
+  },
 ): Promise<readonly string[]> {
   const paths = new Set<string>();
-  for (const [, quoted, bare = ""] of text.matchAll(NAMED)) {
-    const given = quoted ?? bare;
-    const path = await existing(given) ?? await existing(withoutEnd(given, ".,;:!?)"));
-    if (path !== undefined) paths.add(path);
+  const foreign = new Set<string>();
+  const words = "words" in typed ? typed.words.filter((word) => word.startsWith("@")).map(nameOf) : [];
+  let looks = 0;
+  for (const name of new Set([...words, ...namesIn(text)])) {
+    const isTyped = "words" in typed ? words.includes(name) : !isPasted(name, typed.pastes);
+    if (!isTyped && ++looks > MAX_FOREIGN) continue;
+    const path = await existing(name) ?? await existing(withoutEnd(name, ".,;:!?)"));
+    if (path !== undefined) (isTyped ? paths : foreign).add(path);
   }
   if (paths.size > MAX_FILES) throw new CommandError(`Cannot send more than ${MAX_FILES} files with one message`);
+  const asked = [...foreign].filter((path) => !paths.has(path)).slice(0, MAX_FILES - paths.size);
+  for (const path of await mayGo(asked, context) ? asked : []) paths.add(path);
   const ids: string[] = [];
   for (const path of paths) {
-    const { id, filename, bytes } = await gateway.call("POST /v1/files", { raw: await formOf(path) });
-    context.say(`Sent ${printableLine(filename)}, ${bytes} bytes`);
+    const { id, bytes } = await gateway.call("POST /v1/files", { raw: await formOf(path) });
+    context.say(`Sent ${printableLine(path)}, ${bytes} bytes`);
     ids.push(id);
   }
   return ids;
+}
+
+/** Tells whether a message holds a name that was pasted. */
+export function namesPasted(text: string, pastes: readonly string[]): boolean {
+  return namesIn(text).some((name) => isPasted(name, pastes));
+}
+
+/** Asks about files that a text names, of which nobody typed the names. */
+async function mayGo(
+  paths: readonly string[],
+  { io, flags, say }: Pick<CommandContext, "say" | "io" | "flags">,
+): Promise<boolean> {
+  if (paths.length === 0) return false;
+  const list = paths.map(printableLine).join(", ");
+  if (io.canAsk && !flags.json) {
+    const answer = await io.ask(`The text names files that you did not: ${list}. Send them along? [y/N] `);
+    if (isYes(answer ?? "")) return true;
+  }
+  say(`Not sent: ${list}. A file goes along as an argument of its own, such as @report.pdf, or typed in a chat`);
+  return false;
+}
+
+function namesIn(text: string): readonly string[] {
+  return [...text.matchAll(NAMED)].map(([, quoted, bare = ""]) => quoted ?? bare);
+}
+
+/** Returns the name in a word of the command line, whose quotes the shell may have taken away. */
+function nameOf(word: string): string {
+  return /^@"([^"]*)"$/.exec(word)?.[1] ?? word.slice(1);
+}
+
+/** A paste may end in the middle of a name, and keys may have gone on with it, or taken signs away from it. */
+function isPasted(name: string, pastes: readonly string[]): boolean {
+  return pastes.some((paste) => namesIn(paste).some((given) => name.startsWith(given) || given.startsWith(name)));
 }
 
 /** Returns the absolute path of a file that is there. */

@@ -90,7 +90,8 @@ export class Idempotency {
   ): Promise<Response> {
     const scope = digest([context.identity?.tokenId ?? "", request.method, context.path, key]);
     const tools = request.headers.get("x-postern-tools") ?? "";
-    const fingerprint = digest([context.target.search, tools, ...formatHeaders(request), await context.body()]);
+    const pieces = await piecesOf(await context.body(), request.headers.get("content-type") ?? "");
+    const fingerprint = digest([context.target.search, tools, ...formatHeaders(request), ...pieces]);
     let flight = this.#flights.get(scope);
     while (flight?.over !== undefined) {
       await flight.over;
@@ -351,6 +352,12 @@ function checkSame(first: string, now: string): void {
 /** Returns the headers beside `x-postern-tools` that change what a request does: those that go on to a provider of its format. */
 function formatHeaders({ headers }: Request): string[] {
   return FORMAT_HEADERS.flatMap((name) => headers.has(name) ? [`${name}: ${headers.get(name)}`] : []);
+}
+
+/** Returns a body in pieces that a repeat has too. Loads the reader of forms with the first of them. */
+async function piecesOf(body: Uint8Array, contentType: string): Promise<readonly Uint8Array[]> {
+  if (!/^multipart\//i.test(contentType)) return [body];
+  return (await import("../wire/read_form.ts")).piecesOfForm(body, contentType);
 }
 
 function digest(parts: readonly (string | Uint8Array)[]): string {

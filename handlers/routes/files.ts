@@ -117,9 +117,11 @@ export const fileContentRoute = defineRoute({
   otherReplies: FILE_TYPES.map((type) => ({ status: 200, type })),
   async handle(parts, input) {
     const file = await findFile(parts, input);
+    const body = await parts.uploads.content(file);
+    if (body === undefined) throw unknownFile();
     return {
       status: 200,
-      body: await parts.uploads.content(file),
+      body,
       type: file.media_type,
       headers: {
         "content-disposition": `attachment; filename*=UTF-8''${encodeName(file.filename)}`,

@@ -1,6 +1,7 @@
 import type { SentFiles } from "../../lib/services.ts";
 import { refuse } from "../../lib/base/errors.ts";
 import { isRecord } from "../../lib/base/json.ts";
+import { lazily } from "../../lib/base/lazily.ts";
 import type { ContentPart } from "../../lib/base/records/message.ts";
 import type { Logger } from "../../lib/base/telemetry/log.ts";
 import { isUploadId } from "../../lib/memory/uploads.ts";
@@ -8,6 +9,8 @@ import type { RouteInput } from "../define_route.ts";
 
 /** Files of one request at most */
 const MAX_FILES = 20;
+/** Bytes of the files of one request, each time that it names one: as many as the largest file may have */
+const MAX_BYTES = 67_108_864;
 
 /** Sender and signal of a request, and the files that may be named in it. */
 export interface FileReading {
@@ -36,7 +39,8 @@ export async function withSentFiles<T extends object>(
   reading: FileReading,
 ): Promise<readonly T[]> {
   let count = 0;
-  const known = new Map<string, Promise<ContentPart>>();
+  const room = { left: MAX_BYTES };
+  const known = new Map<string, Promise<FoundFile>>();
   const filled = async (item: T, at: number): Promise<T> => {
     // The content and the output of a checked item are texts or lists of parts
     const entries = Object.entries(item).map(async ([name, value]): Promise<[string, unknown]> => {
@@ -46,9 +50,9 @@ export async function withSentFiles<T extends object>(
         if (id === undefined) return part;
         const param = `${field}[${at}].${name}[${place}].file_id`;
         if (++count > MAX_FILES) throw refuse("invalid_request", `Cannot read more than ${MAX_FILES} files`, { param });
-        const read = known.get(id) ?? readFile(id, param, reading);
-        known.set(id, read);
-        return reading.toPart(await read);
+        const found = known.get(id) ?? findFile(id, param, reading);
+        known.set(id, found);
+        return reading.toPart(await readFile(await found, param, room));
       });
       return [name, await Promise.all(parts)];
     });
@@ -63,7 +67,11 @@ export async function readSentFiles(
   ids: readonly string[],
   reading: Omit<FileReading, "toPart">,
 ): Promise<readonly ContentPart[]> {
-  return await Promise.all(ids.map((id, at) => readFile(id, `files[${at}]`, reading)));
+  const room = { left: MAX_BYTES };
+  return await Promise.all(ids.map(async (id, at) => {
+    const param = `files[${at}]`;
+    return await readFile(await findFile(id, param, reading), param, room);
+  }));
 }
 
 /** Tells whether a message or an item names a file here. */
@@ -72,16 +80,37 @@ export function namesFile(item: object): boolean {
   return [content, output].some((value) => Array.isArray(value) && value.some((part) => fileIdOf(part) !== undefined));
 }
 
-async function readFile(
+/** A file that is named, which is read once. */
+interface FoundFile {
+  readonly bytes: number;
+  readonly read: () => Promise<ContentPart>;
+}
+
+async function findFile(
   id: string,
   param: string,
   { files, log, asking: { caller, signal } }: Omit<FileReading, "toPart">,
-): Promise<ContentPart> {
+): Promise<FoundFile> {
   const found = await files?.uploads.get(id, caller);
-  if (files === undefined || found === undefined) {
-    throw refuse("invalid_request", `Cannot find the file of "${param}": GET /v1/files shows yours`, { param });
+  if (files === undefined || found === undefined) throw unknown(param);
+  const read = lazily(async () => {
+    const { uploadPart } = await import("../../lib/tools/documents/upload_part.ts");
+    const bytes = await files.uploads.content(found);
+    if (bytes === undefined) throw unknown(param);
+    return await uploadPart(found, bytes, { workers: files.workers, log, signal, param });
+  });
+  return { bytes: found.bytes, read };
+}
+
+/** Attack: a short request that names a large picture many times would be a long one for the model, and in the records. */
+async function readFile({ bytes, read }: FoundFile, param: string, room: { left: number }): Promise<ContentPart> {
+  room.left -= bytes;
+  if (room.left < 0) {
+    throw refuse("invalid_request", `Cannot read more than ${MAX_BYTES} bytes of files in one request`, { param });
   }
-  const { uploadPart } = await import("../../lib/tools/documents/upload_part.ts");
-  const bytes = await files.uploads.content(found);
-  return await uploadPart(found, bytes, { workers: files.workers, log, signal, param });
+  return await read();
+}
+
+function unknown(param: string) {
+  return refuse("invalid_request", `Cannot find the file of "${param}": GET /v1/files shows yours`, { param });
 }

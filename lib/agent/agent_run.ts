@@ -101,6 +101,8 @@ export interface RecordedResult {
   readonly pictures?: readonly Picture[] | undefined;
   /** Skill that the output is from: the model gets it without the envelope. Default: none */
   readonly skill?: ReadSkill | undefined;
+  /** Present where the call was not made, as a message came before it. */
+  readonly skipped?: true | undefined;
 }
 
 /** Messages that were taken into a run, by the number of the turn that they came behind; 0: before the first. */

@@ -193,8 +193,11 @@ class AgentLoop implements LoopState {
     const said = messages.map(({ text }): Message => ({ role: "user", content: text }));
     this.messages = [...this.messages, ...said];
     this.added.push(...said);
+    if (said.length === 0) return;
     // A person has changed the course: what came before is no pattern any more
-    if (said.length > 0) this.#guard = undefined;
+    this.#guard = undefined;
+    // Whoever sent it does not repeat it: a refusal of the first turn must leave it in the conversation
+    this.#spoken = true;
   }
 
   /** Opens the next turn: the recorded one, else one at the provider. */
@@ -312,7 +315,8 @@ class AgentLoop implements LoopState {
     this.requests.takeResults(results);
     noteResults(this.run, results);
     const verdict = (this.#guard ??= createLoopGuard()).observe(
-      results.map(({ call, output, isError, pictures }) => ({
+      // What was not made is no failure of the model
+      results.filter(({ skipped }) => skipped !== true).map(({ call, output, isError, pictures }) => ({
         name: call.name,
         input: call.arguments,
         output,

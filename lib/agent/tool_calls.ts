@@ -38,6 +38,8 @@ export interface CallResult {
   readonly pictures?: readonly Picture[] | undefined;
   /** Lines of the envelope for the pictures, where the result came from outside */
   readonly frame?: ToolMessage["frame"];
+  /** Present where the call was not made, as a message came before it. */
+  readonly skipped?: true | undefined;
 }
 
 /**
@@ -250,9 +252,8 @@ class RunningCall {
     output: string,
     isError: boolean,
     { taint = UNTAINTED, data, pictures, skill, turnOn, skipped, deniedBy }:
-      & Partial<Pick<RecordedResult, "pictures" | "skill">>
+      & Partial<Pick<RecordedResult, "pictures" | "skill" | "skipped">>
       & {
-        readonly skipped?: true;
         readonly taint?: Taint | undefined;
         readonly turnOn?: ToolCallOutcome["turnOn"] | undefined;
         readonly deniedBy?: ToolCallOutcome["deniedBy"];
@@ -275,7 +276,7 @@ class RunningCall {
       ...(skill === undefined ? {} : { skill: { name: skill.name, disallowed_tools: [...skill.disallowedTools] } }),
     });
     this.#run.journal.afterCall(this.#call.id);
-    const result = toResult(this.#call, { output, isError, taint, pictures, skill }, this.#run);
+    const result = toResult(this.#call, { output, isError, taint, pictures, skill, skipped }, this.#run);
     this.#options.ended.push(result);
     return result;
   }
@@ -290,14 +291,14 @@ interface ParsedInput {
 /** The output of a single call without a model is the reply, and goes on as it is. */
 function toResult(
   call: TurnCall,
-  { output, isError, taint, pictures, skill }: RecordedResult,
+  { output, isError, taint, pictures, skill, skipped }: RecordedResult,
   { facts, kit: { random } }: Pick<AgentRun, "facts" | "kit">,
 ): CallResult {
   const envelope = { origin: taint, random };
   // Instructions that a person trusts are no data; the run is tainted by them all the same
   const isOutside = facts.call === undefined && taint.length > 0 && skill === undefined;
   const content = isOutside ? wrapUntrusted(call.name, output, envelope) : output;
-  if (pictures === undefined) return { call, output, isError, content };
+  if (pictures === undefined) return { call, output, isError, content, skipped };
   const frame = isOutside ? envelopeLines(call.name, envelope) : undefined;
   return { call, output, isError, content, pictures, frame };
 }

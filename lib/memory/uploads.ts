@@ -163,8 +163,11 @@ export class Uploads {
     return { files, hasMore: false };
   }
 
-  /** Returns the bytes of a file. @throws {HttpError} 500 `record_unreadable` where they are not those that were sent */
-  async content({ id, bytes, sha256 }: Upload): Promise<Uint8Array<ArrayBuffer>> {
+  /**
+   * Returns the bytes of a file; undefined where it was forgotten meanwhile.
+   * @throws {HttpError} 500 `record_unreadable` where they are not those that were sent
+   */
+  async content({ id, bytes, sha256 }: Upload): Promise<Uint8Array<ArrayBuffer> | undefined> {
     const parts: Buffer[] = [];
     for (let afterSeq = 0;;) {
       const page = await this.#options.store.read(uploadStream(id), { afterSeq, limit: 50 });
@@ -175,6 +178,7 @@ export class Uploads {
     }
     const content = new Uint8Array(Buffer.concat(parts));
     if (content.length === bytes && hash("sha256", content) === sha256) return content;
+    if (await UPLOADS.read(this.#options.store, id) === undefined) return undefined;
     throw refuse("record_unreadable", `Cannot read the file ${id}: its record is damaged; delete it and send it again`);
   }
 
@@ -200,8 +204,11 @@ export class Uploads {
 /** Returns the writes that forget the files of a conversation. */
 export async function conversationUploadsRemoval(conversationId: string, store: Store): Promise<readonly Write[]> {
   const prefix = `${conversationId}/`;
-  const marks = await store.scan(CONVERSATION_UPLOADS.name, { prefix, limit: 1000 });
-  return marks.flatMap(({ key }) => removalOf(key.slice(prefix.length), conversationId));
+  const writes: Write[] = [];
+  for await (const { key } of CONVERSATION_UPLOADS.all(store, { prefix })) {
+    writes.push(...removalOf(key.slice(prefix.length), conversationId));
+  }
+  return writes;
 }
 
 function removalOf(id: string, conversationId: string | undefined): readonly Write[] {

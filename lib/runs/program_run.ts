@@ -114,7 +114,7 @@ export interface ProgramBoundState {
 export interface ProgramDescribedChange {
   /** Path of the file, as the call names it */
   readonly path: string;
-  /** What becomes of the file */
+  /** Fate of the file */
   readonly kind: "create" | "change" | "delete" | "move";
   /** With kind `move`: where the file is now */
   readonly from?: string | undefined;

@@ -98,7 +98,11 @@ test("an interrupting message at another gateway ends the run, and its turn come
   const message = await say(other, "interrupt");
   const reply = readAll(message);
   await passUntil(database, async () => (await a.runs.get(message.id))?.status === "completed");
-  assert.equal((await a.runs.get(first.id))?.status, "cancelled");
+  const ended = await a.runs.get(first.id);
+  assert.deepEqual([ended?.status, ended?.error?.message], [
+    "cancelled",
+    "A person interrupted the reply with another message",
+  ]);
   await pass(database, 1_000);
   assert.equal((await reply).at(-1)?.type, "done");
   assert.equal((await history()).at(-1), "To Use b");

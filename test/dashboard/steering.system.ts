@@ -64,4 +64,34 @@ describe("steering in Chromium", { skip: NO_PAGE_TEST }, () => {
       await gateway.close();
     });
   }
+
+  test("a message that is accepted once another conversation is open is not shown there", async () => {
+    const gateway = await startFakeGateway();
+    const page = await browser.newPage();
+    page.setDefaultTimeout(PATIENCE_MS);
+    const release = Promise.withResolvers<void>();
+    await page.route("**/v1/runs/*/messages", async (route) => {
+      await release.promise;
+      await route.continue();
+    });
+    await page.goto(gateway.url);
+    await page.fill("#pair-code", gateway.code);
+    await page.keyboard.press("Enter");
+    await page.fill("#message", "slow beans");
+    await page.keyboard.press("Enter");
+    await page.getByText("The README says:").waitFor();
+    await page.fill("#message", "Then the peas");
+    await page.keyboard.press("Enter");
+    await page.locator(".waits").waitFor();
+    await page.click("#new-chat");
+    const accepted = page.waitForResponse("**/v1/runs/*/messages");
+    release.resolve();
+    await (await accepted).finished();
+    // The next task comes after those that the answer brought about
+    await page.evaluate(() => new Promise((resolve) => setTimeout(resolve)));
+    assert.equal(await page.locator("#turns > *").count(), 0);
+    assert.equal(gateway.commands.filter(({ type }) => type === "resume").length, 0);
+    await page.close();
+    await gateway.close();
+  });
 });

@@ -347,6 +347,10 @@ test("a page that looks again by itself fills no log, and a stranger who says th
     await look("/v1/approvals", given);
     assert.deepEqual(levels(), ["info"], "a token that somebody else uses, or another one");
   }
+  for (const path of ["/v1/approvals?limit=1", "/v1/approvals?limit=2"]) {
+    await look(path);
+    assert.deepEqual(levels(), ["info"], "each record that somebody reads");
+  }
   await send("POST", "/v1/ping", { headers: { "x-postern-look": "1" } });
   await send("POST", "/v1/ping", { headers: { "x-postern-look": "1" } });
   assert.deepEqual(levels(), ["info", "info"], "what is no look");

@@ -155,7 +155,10 @@ test("a stranger is at an edited file with its diff within a minute, after one q
         const ended = performance.now();
         assert.equal(readFileSync(plan, "utf8"), "Water the beans on Tuesday.\n");
         const said = chat.output().replaceAll("\r\n", "\n");
-        assert.match(said, /\npath: "plan\.md"\n-Monday\n\+Tuesday\n[^]*Run this call\?[^]*on Tuesday\./);
+        assert.match(
+          said,
+          / wants to change plan\.md\n[^]*\n-Water the beans on Monday\.\n\+Water the beans on Tuesday\.\n[^]*Run this call\?[^]*on Tuesday\./,
+        );
         assert.equal(said.match(/Run this call\?/g)?.length, 1);
         const seconds = (from: number, to: number) => `${((to - from) / 1000).toFixed(1)} s`;
         t.diagnostic(`installed in ${seconds(begun, ready)}, at the edited file ${seconds(ready, ended)} later`);

@@ -423,7 +423,10 @@ function toPart(part: ResponsePart, place: () => string): ContentPart {
 }
 
 function noFile(param: string) {
-  return unsupported(param, "the gateway keeps no files; send the content itself");
+  return unsupported(
+    param,
+    "no file here has such an id; send the content itself, or POST /v1/files, and name the id that it gives",
+  );
 }
 
 function missing(param: string) {

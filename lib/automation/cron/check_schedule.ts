@@ -13,7 +13,7 @@ import {
   type ScheduledWork,
   type ScheduleMaker,
 } from "../../tools/schedule/schedules.ts";
-import { timesOf, toTiming } from "./firing_times.ts";
+import { firingTimes, timesOf, toTiming } from "./firing_times.ts";
 import { parseSchedule } from "./parse_schedule.ts";
 import type { ScheduleRecord, Timing } from "./schedule_record.ts";
 
@@ -79,6 +79,8 @@ export function changedFields(
   const timing = isRetimed ? timingOf(schedule ?? record.schedule, zone, now) : record.timing;
   const checked = checkWork(hasWork ? changedWork(record, work) : earlierWork(record), options);
   const jitter = jitterField(jitter_secs ?? record.jitter_secs);
+  const isMoved = !isRetimed && (jitter.jitter_secs ?? 0) !== (record.jitter_secs ?? 0);
+  const from = isMoved ? beforeSlot(record) ?? now : now;
   return {
     schedule: schedule?.trim() ?? record.schedule,
     timing,
@@ -87,12 +89,14 @@ export function changedFields(
     ...jitter,
     ...precheckField(precheck ?? record.precheck ?? undefined, checked, options),
     // Another call is compared with nothing that came before
-    ...(precheck === undefined ? {} : { checked: null }),
+    ...(precheck === undefined
+      ? {}
+      : { checked: null, checking: record.checking && { ...record.checking, is_old: true } }),
     ...makerFields(by),
     // Work that stays as it was is made from what it was made from
     taint: [...joinTaints(hasWork ? UNTAINTED : record.taint, by.taint)],
     ...hasWork ? { links: [], ...linksField(work, by) } : {},
-    next_at: record.state === "active" ? nextTime({ id: record.id, timing, timezone: zone, ...jitter }, now) : null,
+    next_at: record.state === "active" ? nextTime({ id: record.id, timing, timezone: zone, ...jitter }, from) : null,
     updated_at: now,
   };
 }
@@ -103,6 +107,12 @@ export function nextTime(
   now: number,
 ): number | null {
   return timesOf(schedule).next(now) ?? null;
+}
+
+/** Returns the last moment before the time that the next firing is put off from: those before it have fired. Undefined: none is next */
+function beforeSlot({ timing, timezone, next_at }: ScheduleRecord): number | undefined {
+  const slot = next_at === null ? undefined : firingTimes(timing, timezone).latest(next_at);
+  return slot === undefined ? undefined : slot - 1;
 }
 
 function timingOf(schedule: string, timezone: string, now: number): Timing {

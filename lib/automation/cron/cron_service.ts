@@ -348,13 +348,16 @@ class CronService implements Cron {
     return next;
   }
 
-  /** Sets an earlier next time, where a clock that was turned back left a later one. */
+  /** Sets an earlier next time, where a clock that was turned back left a later one, and an earlier look at a precheck at work. */
   #realign(id: string): Promise<void> {
     return this.#mutex(id, async () => {
       const found = await unlessUnreadable(this.#reader.find(id));
-      if (found === undefined || found.record.next_at === null) return;
-      const next = nextTime(found.record, this.#options.clock.now());
-      if (next !== null && next < found.record.next_at) await this.#write(found, { next_at: next });
+      if (found === undefined) return;
+      const { record } = found;
+      const now = this.#options.clock.now();
+      const next = record.next_at === null ? null : nextTime(record, now);
+      if (next !== null && next < (record.next_at ?? 0)) await this.#write(found, { next_at: next });
+      else if ((record.checking ?? null) !== null) this.#scheduler.set(id, lookAt(record, now));
     });
   }
 

@@ -90,6 +90,8 @@ const scheduleSchema = storedObject({
     run_id: v.string(),
     time: v.number(),
     trigger: v.picklist(["schedule", "manual"]),
+    /** True where the precheck was changed since. Absent: it was not */
+    is_old: v.optional(v.boolean()),
     /** Caller that asked for a firing by hand. Absent: the schedule itself fired */
     by: v.optional(storedObject({ token_id: v.nullable(v.string()), scopes: v.array(v.picklist(SCOPES)) })),
   }))),
@@ -102,6 +104,8 @@ const scheduleSchema = storedObject({
     reason: v.nullable(v.string()),
     /** SHA-256 of the newest output that was dealt with. Null: there was none yet */
     digest: v.nullable(v.string()),
+    /** Run that the output woke. Absent or null: it woke none */
+    run_id: v.optional(v.nullable(v.string())),
   }))),
 });
 /** A schedule as the store keeps it. */

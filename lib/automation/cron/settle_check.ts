@@ -6,6 +6,7 @@ import type { Random } from "../../base/random.ts";
 import { type Caller, commonScopes } from "../../base/records/caller.ts";
 import { isAtWork, type Run } from "../../base/records/run.ts";
 import { UNTAINTED } from "../../base/taint.ts";
+import type { RunSupervisor } from "../../runs/run_request.ts";
 import { type ReadRecord, unlessUnreadable } from "../../storage/read_records.ts";
 import type { Write } from "../../storage/store.ts";
 import { readShellOutput } from "../../tools/process/shell.ts";
@@ -41,7 +42,8 @@ type Checked = NonNullable<ScheduleRecord["checked"]>;
  * Deals with a precheck that has ended: its output wakes the model, or there is nothing new, or it failed.
  *
  * The digest of the output is written together with the acceptance of the run, or with the word that nothing is new. So a crash in between
- * loses no change, and none wakes the model twice. A run that cannot be accepted leaves the digest as it was.
+ * loses no change, and none wakes the model twice. A run that cannot be accepted leaves the digest as it was. One that was accepted and that no
+ * model answered has told the change to nobody: the next check wakes the model again.
  * @returns undefined: no precheck has ended
  */
 export async function settleCheck(
@@ -59,15 +61,17 @@ export async function settleCheck(
   const key = firingKey({ schedule_id: id, ...checking });
   const known = await unlessUnreadable(FIRINGS.read(store, key));
   const firing = { ...(known?.value ?? blank(id, { ...checking, at: now })), check_run_id: checking.run_id };
-  const settle = (end: Partial<FiringRecord>, checked: Partial<Checked>): readonly Write[] => {
+  /** @param checked undefined: the outcome before stays */
+  const settle = (end: Partial<FiringRecord>, checked?: Partial<Checked>): readonly Write[] => {
     const isOver = record.state === "active" && next_at === null;
     const last = { ...firing, ...end };
     const body: ScheduleRecord = {
       ...record,
       state: isOver ? "done" : record.state,
       checking: null,
-      checked: {
-        ...{ since: before?.since ?? now, digest: before?.digest ?? null, reason: null, outcome: "nothing_new" },
+      checked: checked === undefined ? before : {
+        ...{ since: before?.since ?? now, digest: before?.digest ?? null, run_id: before?.run_id ?? null },
+        ...{ reason: null, outcome: "nothing_new" } as const,
         ...{ ...checked, at: now },
       },
       last,
@@ -84,19 +88,25 @@ export async function settleCheck(
     const isWritten = await store.batch(settle({ status: "failed", reason }, { outcome: "failed", reason }));
     return isWritten ? settled : CHANGED;
   };
+  if (checking.is_old === true) {
+    const reason = "The precheck was changed while it was at work";
+    return await store.batch(settle({ status: "skipped", reason })) ? settled : CHANGED;
+  }
   const outcome = outcomeOf(record, run);
   if (outcome.kind === "failed") return await fail(outcome.reason);
   const digest = canonicalDigest(outcome.output);
-  const isSame = record.precheck?.only_when_changed === true && digest === before?.digest;
+  const isSame = record.precheck?.only_when_changed === true && digest === before?.digest &&
+    !await wasUnanswered(before.run_id ?? null, supervisor);
   if (outcome.kind === "quiet" || isSame) {
     const reason = isSame ? "The precheck gave the same as before" : "The precheck gave nothing";
     log.info("A precheck found nothing new", { schedule_id: id, run_id: checking.run_id });
     const end = { status: "nothing_new", reason } as const;
-    return await store.batch(settle(end, { digest })) ? settled : CHANGED;
+    return await store.batch(settle(end, isSame ? {} : { digest, run_id: null })) ? settled : CHANGED;
   }
   const scopesNow = await makerScopes(record, options);
   if (typeof scopesNow === "string") return await fail(scopesNow);
-  const woke = (runId: string) => settle({ status: "started", run_id: runId }, { outcome: "woke", since: now, digest });
+  const woke = (runId: string) =>
+    settle({ status: "started", run_id: runId }, { outcome: "woke", since: now, digest, run_id: runId });
   try {
     const { by, time } = checking;
     const found = toldOutput(record, { run, output: outcome.output, random });
@@ -117,6 +127,12 @@ export async function settleCheck(
     log.warn("A schedule cannot fire now, and will be tried again", { schedule_id: id, error });
     return { kind: "later" };
   }
+}
+
+/** Tells whether a run failed before the model had said anything, as while its provider is down. */
+async function wasUnanswered(runId: string | null, supervisor: Pick<RunSupervisor, "get">): Promise<boolean> {
+  const run = runId === null ? undefined : await unlessUnreadable(supervisor.get(runId));
+  return run?.status === "failed" && run.usage.total_tokens === 0;
 }
 
 type Outcome =

@@ -150,8 +150,10 @@ export function createChatView({ session }) {
   async function sayMore(mode) {
     const text = message.value;
     const id = run?.id;
+    const place = conversationId;
     // Before the run is known there is nothing to write to
     if (id === undefined || text.trim() === "") return;
+    const place = conversationId;
     clearMessage();
     const root = question(text);
     root.classList.add("waits");
@@ -163,11 +165,14 @@ export function createChatView({ session }) {
         method: "POST",
         body: { message: text, mode, ...(model.value === "" ? {} : { model: model.value }) },
       });
+      // Another conversation is shown by now: the gateway has the message
+      if (conversationId !== place) return;
       waiting.push({ id: accepted.id, text, root });
       // The reply may have ended meanwhile
       if (reply === undefined) end(() => {});
     } catch (error) {
       root.remove();
+      if (conversationId !== place) return;
       message.value = message.value === "" ? text : message.value;
       showNote(`It was not sent: ${messageOf(error)}`);
       showRunning();

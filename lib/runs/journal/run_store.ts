@@ -390,6 +390,12 @@ export class RunStore {
     return ids;
   }
 
+  /** Tells whether a message waits that was to come in the place of a run. */
+  async isInterrupted(runId: string): Promise<boolean> {
+    for (const id of await this.steering(runId)) if ((await this.get(id))?.steers?.mode === "interrupt") return true;
+    return false;
+  }
+
   /** Tells whether the journal of a run says that it took a message in. */
   async hasTaken(runId: string, messageId: string): Promise<boolean> {
     for await (const { events } of this.records(runId)) {

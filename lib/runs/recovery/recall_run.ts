@@ -178,6 +178,7 @@ class JournalReader {
       ...(event.skill === undefined
         ? {}
         : { skill: { name: event.skill.name, disallowedTools: event.skill.disallowed_tools } }),
+      ...(event.skipped === undefined ? {} : { skipped: event.skipped }),
       taint: event.taint ?? (record.outside?.includes(event.call_id) === true ? [event.tool] : UNTAINTED),
     });
   }

@@ -11,7 +11,7 @@ import { type RunTaint, taintField } from "../../base/taint.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
 import { type AcceptedRun, createRunState, endStatus } from "../journal/apply_event.ts";
 import type { RunRecorder } from "../journal/run_recorder.ts";
-import type { RunSteering } from "./run_steering.ts";
+import { INTERRUPTED, type RunSteering } from "./run_steering.ts";
 import type { OnRecorded } from "../journal/run_store.ts";
 import type { FollowOptions, RunHandle, RunReader, RunRequest } from "../run_request.ts";
 import { beginsConversation } from "../conversations/conversation_records.ts";
@@ -173,7 +173,8 @@ export class RunJournal implements AgentJournal {
     // The client repeats a request that failed before anything was said, so the conversation stays as it was.
     // A run that waits for a review goes on later, and says then what it did
     const isOver = terminal.type === "done" || terminal.code !== "needs_review";
-    const said = refused === undefined && isOver && (terminal.type === "done" || added.length > 0);
+    const isSaid = terminal.type === "done" || added.length > 0 || this.#isInterrupted(terminal);
+    const said = refused === undefined && isOver && isSaid;
     return this.#write(recorder, { said: said ? outcome : undefined, isOver }).then(
       () => this.#over(terminal, endStatus(terminal)),
       (error) => {
@@ -181,6 +182,13 @@ export class RunJournal implements AgentJournal {
         throw error;
       },
     );
+  }
+
+  /** Tells whether a message came before the first word of a reply that had begun. Nobody repeats what it was to answer: the message builds on it */
+  #isInterrupted(terminal: AgentOutcome["terminal"]): boolean {
+    const { entry, recorder } = this.#options;
+    const hasBegun = entry.startedAt !== null && recorder !== undefined && recorder.reached() > 0;
+    return hasBegun && terminal.type === "error" && terminal.message === INTERRUPTED;
   }
 
   /** Notes on disk that a run without records did work of the agent, when its client must come back. Undefined: nothing to note. */
@@ -224,7 +232,8 @@ export class RunJournal implements AgentJournal {
         isNew: beginsConversation(request),
         caller: request.by.caller,
         messages,
-        cut: cutOf(terminal),
+        // A message that came before the first word cuts nothing
+        cut: added.length === 0 && terminal.type === "error" ? undefined : cutOf(terminal),
         taint: taint.origins,
         time,
       }),

@@ -15,6 +15,7 @@ import type { RunStore } from "../journal/run_store.ts";
 import { endInterrupted, type RecoverOptions, recoverRun, settleRun } from "../recovery/recover_runs.ts";
 import type { ActiveRun } from "./active_run.ts";
 import type { ActiveRuns, RunQueue } from "./run_queue.ts";
+import { INTERRUPTED } from "./run_steering.ts";
 
 /** Cluster, and the parts of a supervisor that claimed runs are taken up with. */
 export interface RunClaimerOptions {
@@ -101,8 +102,9 @@ export class RunClaimer {
     const { active, runs, log } = this.#options;
     try {
       const entry = active.find(id);
-      if (await runs.isCancelled(id) === true) entry?.abort(new CancelError("cancelled"));
-      else entry?.steering?.hear();
+      if (await runs.isCancelled(id) !== true) return entry?.steering?.hear();
+      const isInterrupted = entry?.steering !== undefined && await runs.isInterrupted(id);
+      entry?.abort(new CancelError("cancelled", isInterrupted ? INTERRUPTED : undefined));
     } catch (error) {
       log.warn("A cancellation could not be read: it is read again in a second", { run_id: id, error });
     }

@@ -180,11 +180,17 @@ export class RunStarter {
 
   /** Lets a run know of a message that was accepted for it, or ends it where the message comes in its place. */
   async #tellSteered({ run_id: id, mode }: NonNullable<Run["steers"]>): Promise<void> {
-    const { supervised: { active }, cluster, cancel } = this.#options;
-    if (mode === "interrupt") return void await cancel(id, "cancelled", INTERRUPTED);
+    const { supervised: { active }, cluster, cancel, kit: { log } } = this.#options;
     const entry = active.find(id);
-    if (entry === undefined) await cluster.tellOwner(id);
-    else entry.steering?.hear();
+    try {
+      if (mode === "interrupt") await cancel(id, "cancelled", INTERRUPTED);
+      else if (entry === undefined) await cluster.tellOwner(id);
+      else entry.steering?.hear();
+    } catch (error) {
+      // The message is on disk: whoever got a refusal would send it twice
+      log.warn("A run could not be told of a message, and ends or takes it in at its next look", { run_id: id, error });
+      entry?.steering?.hear();
+    }
   }
 
   /**

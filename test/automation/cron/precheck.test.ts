@@ -131,6 +131,23 @@ test("a run that cannot be accepted leaves the digest: the change is told by the
   await fixture.cron.stop();
 });
 
+test("a change whose run the model never answered wakes it again, and one that was answered does not", async () => {
+  const outages = [true, true];
+  const script = ({ call }: RunRequest): readonly ScriptStep[] => {
+    if (call !== undefined) return answer("a");
+    return outages.pop()
+      ? [[{ type: "error", code: "provider_error", message: "The provider is down" }]]
+      : answer("Done");
+  };
+  const fixture = createCronFixture({ script });
+  await fixture.cron.start();
+  await fixture.cron.add(CHANGED, MAKER);
+  await hours(fixture, 5);
+  assert.equal(prompts(fixture).length, 3);
+  assert.equal((await fixture.cron.get("night"))?.last?.status, "nothing_new");
+  await fixture.cron.stop();
+});
+
 test("while a precheck is at work, other firings are skipped, and the schedule waits for its end", async () => {
   const script = ({ call }: RunRequest): readonly ScriptStep[] =>
     call === undefined ? answer("Done") : [{ waitMs: 90 * MINUTE }, ...answer("late")];
@@ -153,6 +170,37 @@ test("a schedule with one time is done once its precheck is dealt with", async (
   const done = await fixture.cron.get("night");
   assert.deepEqual([done?.state, done?.last?.status], ["done", "nothing_new"]);
   await fixture.cron.stop();
+});
+
+test("a clock that is turned back while a precheck is at work does not put off what comes of it", async () => {
+  const script = ({ call }: RunRequest): readonly ScriptStep[] =>
+    call === undefined ? answer("Done") : [{ waitMs: 10 * MINUTE }, ...answer("late")];
+  const fixture = createCronFixture({ script });
+  const { clock, jump } = fixture;
+  await fixture.cron.start();
+  await fixture.cron.add({ ...ORDER, schedule: "in 1h" }, MAKER);
+  await clock.advance(HOUR + MINUTE);
+  jump(-24 * HOUR);
+  for (let step = 0; step < 15; step++) await clock.advance(MINUTE);
+  assert.equal(prompts(fixture).length, 1);
+  await fixture.cron.stop();
+});
+
+test("a precheck that is changed while it is at work wakes no model, and the new one is compared with nothing of it", async () => {
+  const script = ({ call }: RunRequest): readonly ScriptStep[] =>
+    call === undefined ? answer("Done") : [{ waitMs: 10 * MINUTE }, ...answer("the same")];
+  const fixture = createCronFixture({ script });
+  const { clock, cron } = fixture;
+  await cron.start();
+  await cron.add(CHANGED, MAKER);
+  await clock.advance(HOUR + MINUTE);
+  await cron.update("night", { precheck: { ...CHANGED.precheck, input: { pattern: "*.txt" } } }, MAKER);
+  for (let step = 0; step < 15; step++) await clock.advance(MINUTE);
+  const stopped = await cron.get("night");
+  assert.deepEqual([prompts(fixture).length, stopped?.last?.status, stopped?.checked], [0, "skipped", undefined]);
+  for (let step = 0; step < 60; step++) await clock.advance(MINUTE);
+  assert.equal(prompts(fixture).length, 1);
+  await cron.stop();
 });
 
 test("fired by hand, the precheck comes first, and the run has no more rights than the one who asked", async () => {
@@ -217,6 +265,28 @@ test("jitter: each time is put off within its bound, before the next time, and t
       at = next;
     }
     assert.ok(offsets.size > 10, "each time has its own");
+  }
+});
+
+test("jitter that is changed moves the next firing: none comes twice for its time, and none is lost", async () => {
+  const of = (id: string, jitter_secs: number) =>
+    timesOf({ id, timing: { kind: "cron", expression: "0 * * * *" }, timezone: "UTC", jitter_secs });
+  const start = Date.UTC(2026, 0, 1);
+  const offset = (id: string, hour: number) =>
+    (of(id, 3600).latest(start + (hour + 1) * HOUR - 1) ?? 0) - start - hour * HOUR;
+  const ids = Array.from({ length: 20 }, (_, index) => `late-${index}`);
+  const late = ids.find((id) => [1, 2].every((hour) => offset(id, hour) > 10 * MINUTE)) ?? assert.fail();
+  for (const [before, after] of [[0, 3600], [3600, 0]] as const) {
+    const fixture = createCronFixture({ script: () => answer("Done") });
+    const { cron, clock } = fixture;
+    await cron.start();
+    await cron.add({ id: late, schedule: "hourly", prompt: "Look", jitter_secs: before }, MAKER);
+    await clock.advance(HOUR + 5 * MINUTE);
+    await cron.update(late, { jitter_secs: after }, MAKER);
+    for (let step = 0; step < 54; step++) await clock.advance(MINUTE);
+    const started: readonly string[] = (await fixture.fired(late)).filter((line) => line.startsWith("2026-01-01T01"));
+    assert.equal(started.length, 1, `from ${before} to ${after}: ${started.join(", ")}`);
+    await cron.stop();
   }
 });
 

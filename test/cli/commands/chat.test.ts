@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
-import { writeFile } from "node:fs/promises";
+import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
 import { writeControlFile } from "../../../lib/host/control_file.ts";
 import { withRunningGateway } from "../../support/running_gateway.ts";
-import { onMachine } from "../support/run_in.ts";
+import { type Machine, onMachine, type RunOptions } from "../support/run_in.ts";
 
 test("an interrupt cancels the reply under way and ends the command with exit 1", () =>
   onMachine(({ run, cwd }) =>
@@ -108,19 +108,66 @@ test("a line that begins with /interrupt stops the reply at work, and /steer wai
       ]);
     });
   }));
+
+/** Runs chats beside files, and returns what the model was told in each request. */
+function withFiles(
+  use: (parts: {
+    readonly chat: (argv: readonly string[], options?: RunOptions) => ReturnType<Machine["run"]>;
+    readonly told: () => string;
+    readonly dataDir: string;
+  }) => Promise<void>,
+) {
+  return onMachine(({ run, cwd }) =>
+    withRunningGateway(
+      { script: Array.from({ length: 6 }, () => ({ text: "Milk" })) },
+      async ({ url, token, dataDir, provider }) => {
+        const record = { address: `${url}/`, pid: process.pid, token, started_at: "", version: "", workspace: cwd };
+        await writeControlFile(dataDir, record);
+        await writeFile(join(dataDir, "my list.txt"), "milk, bread");
+        await writeFile(join(dataDir, "id_rsa"), "the key");
+        await use({
+          chat: (argv, options) => run(["chat", ...argv, "--data-dir", dataDir], options),
+          told: () => JSON.stringify(provider.requests.at(-1)?.messages.at(-1)?.content),
+          dataDir,
+        });
+      },
+    )
+  );
+}
+
 test("@ and a path send a file along, and a word that names none is only a word", () =>
-  onMachine(({ run, cwd }) =>
-    withRunningGateway({ script: [{ text: "Milk" }] }, async ({ url, token, dataDir, provider }) => {
-      const record = { address: `${url}/`, pid: process.pid, token, started_at: "", version: "", workspace: cwd };
-      await writeControlFile(dataDir, record);
-      const path = join(dataDir, "my list.txt");
-      await writeFile(path, "milk, bread");
-      const message = `What is in @"${path}", @nobody?`;
-      const { code, stderr } = await run(["chat", message, "--data-dir", dataDir]);
+  withFiles(async ({ chat, told, dataDir }) => {
+    const path = join(dataDir, "my list.txt");
+    for (const word of [`@${path}`, `@"${path}"`]) {
+      const { code, stderr } = await chat(["What is in it, @nobody? Write to me@example.org", word]);
       assert.equal(code, 0, stderr);
-      assert.match(stderr, /^Sent my list\.txt, 11 bytes$/m);
-      const said = JSON.stringify(provider.requests[0]?.messages.at(-1)?.content);
-      assert.match(said, /@nobody\?/);
-      assert.match(said, /It is data:\\nmilk, bread\\nEnd of the file/);
-    })
-  ));
+      assert.ok(stderr.includes(`Sent ${path}, 11 bytes\n`), stderr);
+      assert.match(told(), /@nobody\?/);
+      assert.match(told(), /It is data:\\nmilk, bread\\nEnd of the file/);
+    }
+    const typed = await chat([], { answers: [`What is in @"${path}"?`] });
+    assert.match(typed.stderr, /^Sent .*my list\.txt, 11 bytes$/m);
+    assert.match(told(), /milk, bread/);
+  }));
+
+test("a file that somebody else's text names is asked about, and goes nowhere where nobody can be asked", () =>
+  withFiles(async ({ chat, told, dataDir }) => {
+    const path = join(dataDir, "id_rsa");
+    const foreign = `Read @${path}.`;
+    const cases: readonly (readonly [what: string, argv: readonly string[], options: RunOptions])[] = [
+      ["piped", [], { stdin: foreign }],
+      ["put into an argument by a script", [`Sum this up: ${foreign}`], {}],
+      ["pasted, and the answer is no", [], { answers: [`Sum this up: \x1b[200~${foreign}\x1b[201~`, "n"] }],
+      ["pasted up to the middle of a name", [], { answers: [`\x1b[200~${foreign.slice(0, -3)}\x1b[201~sa.`, ""] }],
+    ];
+    for (const [what, argv, options] of cases) {
+      const { code, stderr } = await chat(argv, options);
+      assert.equal(code, 0, stderr);
+      assert.ok(stderr.includes(`Not sent: ${path}. `), `${what}: ${stderr}`);
+      assert.doesNotMatch(told(), /the key/, what);
+    }
+    assert.doesNotMatch(await readFile(join(dataDir, "chat_history"), "utf8"), /id_rsa/, "another chat may recall it");
+    const { stderr } = await chat([], { answers: [`\x1b[200~${foreign}\x1b[201~`, "y"] });
+    assert.match(stderr, /^Sent .*id_rsa, 7 bytes$/m);
+    assert.match(told(), /the key/);
+  }));

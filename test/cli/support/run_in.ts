@@ -17,7 +17,7 @@ export interface RunOptions {
   readonly env?: Readonly<Record<string, string>>;
   /** Standard input; undefined: a terminal */
   readonly stdin?: string;
-  /** Lines that the person types */
+  /** Lines that the person types, with pastes in brackets as a terminal has them */
   readonly answers?: readonly string[];
   /** Waits for the line of a person who takes their time, in place of `answers`; undefined: Ctrl-C */
   readonly onAsk?: () => Promise<string | undefined>;
@@ -83,6 +83,10 @@ export function onMachine(use: (machine: Machine) => Promise<void>): Promise<voi
   });
 }
 
+/** A bracketed paste */
+// deno-lint-ignore no-control-regex
+const PASTE = /\x1b\[200~(.*?)\x1b\[201~/gs;
+
 async function runOn(
   { home, cwd }: { readonly home: string; readonly cwd: string },
   argv: readonly string[],
@@ -91,6 +95,7 @@ async function runOn(
   let stdout = "";
   let stderr = "";
   const answers = [...(options.answers ?? [])];
+  const pastes: string[] = [];
   const listeners = new Set<() => void>();
   const interrupt = () => {
     for (const listener of [...listeners]) listener();
@@ -105,7 +110,7 @@ async function runOn(
   const told = () => options.onOutput?.({ stdout, stderr, interrupt, type });
   /** The next line of the person, shown as a terminal shows it */
   const typed = (prompt: string) => {
-    const line = answers.shift();
+    const line = answers.shift()?.replace(PASTE, (_, text: string) => (pastes.push(text), text));
     io.stderr(`${prompt}${line ?? ""}\n`);
     return line;
   };
@@ -133,6 +138,7 @@ async function runOn(
       options.onHistory?.(history);
       return Promise.resolve({
         read: (prompt) => Promise.resolve(typed(prompt)),
+        pastes: () => pastes,
         ask: (question) => options.onAsk?.() ?? Promise.resolve(typed(question)),
         onInterrupt(listener) {
           listeners.add(listener);

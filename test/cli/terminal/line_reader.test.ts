@@ -101,6 +101,16 @@ test(
 );
 
 test(
+  "a reader tells what was pasted with an @, from what was typed",
+  withReader(async ({ reader, type }) => {
+    const line = reader.read("> ");
+    await type("@typed.txt ", PASTE("plain"), PASTE("see @short.txt"), PASTE("see\n@long.txt\n"), "\r");
+    assert.equal(await line, "@typed.txt plainsee @short.txtsee\n@long.txt\n");
+    assert.deepEqual(reader.pastes(), ["see @short.txt", "see\n@long.txt\n"]);
+  }),
+);
+
+test(
   "a question is answered by what is typed after it alone",
   withReader(async ({ reader, type, shown }) => {
     await type("y\ry\rhalf a li");

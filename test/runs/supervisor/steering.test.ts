@@ -2,10 +2,13 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Script } from "../../../fixtures/scripted_provider.ts";
 import { cancelError } from "../../../lib/base/cancel.ts";
+import { ProviderError } from "../../../lib/base/errors.ts";
 import type { AgentEvent } from "../../../lib/base/records/agent_event.ts";
 import { type Message, textOf } from "../../../lib/base/records/message.ts";
 import type { MessageMode } from "../../../lib/base/records/run.ts";
 import { createStoredConversations } from "../../../lib/runs/conversations/stored_conversations.ts";
+import { createMemoryStore } from "../../../lib/storage/create_memory_store.ts";
+import type { Store } from "../../../lib/storage/store.ts";
 import type { FakeTool } from "../../support/fake_tool_executor.ts";
 import {
   ask,
@@ -193,6 +196,18 @@ test("an interrupting message ends the turn, whose stopped call keeps its result
   assert.equal(write.length, 1);
 });
 
+test("what was asked stays in the conversation where the message comes before the first word of its reply", async () => {
+  const { begin, say, told, provider } = scene(({ messages }) => {
+    const { said } = place(messages);
+    return said === "Work" ? { hang: "before" } : { text: `To ${said}` };
+  });
+  const { events } = await begin();
+  await until(() => provider.requests.length === 1);
+  await readAll(await say("interrupt", "In German"));
+  assert.equal((await events).at(-1)?.type, "error");
+  assert.deepEqual(await told(), ["user: Work", "user: In German", "assistant: To In German"]);
+});
+
 test("a message is not taken in by a run that works with more rights than its sender has", async () => {
   const { say, write, runs } = scene(twoCalls("write"));
   const admin = await runs.start(
@@ -244,4 +259,56 @@ test("a message that its sender cancels while it waits is not taken in", async (
   write[1]?.();
   assert.deepEqual(skippedOf(await events), [false, false]);
   assert.ok(!(await told()).includes("user: Hi"));
+});
+
+test("calls that were skipped for a message are no pattern of the model: it is neither warned nor stopped", async () => {
+  const { begin, say, write } = scene(twoCalls("write", 5));
+  const { events } = await begin();
+  await until(() => write.length === 1);
+  await say("steer", "Use b");
+  write[0]?.();
+  const shown = await events;
+  assert.deepEqual(skippedOf(shown), [false, true, true, true, true]);
+  assert.deepEqual(typesOf(shown).filter((type) => type === "notice"), []);
+});
+
+test("a message that was taken in is in the conversation though the model then refuses the first turn", async () => {
+  const refused = { errorBefore: new ProviderError("provider_error", "No", { provider: "scripted" }) };
+  const script: Script = ({ messages }) => {
+    const { said } = place(messages);
+    return said === "To ten" ? refused : { toolCalls: [{ name: "write" }] };
+  };
+  const { begin, runs, told, write } = scene(script, { limits: { maxConcurrent: 1 } });
+  const other = await runs.start(ask("Work", { conversationId: "other", durable: true }));
+  await until(() => write.length === 1);
+  const { id, events } = await begin("Count");
+  const by = { ...ask("").by, steers: { mode: "steer", runId: id } } as const;
+  await runs.start({ ...ask("To ten", { conversationId: "talk", durable: true }), by });
+  await runs.cancel(other.id, "cancelled");
+  const end = (await events).at(-1);
+  assert.equal(end?.type, "error");
+  assert.deepEqual(await told(), ["user: Count", "user: To ten"]);
+});
+
+test("a message that is on disk is accepted, though the run that it interrupts could not be told: that ends at its next look", async () => {
+  const disk = createMemoryStore();
+  let isBroken = false;
+  const batch: Store["batch"] = async (writes) => {
+    const cancels = writes.some((write) =>
+      write.op === "putIf" && JSON.stringify(write.body).includes('"cancelled":true')
+    );
+    if (isBroken && cancels) throw new Error("Disk full");
+    return await disk.batch(writes);
+  };
+  const { begin, say, write, runs } = scene(twoCalls("write"), { store: { ...disk, batch } });
+  const { id, events } = await begin();
+  await until(() => write.length === 1);
+  isBroken = true;
+  const message = await say("interrupt", "No, b");
+  isBroken = false;
+  write[0]?.();
+  assert.equal((await events).at(-1)?.type, "error");
+  assert.equal((await runs.get(id))?.error?.code, "cancelled");
+  assert.equal((await readAll(message)).at(-1)?.type, "done");
+  assert.equal(write.length, 1);
 });
