@@ -161,13 +161,15 @@ function checkCapabilities(
 /** Calls a tool for runs. A run that begins is answered with a task where the client takes one. */
 async function callForRun(
   name: RunToolName,
-  { params: { arguments: input = {} }, context, taskWish }: AskedCall,
+  { params: { arguments: input = {} }, context, can, taskWish }: AskedCall,
   { sdk, services, tasks }: CallParts,
 ): Promise<CallToolResult> {
   const asked = requestOf(context);
   checkScope(RUN_TOOLS[name], asked.identity, `call "${name}"`);
   if (name === "run_start" && taskWish !== undefined) {
-    return tasks.created(await startClientRun({ input, asked }, services), { asked, context });
+    // A task says at which address its question is answered
+    const run = await startClientRun({ input, asked, showsQuestions: can.has("url") }, services);
+    return tasks.created(run, { asked, context });
   }
   if (taskWish === "asked") throw noTasks(sdk, name);
   return await callRunTool({ name, input, asked, signal: context.mcpReq.signal }, services);

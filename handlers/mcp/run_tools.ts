@@ -103,14 +103,20 @@ export async function callRunTool(call: RunToolCall, services: Services): Promis
   }
 }
 
-/** Starts a durable run for a client. @throws {HttpError} */
+/**
+ * Starts a durable run for a client.
+ * @param options.showsQuestions true: the client shows its user where a question of the run is answered. Default false
+ * @throws {HttpError}
+ */
 export async function startClientRun(
-  { input, asked }: Pick<RunToolCall, "input" | "asked">,
+  { input, asked, showsQuestions = false }: Pick<RunToolCall, "input" | "asked"> & {
+    readonly showsQuestions?: boolean;
+  },
   services: Services,
 ): Promise<Run> {
   const { runs } = requireAgent(services);
   return await startRun(runs, checkBody(startSchema, input, []), {
-    by: { caller: mcpCallerOf(asked), requestId: asked.requestId },
+    by: { caller: mcpCallerOf(asked), requestId: asked.requestId, showsQuestions },
   });
 }
 

@@ -145,6 +145,9 @@ async function editOf(
   if (approval.editable !== true) throw notEditable(approval);
   const { tool, workspace } = approval;
   if (workspace !== workspaceRoot) throw movedSince();
+  // The person saw the call as it was asked: its program, its containment and its network too
+  const asked = await tools.bind(tool, JSON.stringify(approval.input), signal);
+  if (!asked.ok || asked.binding.digest !== approval.digest) throw movedSince();
   if (tools.masked(input).length > 0) throw editNotTaken("it holds a known secret, which no question may have");
   const text = JSON.stringify(input);
   const judged = tools.judge(tool, text);

@@ -13,6 +13,7 @@ import type { Store } from "../storage/store.ts";
 import { isOver } from "./approval_records.ts";
 import { type Approvals, sayAnswerer } from "./approvals.ts";
 import type { AuditAppend } from "./audit/audit_chain.ts";
+import { isShownWhole } from "./describe_approval.ts";
 
 const linkSchema = v.object({
   v: v.literal(1),
@@ -65,10 +66,10 @@ export interface AnswerLinksOptions {
 /** Sentence on a question that the page of a link cannot take an answer to. */
 export const NOT_HERE =
   "This cannot be answered by a link: it is too long, or has more to fill in. Answer it in the dashboard.";
-/** Characters of an input as JSON that the page shows whole, however they are spelled out. Nothing is allowed that is shown in part. */
+/** Characters of an input as JSON that the page takes an answer about. Nothing is allowed that is shown in part. */
 const MAX_SHOWN = 16_000;
 
-/** Visits of one address to answer pages in a minute, whatever the limits of other requests are. */
+/** Visits in a minute by one link, or by one address without a link that is known, whatever the limits of other requests are. */
 const VISITS = { max: 30, windowMs: 60_000 } as const;
 const TOKEN_BYTES = 32;
 const TOKEN = /^[A-Za-z0-9_-]{43}$/;
@@ -157,8 +158,10 @@ export class AnswerLinks {
   async #open(visit: LinkVisit): Promise<{ link: Link; approval: Approval; nonce: string } | LinkRefusal> {
     const { store, clock, approvals, config } = this.#options;
     const { token, address } = visit;
-    if (!this.#window.take(address ?? "unknown", clock.monotonic()).allowed) {
-      throw refusal("rate_limited", "Cannot open more answer links from your address now: try again in a minute", {
+    const link = TOKEN.test(token) ? (await ANSWER_LINKS.read(store, keyOf(token)))?.value : undefined;
+    // Others at the address of a proxy, who have no link, lock nobody out who has one
+    if (!this.#window.take(link?.id ?? address ?? "unknown", clock.monotonic()).allowed) {
+      throw refusal("rate_limited", "Cannot open answer links so often: try again in a minute", {
         headers: { "retry-after": "60" },
       });
     }
@@ -167,7 +170,6 @@ export class AnswerLinks {
     if (!config().gateway.answer_links) {
       return await refuse("Answer links are turned off at this gateway. Open the dashboard.", 404);
     }
-    const link = TOKEN.test(token) ? (await ANSWER_LINKS.read(store, keyOf(token)))?.value : undefined;
     if (link === undefined) {
       return await refuse("This link is not known here: it was cut or altered, or its time is long over.", 404);
     }
@@ -210,7 +212,7 @@ function isSame(given: string, expected: string): boolean {
 
 /** Returns the words of the two answers; undefined for a question that is too long, or has more to fill in than yes or no. */
 function wordsOf(approval: Approval): LinkQuestion["words"] {
-  if (JSON.stringify(approval.input ?? null).length > MAX_SHOWN) return undefined;
+  if (JSON.stringify(approval.input ?? null).length > MAX_SHOWN || !isShownWhole(approval)) return undefined;
   if (approval.kind !== "elicitation") return { allow: "Allow once", deny: "Deny" };
   const fields = Object.keys(approval.schema?.properties ?? {}).length;
   if (approval.schema === null || approval.schema === undefined) return undefined;

@@ -27,15 +27,8 @@ export function describeApproval(
   approval: DescribedApproval,
   { maxInput = MAX_INPUT }: { readonly maxInput?: number } = {},
 ): ApprovalDescription {
-  const { id, tool, access, workspace, input, input_digest: digest, reason, files, bound = [], containment } = approval;
-  const json = JSON.stringify(input, null, 2) ?? "null";
-  const change = json.length > maxInput ? undefined : shownChange(approval);
-  const isWhole = change === undefined || maxInput < Number.POSITIVE_INFINITY || leftOut(approval) === 0;
-  const shown = isWhole ? change ?? json : `${change}\nThe whole input:\n${json}`;
-  // Spelling out is slow: the rest of a long input is cut off before
-  const spelled = exactText(shown.length > maxInput ? shown.slice(0, maxInput) : shown);
-  const isCut = shown.length > maxInput || spelled.length > maxInput;
-  const length = Math.max(shown.length, spelled.length);
+  const { id, tool, access, workspace, input_digest: digest, reason, files, bound = [], containment } = approval;
+  const { spelled, length, isCut } = spelledInput(approval, maxInput);
   const whole = `postern approval show ${id} shows it whole`;
   return {
     title: titleOf(approval),
@@ -53,6 +46,30 @@ export function describeApproval(
       exactLine(`${kind} ${JSON.stringify(name)} ${sayDigest(sha256, "none")}`)
     ),
   };
+}
+
+/** Tells whether a description with the default bound shows the whole input, and all that it changes. */
+export function isShownWhole(approval: DescribedApproval): boolean {
+  return leftOut(approval) === 0 && !spelledInput(approval, MAX_INPUT).isCut;
+}
+
+/** Returns the input as a person reads it, up to a bound, and the characters of all of it. */
+function spelledInput(
+  approval: DescribedApproval,
+  maxInput: number,
+): { readonly spelled: string; readonly length: number; readonly isCut: boolean } {
+  const json = JSON.stringify(approval.input, null, 2) ?? "null";
+  const change = json.length > maxInput ? undefined : shownChange(approval);
+  const isWhole = maxInput < Number.POSITIVE_INFINITY || leftOut(approval) === 0;
+  const shown = change === undefined
+    ? json
+    : isWhole && !hasUnshown(approval)
+    ? change
+    : `${change}\nThe whole input:\n${json}`;
+  // Spelling out is slow: the rest of a long input is cut off before
+  const spelled = exactText(shown.length > maxInput ? shown.slice(0, maxInput) : shown);
+  const isCut = shown.length > maxInput || spelled.length > maxInput;
+  return { spelled, length: Math.max(shown.length, spelled.length), isCut };
 }
 
 /** Says in one line who wants to do what, such as `The agent wants to create plan.md`. */
@@ -133,6 +150,11 @@ function noticesOf(approval: DescribedApproval): readonly string[] {
 /** Counts the lines of differences that are not shown. */
 function leftOut({ changes = [] }: DescribedApproval): number {
   return changes.reduce((sum, { left_out: lines }) => sum + lines, 0);
+}
+
+/** Tells whether a file is written whose difference cannot be shown: what comes into it is in the input alone. */
+function hasUnshown({ changes = [] }: DescribedApproval): boolean {
+  return changes.some(({ diff, kind }) => diff === null && kind !== "delete");
 }
 
 /** Returns the commands of a line of bash, each by itself. */

@@ -18,6 +18,8 @@ export type NarrowerLimits = Partial<Pick<AgentLimits, "maxIterations" | "maxToo
 export interface RunAuthor {
   readonly caller: Caller;
   readonly requestId?: string | undefined;
+  /** True: the client that began it shows its user where a question of the run is answered. Default false */
+  readonly showsQuestions?: boolean | undefined;
   readonly parentId?: string | undefined;
   /** 0 for a run that a person started. Default: one more than the depth of a parent at work, else 0. */
   readonly depth?: number | undefined;

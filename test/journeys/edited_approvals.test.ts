@@ -1,9 +1,10 @@
 /** Questions whose answer brings another input, through the public door. */
 import assert from "node:assert/strict";
-import { readFileSync, writeFileSync } from "node:fs";
+import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import type { Script } from "../../fixtures/scripted_provider.ts";
+import { configOf } from "../support/running_gateway.ts";
 import { jsonOf, type RunningGateway, until, withWorld } from "../support/world.ts";
 
 const CONFIG = { security: { write_file: { enabled: true } } };
@@ -118,4 +119,39 @@ test("an answer with another input counts after a restart", () =>
     assert.equal((await gateway.call(`/v1/approvals/${id}`, { body })).status, 200);
     assert.match(await told(gateway, run), /A person changed this call/);
     assert.equal(readFileSync(gateway.workspace.path("plan.md"), "utf8"), "beans\n");
+  }));
+
+test("what a person denied for good stays denied where another input becomes that call", () =>
+  withWorld(async (world) => {
+    const options = { dataDir: join(await world.folder(), "data"), workspace: await world.workspace({}) };
+    const denied = { path: "never.md", content: "x" };
+    await withWorld(async (first) => {
+      const gateway = await first.gateway({ ...options, script: ["-"], config: CONFIG });
+      const { approval_id: id } = await jsonOf(gateway.call("/v1/tools/write_file/call", { body: { input: denied } }));
+      const body = { decision: "deny", remember: "always" };
+      assert.equal((await gateway.call(`/v1/approvals/${id}`, { body })).status, 200);
+    });
+    const rules = [{ name: "notes", tool: "write_file", path: "never.md", then: "allow" }] as const;
+    const gateway = await world.gateway({ ...options, script: SCRIPT, config: { ...CONFIG, autonomy: { rules } } });
+    const run = await begin(gateway);
+    const { id } = await waiting(gateway);
+    await gateway.call(`/v1/approvals/${id}`, { body: { decision: "approve", input: denied } });
+    assert.match(await told(gateway, run), /a person denied such a call before/);
+    assert.equal(existsSync(gateway.workspace.path("never.md")), false);
+  }));
+
+test("a call whose surroundings changed since the question takes no other input", () =>
+  withWorld(async (world) => {
+    const script: Script = [{ toolCalls: [{ name: "shell", arguments: { command: "sh a" } }] }, "Done"];
+    const config = (local_sockets: readonly string[]) => ({
+      security: { allowed_commands: ["sh"], shell: { sandbox: "auto" as const, local_sockets } },
+    });
+    const gateway = await world.gateway({ script, config: config([]) });
+    await begin(gateway);
+    const { id } = await waiting(gateway);
+    await gateway.services.reload(() => Promise.resolve(configOf(config(["/run/other.sock"]))));
+    assert.equal(gateway.services.config().security.shell.local_sockets.length, 1);
+    const body = { decision: "approve", input: { command: "sh b" } };
+    const [code, message] = await refusal(await gateway.call(`/v1/approvals/${id}`, { body }));
+    assert.deepEqual([code, /is not what it was when it was asked/.test(message)], [409, true], message);
   }));

@@ -120,7 +120,12 @@ async function deliverAlert(record: AlertRecord, context: DeliverContext): Promi
       const ended_at = toIso(clock.now());
       await write(settled.map((each) => ({ ...each, status: "dropped", next_attempt_at: null, ended_at })), context);
     }
-    if (first !== undefined) await attempt([first, ...others], undefined, context);
+    if (first === undefined) return await read();
+    // Each has its own time: one that is too old takes no younger one along
+    const isLate = (each: DeliveryRecord) => ageOf(each, undefined, clock.now()) > MAX_AGE_MS;
+    const [fresh, ...more] = [first, ...others].filter((each) => !isLate(each));
+    for (const each of [first, ...others].filter(isLate)) await fail([each], tooLate(each), context);
+    if (fresh !== undefined) await attempt([fresh, ...more], undefined, context);
     return await read();
   });
 }
@@ -202,7 +207,7 @@ async function sendWithin<T>(
   }
 }
 
-/** Puts the next attempt off, or gives the reply up. @returns as `attempt` */
+/** Puts the next attempt off, or gives up what has had its attempts or its time. @returns as `attempt` */
 async function afterFailure(
   group: Group,
   run: Run | undefined,
@@ -210,12 +215,20 @@ async function afterFailure(
 ): Promise<DeliveryRecord | undefined> {
   const { clock, random, log } = context;
   const { reason } = outcome;
-  const [record] = group;
-  const wait = waitAfter(record, outcome, random);
-  const next = clock.now() + (wait ?? 0);
-  if (wait === undefined || ageOf(record, run, next) > MAX_AGE_MS) return void await fail(group, reason, context);
-  log.warn("A reply could not be delivered yet", { ...named(group), reason });
-  const waiting = change(group, (each) => ({ ...each, last_error: reason, next_attempt_at: toIso(next) }));
+  const [byte = 128] = random.bytes(1);
+  // Messages that wait together go on together: as soon as one of them may, and each no longer than its own attempts and age allow
+  const waits = new Map(group.map((each) => [each, waitAfter(each, outcome, byte)]));
+  const next = clock.now() + Math.min(...[...waits.values()].filter((wait) => wait !== undefined));
+  const goesOn = (each: DeliveryRecord) => waits.get(each) !== undefined && ageOf(each, run, next) <= MAX_AGE_MS;
+  const [ended, ...alsoEnded] = group.filter((each) => !goesOn(each));
+  if (ended !== undefined) await fail([ended, ...alsoEnded], reason, context);
+  const [left, ...alsoLeft] = group.filter(goesOn);
+  if (left === undefined) return undefined;
+  const waiting = change(
+    [left, ...alsoLeft],
+    (each) => ({ ...each, last_error: reason, next_attempt_at: toIso(next) }),
+  );
+  log.warn("A reply could not be delivered yet", { ...named(waiting), reason });
   await write(waiting, context);
   return waiting[0];
 }
@@ -231,11 +244,10 @@ async function write(records: readonly DeliveryRecord[], { store, hold, breaking
   else await hold.write(writes, breaking);
 }
 
-/** Returns the milliseconds until the next attempt. Undefined: there is none */
-function waitAfter({ attempts }: DeliveryRecord, outcome: FailedAttempt, random: Random): number | undefined {
+/** Returns the milliseconds until the next attempt. Undefined: there is none. @param byte random, for a part of the wait */
+function waitAfter({ attempts }: DeliveryRecord, outcome: FailedAttempt, byte: number): number | undefined {
   const wait = BACKOFF_MS[attempts - 1];
   if (wait === undefined || outcome.isFinal) return undefined;
-  const [byte = 128] = random.bytes(1);
   return Math.max(wait * (0.8 + byte / 640), outcome.retryAfterMs);
 }
 

@@ -88,6 +88,8 @@ const DAY_MS = 24 * 60 * 60 * 1000;
 const MAX_AT_ONCE = 4;
 /** Replies that may wait in all: each waits in memory too. */
 const MAX_OPEN = 10_000;
+/** Deliveries that wait, beyond which nobody is told of more: a rule that fails leaves room for the replies of channels. */
+const MAX_OPEN_FOR_ALERTS = MAX_OPEN / 2;
 /** Milliseconds that attempts under way may go on after a stop. */
 const STOP_MS = 2_000;
 /** Old deliveries that each new one may delete. */
@@ -166,7 +168,7 @@ class DeliveryService implements Deliveries {
     const { event, title, text, page, approvalId: approval_id = null, mayLink: may_link = false, key } = alert;
     const rules = notify().filter(({ events }) => events.includes(event));
     if (rules.length === 0) return undefined;
-    if (this.#open.size + rules.length > MAX_OPEN) {
+    if (this.#open.size + rules.length > MAX_OPEN_FOR_ALERTS) {
       log.error("Nobody is told of this: too many messages wait for their receiver", { event, page });
       return undefined;
     }

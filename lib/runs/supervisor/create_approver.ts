@@ -293,7 +293,7 @@ interface EarlierApproval {
 
 /** Approvals that a run filed before it was interrupted. */
 interface EarlierApprovals {
-  /** Finds the approval of exactly this call. Withdraws it when the call has become another, for example by a changed file. */
+  /** Finds the approval of exactly this call. Withdraws it, or leaves its answer unused, when the call has become another, for example by a changed file. */
   find(request: ApprovalRequest, emit: (body: AgentEventBody) => void): Promise<EarlierApproval | undefined>;
   /** Withdraws the approval of a call that a rule or the policy decided meanwhile. */
   withdraw(callId: string, emit: (body: AgentEventBody) => void): Promise<void>;
@@ -329,14 +329,15 @@ function createEarlierApprovals(
       const earlier = open.get(callId);
       const approval = earlier === undefined ? await unrecorded(request) : await approvals.get(earlier.approvalId);
       if (approval === undefined) return undefined;
-      if (approval.status === "pending" && approval.digest !== binding.digest) {
+      // A call with the input of a person is compared with its own digest before it runs
+      const isSame = approval.digest === binding.digest || approval.edited !== undefined;
+      // An answer to another call lets this one through no more than a question about it
+      if (!isSame && approval.used_at === null && ["pending", "approved"].includes(approval.status)) {
         await approvals.cancel(approval.id);
         await withdraw(callId, emit);
         return undefined;
       }
       open.delete(callId);
-      // A call with the input of a person is compared with its own digest before it runs
-      const isSame = approval.digest === binding.digest || approval.edited !== undefined;
       const isFree = approval.status === "approved" && approval.used_at !== null && isSame;
       if (isFree && earlier?.answered !== true) emit(toAnswered(approval));
       return {

@@ -513,8 +513,12 @@ function steersOf({ by: { steers } }: RunRequest): AcceptedRun["steers"] {
   return { run_id: steers.runId, mode: steers.mode };
 }
 
-/** Tells whether somebody began the work who may approve, and comes back to it. Schedules and channels begin theirs by themselves. */
-function isBegunByApprover({ caller: { via, scopes } }: RunAuthor): boolean {
+/**
+ * Tells whether somebody began the work who may approve and comes back to it, or whose client leads there. Schedules and channels begin theirs
+ * by themselves.
+ */
+function isBegunByApprover({ caller: { via, scopes }, showsQuestions = false }: RunAuthor): boolean {
+  if (showsQuestions) return true;
   return via !== "cron" && via !== "channel" && hasScope(scopes, "approve");
 }
 

@@ -109,9 +109,9 @@ export function createPermit(options: PermitOptions): PermitCall {
       // A file is opened once where that refuses a read in the same words
       await options.screen(tool, prepared, kind !== "allow" || !isPlainRead(prepared));
       step = RULE_BINDING;
-      if (kind === "allow" && request.approvedDigest === undefined) {
-        return await denialBefore(tool, { prepared, request }, options) ?? { ok: true, rule, binding: undefined };
-      }
+      const denial = kind === "allow" ? await denialBefore(tool, { prepared, request }, options) : undefined;
+      if (denial !== undefined) return denial;
+      if (kind === "allow" && request.approvedDigest === undefined) return { ok: true, rule, binding: undefined };
       if (kind === "ask") await audit.decided({ prepared, kind, rule, reason });
       return await permitAsked({ tool, prepared, decision, request, mayBeEdited }, options);
     } catch (error) {
@@ -198,7 +198,12 @@ function toApprovalRequest(
     masked: secrets,
     // A secret that nobody sees would be lost, and an answer that was given before counts for its call alone
     mayBeEdited: mayBeEdited && secrets.length === 0 && request.approvedDigest === undefined,
-    binding,
+    // A name may hold a secret as any other part of the input; the digest is of what is there
+    binding: {
+      ...binding,
+      files: binding.files.map((file) => ({ ...file, path: redact(file.path) })),
+      bound: binding.bound.map((state) => ({ ...state, name: redact(state.name) })),
+    },
     preview: () => preview(tool, prepared, { binding, signal: request.scope.signal }),
     subject: subjectOf(name, prepared, { folder: binding.folder, paths: [], workspace: workspaceRoot, redact }),
     reason: decision.reason,

@@ -49,7 +49,7 @@ export async function previewChanges(
     await prepared.run({ ...context, services, signal } as ToolContext);
     return { changes: toShown(joinMoves(planned), redact) };
   } catch (error) {
-    if (error instanceof ToolError) return { fails: error.message };
+    if (error instanceof ToolError) return { fails: redact(error.message) };
     throw error;
   }
 }
@@ -119,9 +119,9 @@ function toShown(files: readonly PlannedFile[], redact: PreviewOptions["redact"]
       ? "delete"
       : "change";
     const about = {
-      path,
+      path: redact(path),
       kind,
-      ...(from === undefined ? {} : { from }),
+      ...(from === undefined ? {} : { from: redact(from) }),
       ...(mode === undefined ? {} : { mode }),
     } as const;
     const none = { added: 0, removed: 0, diff: null, left_out: 0 };

@@ -3,7 +3,7 @@ import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import { createDeliveries } from "../../../lib/automation/channels/delivery_service.ts";
-import type { DeliveryRecord } from "../../../lib/automation/channels/delivery_record.ts";
+import { DELIVERIES, type DeliveryRecord } from "../../../lib/automation/channels/delivery_record.ts";
 import { createAlertWatch } from "../../../lib/automation/notify/alert_watch.ts";
 import { createAlertWork } from "../../../lib/automation/notify/alert_work.ts";
 import { approvalAlert, runAlert } from "../../../lib/automation/notify/alert_texts.ts";
@@ -226,6 +226,47 @@ describe("a message of [[notify]]", () => {
     await clock.advance(HOUR_MS);
     assert.equal(server.seen.length, 1);
     assert.ok((await records()).every(delivered));
+  });
+
+  test("takes no younger message along when it has had its time or its attempts", async () => {
+    for (const [hours, attempts] of [[25, 0], [1, 9]] as const) {
+      const server = await site((_request, response) =>
+        response.writeHead(attempts > 0 && server.seen.length === 1 ? 500 : 200).end()
+      );
+      const rule = { kind: "ntfy", url: server.origin, topic_env: "TOPIC" } as const;
+      const [store, clock] = [createMemoryStore(), createFakeClock()];
+      const first = setUp(rule, { store, clock });
+      await first.asks({ timeoutMs: 90 * HOUR_MS });
+      await first.deliveries.stop();
+      const [old] = await first.records();
+      await store.batch([
+        { op: "put", collection: DELIVERIES.name, key: old?.run_id ?? "", body: { ...old, attempts } },
+      ]);
+      await clock.advance(hours * HOUR_MS);
+      const next = setUp(rule, { store, clock, seed: 2 });
+      await next.asks({ timeoutMs: 90 * HOUR_MS, callId: "call_2" });
+      await next.deliveries.start();
+      await next.becomes(({ run_id: id, status }) => id === old?.run_id && status === "failed");
+      await clock.advance(60_000);
+      const young = await next.becomes((each) => each.run_id !== old?.run_id && each.status !== "waiting");
+      assert.equal(young?.status, "delivered");
+      assert.match(JSON.parse(server.seen.at(-1)?.body ?? "{}").title, /^The agent wants to use shell$/);
+      await next.deliveries.stop();
+    }
+  });
+
+  test("leaves room for the replies of channels, however many wait for a receiver that is away", async () => {
+    const { store, deliveries } = setUp({ kind: "command", command: ["true"], window_secs: 3600 });
+    const alert = { event: "run_ended", title: "A run has ended", text: "", page: "runs" } as const;
+    let told = 0;
+    for (let each = 0; each < 5_010; each++) {
+      const one = await deliveries.alert(alert);
+      if (one === undefined) break;
+      await store.batch(one.writes);
+      one.written();
+      told++;
+    }
+    assert.equal(told, 5_000);
   });
 
   test("is not sent for an approval that was answered within its window", async () => {

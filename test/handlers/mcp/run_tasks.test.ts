@@ -132,8 +132,7 @@ test("2026-07-28: a run is a task of the extension, with its result, its error, 
     assert.deepEqual([acknowledged?.["resultType"], acknowledged?.["status"]], ["complete", undefined]);
     await reach(call, waiting["taskId"], "cancelled");
 
-    // Somebody looks at what waits: this token may not approve by itself
-    await gateway.ask("GET", "/v1/approvals");
+    // This token may not approve by itself, and nobody looks at what waits: its client opens addresses
     const { result: writing = {} } = await start(call, "write");
     const asked = await reach(call, writing["taskId"], "input_required");
     const [[id = "", question] = []] = Object.entries(asked["inputRequests"] as Record<string, { params: unknown }>);

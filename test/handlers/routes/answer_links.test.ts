@@ -118,11 +118,26 @@ describe("an answer link", () => {
   });
 
   test("allows nothing that its page could not show whole", async () => {
-    const { open, answer, now, refusals } = await setUp({ input: { command: "x".repeat(16_001) } });
-    const { html } = await open();
-    assert.ok(!html.includes("<form") && html.includes("too long"));
-    assert.equal((await answer({ nonce: "x" })).status, 409);
-    assert.deepEqual([(await now())?.status, refusals().length], ["pending", 1]);
+    const short = { ...{ tool: "write_file", input: { path: "a", content: "evil" } }, shown: {} } as const;
+    const change = { path: "a", kind: "change", added: 1, removed: 40_000, diff: "-old", left_out: 0 } as const;
+    let nested: unknown = Array(6_000).fill(1);
+    for (let depth = 0; depth < 60; depth++) nested = [nested];
+    const hidden: readonly (readonly [name: string, asked: Parameters<typeof setUp>[0]])[] = [
+      ["a long command", { input: { command: "x".repeat(16_001) } }],
+      ["a deep input", { input: { nested } }],
+      ["a difference that lacks lines", { ...short, shown: { changes: [{ ...change, left_out: 9 }] } }],
+      ["one that is long once spelled out", {
+        ...short,
+        shown: { changes: [{ ...change, diff: `-${"\u200b".repeat(40_000)}\n+evil` }] },
+      }],
+    ];
+    for (const [name, asked] of hidden) {
+      const { open, answer, now, refusals } = await setUp(asked);
+      const { html } = await open();
+      assert.ok(!html.includes("<form") && html.includes("too long"), name);
+      assert.equal((await answer({ nonce: "x" })).status, 409, name);
+      assert.deepEqual([(await now())?.status, refusals().length], ["pending", 1], name);
+    }
   });
 
   test("counts for nothing once links are turned off, and none is made then", async () => {
@@ -138,6 +153,14 @@ describe("an answer link", () => {
     assert.equal((await open()).status, 429);
     await services.clock.advance(59_000);
     assert.equal((await services.approvals.list({ limit: 1 })).approvals[0]?.status, "pending");
+  });
+
+  test("is opened by its person while others at the same address, as behind a proxy, try links that are none", async () => {
+    const { open, answer, now } = await setUp();
+    for (let each = 0; each < 30; each++) assert.equal((await open(`/answer/${"a".repeat(43)}`)).status, 404);
+    assert.equal((await open("/answer/x")).status, 429);
+    const { status, nonce } = await open();
+    assert.deepEqual([status, (await answer({ nonce })).status, (await now())?.status], [200, 200, "approved"]);
   });
 
   test("of a question of the agent takes yes or no, and sends to the dashboard for more", async () => {

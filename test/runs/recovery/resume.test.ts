@@ -545,10 +545,16 @@ describe("a run that waits for a person", () => {
     assert.deepEqual([executor.widest, (await recorded(second)).length], [1, 1]);
   });
 
-  test("asks again where the call has become another one", async () => {
+  test("asks again where the call has become another one, also when the earlier one was approved meanwhile", async () => {
+    for (const earlier of ["cancelled", "approve"] as const) await becomesAnother(earlier);
+  });
+
+  async function becomesAnother(earlier: "cancelled" | "approve") {
     const store = createMemoryStore();
     const { id } = await waiting(store);
     const [old] = await recorded(withApprovals(store));
+    // The process is gone before its run hears of the answer
+    if (earlier === "approve") await withApprovals(store).approvals.answer(old?.id ?? "", answer);
     const kept = await store.get("approvals", old?.id ?? "");
     const body = kept?.body as { digest: string };
     await store.batch([{
@@ -562,15 +568,15 @@ describe("a run that waits for a person", () => {
     await runs.recover();
     await until(async () => (await recorded(second)).length === 2);
     const [fresh, former] = await recorded(second);
-    assert.deepEqual([fresh?.status, former?.status], ["pending", "cancelled"]);
+    assert.deepEqual([fresh?.status, former?.used_at], ["pending", null]);
     await second.approvals.answer(fresh?.id ?? "", answer);
     assert.equal((await ended(runs, id)).status, "completed");
     const answers = (await journalOf(store, id)).filter((event) => event.type === "approval_answered");
     assert.deepEqual(answers.map(({ approval_id, decision }) => [approval_id, decision]), [
-      [former?.id, "cancelled"],
+      [former?.id, earlier],
       [fresh?.id, "approve"],
     ]);
-  });
+  }
 
   test("leaves none behind that was filed just before the crash, of a turn that is asked again", async () => {
     const store = createMemoryStore();
