@@ -66,13 +66,12 @@ function refusalPage({ refused, status }: LinkRefusal) {
 }
 
 function questionOf({ approval, nonce, words }: LinkQuestion, token: string): string {
-  const { kind = "call", message = "", expires_at: end, tool } = approval;
+  const { kind = "call", message = "", expires_at: end } = approval;
   const isQuestion = kind === "elicitation";
+  const { title = "", ...described } = describeApproval(approval);
   const asked = isQuestion
     ? `<p>A question of ${escaped(exactLine(sayAsker(approval)))}:</p><pre>${escaped(exactText(message))}</pre>`
-    : `<p>The agent wants to use <strong>${escaped(exactLine(tool))}</strong>:</p><pre>${
-      escaped(toApprovalText(describeApproval(approval)))
-    }</pre>`;
+    : `<p><strong>${escaped(title)}</strong></p><pre>${escaped(toApprovalText(described))}</pre>`;
   const field = (name: string, value: string) => `<input type="hidden" name="${name}" value="${escaped(value)}">`;
   const button = (id: string, label: string) =>
     `<button id="${id}" name="decision" value="${id}">${escaped(label)}</button>`;

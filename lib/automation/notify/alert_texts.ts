@@ -14,13 +14,13 @@ const UNTOLD: ReadonlySet<Run["kind"]> = new Set(["tool", "subagent"]);
 
 /** Returns the message that an approval waits. @param isMasked true: its input has masked parts, which no link may answer */
 export function approvalAlert(approval: Approval, isMasked: boolean): NewAlert {
-  const { id, kind = "call", message = "", tool } = approval;
-  const { call, input, reason } = describeApproval(approval, { maxInput: MAX_DESCRIBED });
+  const { id, kind = "call", message = "" } = approval;
+  const { title = "", call, input, reason } = describeApproval(approval, { maxInput: MAX_DESCRIBED });
   const isQuestion = kind === "elicitation";
   const asker = sayAsker(approval);
   return {
     event: "approval_waiting",
-    title: isQuestion ? `A question of ${asker}` : `The agent wants to use ${exactLine(tool)}`,
+    title: isQuestion ? `A question of ${asker}` : title,
     text: isQuestion ? quoted(message) : `${call}\n${quoted(input)}\n${quoted(reason)}`,
     page: "approvals",
     approvalId: id,

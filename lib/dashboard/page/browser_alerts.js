@@ -4,7 +4,10 @@ import { exactLine } from "./exact_text.js";
 /** Questions that are named one by one; more of them are told as one. */
 const MAX_NAMED = 3;
 
-/** @typedef {{ id: string, tool: string, kind?: string | undefined }} Waiting an approval that waits for its answer */
+/**
+ * @typedef {{ id: string, tool: string, kind?: string | undefined, description?: { title?: string | undefined } | undefined }} Waiting
+ * an approval that waits for its answer
+ */
 
 /**
  * Tells the person who looks elsewhere: the number of approvals that wait goes into the title of the tab and onto the badge of an installed
@@ -58,8 +61,9 @@ export function createBrowserAlerts() {
       known = new Set(waiting.map(({ id }) => id));
       if (!document.hidden || !canTell || Notification.permission !== "granted" || news.length === 0) return;
       if (news.length > MAX_NAMED) return tell(`${news.length} approvals wait for your answer`, "approvals");
-      for (const { id, tool, kind } of news) {
-        tell(kind === "elicitation" ? "A question waits for you" : `The agent wants to use ${exactLine(tool)}`, id);
+      for (const { id, tool, kind, description } of news) {
+        const title = description?.title ?? `The agent wants to use ${exactLine(tool)}`;
+        tell(kind === "elicitation" ? "A question waits for you" : title, id);
       }
     },
   };

@@ -113,7 +113,8 @@ describe("a message of [[notify]]", () => {
       undefined,
     ]);
     const { topic, title, message, priority, click, actions } = JSON.parse(sent?.body ?? "{}");
-    assert.deepEqual([topic, title, priority], ["a-topic-nobody-guesses", "The agent wants to use shell", 4]);
+    assert.deepEqual([topic, priority], ["a-topic-nobody-guesses", 4]);
+    assert.match(title, /^The agent wants to run "echo 'a[^\r\n]*X-Evil: 1'"$/);
     assert.match(message, /^shell \(write\) in \/work\n.*echo 'a.*X-Evil/s);
     assert.equal(click, "https://postern.example/#approvals");
     assert.deepEqual(actions, [
@@ -146,7 +147,7 @@ describe("a message of [[notify]]", () => {
     const form = Object.fromEntries(new URLSearchParams(server.seen[0]?.body));
     assert.deepEqual(
       [form["token"], form["user"], form["title"], form["priority"], form["url"], form["url_title"]],
-      ["token-of-the-app", "key-of-the-user", "The agent wants to use shell", "1", LINK, "Allow or deny"],
+      ["token-of-the-app", "key-of-the-user", "The agent wants to run ls", "1", LINK, "Allow or deny"],
     );
     await clock.advance(24 * HOUR_MS - 60_000);
     assert.equal(server.seen.length, 1);
@@ -190,7 +191,7 @@ describe("a message of [[notify]]", () => {
       await becomes(delivered);
       assert.ok(existsSync(file));
       const text = readFileSync(file, "utf8");
-      assert.match(text, /^The agent wants to use x; touch \/tmp\/never \$\(id\)\\n--evil\n/);
+      assert.match(text, /^The agent wants to call "x; touch \/tmp\/never \$\(id\)[^\n]*--evil"\n/);
       assert.match(text, /\nLANG=C\n/);
       assert.match(text, /\nargs 0\n/);
       for (const secret of Object.values(SECRETS)) assert.ok(!text.includes(secret));
@@ -250,7 +251,7 @@ describe("a message of [[notify]]", () => {
       await clock.advance(60_000);
       const young = await next.becomes((each) => each.run_id !== old?.run_id && each.status !== "waiting");
       assert.equal(young?.status, "delivered");
-      assert.match(JSON.parse(server.seen.at(-1)?.body ?? "{}").title, /^The agent wants to use shell$/);
+      assert.match(JSON.parse(server.seen.at(-1)?.body ?? "{}").title, /^The agent wants to run ls$/);
       await next.deliveries.stop();
     }
   });
