@@ -241,6 +241,8 @@ test("a person who approves the delegation itself has not approved what the agen
 
 test("a durable caller's agent is durable too, and waits for a person", () =>
   withDelegates(WRITE, async ({ gateway, runs, delegations }) => {
+    // Somebody looks at what waits before the agent asks
+    await gateway.call("/v1/approvals");
     const handle = await runs.start(ask("Begin", { durable: true }));
     let asked: { id: string; run_id: string }[] = [];
     await until(async () => (asked = (await jsonOf(gateway.call("/v1/approvals?status=pending"))).data).length === 1);
