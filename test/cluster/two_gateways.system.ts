@@ -19,6 +19,9 @@ async function passUntil(database: SharedDatabase, holds: () => Promise<boolean>
 
 const WRITE = { toolCalls: [{ name: "write_file", arguments: { path: "a.txt", content: "hello" } }] };
 
+/** Whoever begins the work may approve what it asks. */
+const APPROVER = { via: "http", tokenId: "tok_1", scopes: ["chat", "approve"] } as const;
+
 test("two gateways in one process: an approval at one lets the other's run go on, and survives the other's death", async () => {
   await withTemporaryFolder(async (folder) => {
     const database = createSharedDatabase();
@@ -29,7 +32,7 @@ test("two gateways in one process: an approval at one lets the other's run go on
     const hasStatus = (id: string, status: string) => async () => (await runOf(id)())?.status === status;
 
     // Answered at B while A waits
-    const first = await a.services.agent?.runs.start(ask("write", { durable: true }));
+    const first = await a.services.agent?.runs.start(ask("write", { durable: true, caller: APPROVER }));
     assert.ok(first);
     await passUntil(database, hasStatus(first.id, "waiting_for_approval"));
     const approve = async (member: ClusterMember) => {
@@ -46,7 +49,7 @@ test("two gateways in one process: an approval at one lets the other's run go on
     assert.equal((await runOf(first.id)())?.result, "from A");
 
     // The note of the answer is lost: the owner looks once a second
-    const mute = await a.services.agent?.runs.start(ask("write", { durable: true }));
+    const mute = await a.services.agent?.runs.start(ask("write", { durable: true, caller: APPROVER }));
     assert.ok(mute);
     await passUntil(database, hasStatus(mute.id, "waiting_for_approval"));
     database.isMute = true;
@@ -56,7 +59,7 @@ test("two gateways in one process: an approval at one lets the other's run go on
     database.isMute = false;
 
     // A dies while its run waits: B takes the run over, asks nobody again, and makes the call once it is answered
-    const second = await a.services.agent?.runs.start(ask("write", { durable: true }));
+    const second = await a.services.agent?.runs.start(ask("write", { durable: true, caller: APPROVER }));
     assert.ok(second);
     await passUntil(
       database,
