@@ -3,6 +3,7 @@ import { hash } from "node:crypto";
 import * as v from "valibot";
 import { refuse } from "../base/errors.ts";
 import type { Kit } from "../base/kit.ts";
+import { KNOWN_TYPES, mediaTypeOf } from "../base/media_type.ts";
 import { type Caller, mayReach } from "../base/records/caller.ts";
 import { storedObject } from "../base/records/stored_object.ts";
 import type { Config } from "../config/config.ts";
@@ -232,25 +233,19 @@ function plainName(name: string): string {
   return kept === "" || kept === "." || kept === ".." ? "file" : kept;
 }
 
-const SIGNATURES: readonly (readonly [type: string, at: number, bytes: string])[] = [
-  ["image/png", 0, "\x89PNG\r\n\x1a\n"],
-  ["image/jpeg", 0, "\xff\xd8\xff"],
-  ["image/gif", 0, "GIF8"],
-  ["image/webp", 8, "WEBP"],
-  ["application/pdf", 0, "%PDF-"],
-];
 /** Media type of Word documents. */
 export const DOCX = "application/vnd.openxmlformats-officedocument.wordprocessingml.document";
 
 /** Media types of files, beside that of any other bytes, without their parameters. */
-export const FILE_TYPES: readonly string[] = [...SIGNATURES.map(([type]) => type), DOCX, "text/plain"];
+export const FILE_TYPES: readonly string[] = [...KNOWN_TYPES, DOCX, "text/plain"];
 
 /** Returns the media type by the first bytes. Markup is plain text, so that no browser runs it. */
 function sniff(bytes: Uint8Array): string {
-  const head = Buffer.from(bytes.subarray(0, 16)).toString("latin1");
-  for (const [type, at, signature] of SIGNATURES) if (head.startsWith(signature, at)) return type;
-  if (head.startsWith("PK\x03\x04")) {
-    return Buffer.from(bytes).includes("word/document.xml") ? DOCX : "application/octet-stream";
+  const content = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  const known = mediaTypeOf(content);
+  if (known !== undefined) return known;
+  if (content.toString("latin1", 0, 4) === "PK\x03\x04") {
+    return content.includes("word/document.xml") ? DOCX : "application/octet-stream";
   }
   try {
     const text = new TextDecoder("utf-8", { fatal: true }).decode(bytes);

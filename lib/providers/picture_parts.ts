@@ -1,3 +1,4 @@
+import { mediaTypeOf } from "../base/media_type.ts";
 import type { Message, Picture, ToolMessage } from "../base/records/message.ts";
 import { textOf } from "../base/records/message.ts";
 
@@ -50,14 +51,6 @@ function reasonHidden(pictures: ReadonlyMap<string, string> | undefined): string
   return pictures === undefined ? "this model is not given pictures" : "it is too old, and not kept any more";
 }
 
-/** Beginnings of the files that models are shown, as characters of Latin-1. */
-const BEGINNINGS: readonly (readonly [form: RegExp, type: string])[] = [
-  [/^\x89PNG\r\n/, "image/png"],
-  [/^\xff\xd8\xff/, "image/jpeg"],
-  [/^RIFF.{4}WEBP/s, "image/webp"],
-  [/^GIF8/, "image/gif"],
-  [/^%PDF-/, "application/pdf"],
-];
 /** Characters of base64 that hold the longest beginning. */
 const BEGINNING = 24;
 
@@ -71,8 +64,7 @@ export function readDataUrl(url: string): { readonly media_type: string; readonl
   const [type = "", ...more] = url.slice(0, comma).toLowerCase().split(";").map((part) => part.trim());
   if (!type.startsWith("data:") || !more.includes("base64")) return undefined;
   const data = url.slice(comma + 1);
-  const start = Buffer.from(data.slice(0, BEGINNING), "base64").toString("latin1");
-  const found = BEGINNINGS.find(([form]) => form.test(start))?.[1];
+  const found = mediaTypeOf(Buffer.from(data.slice(0, BEGINNING), "base64"));
   const label = type.slice("data:".length);
   return { media_type: found ?? (label === "image/jpg" ? "image/jpeg" : label), data };
 }
