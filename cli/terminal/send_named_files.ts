@@ -2,6 +2,7 @@ import { createReadStream } from "node:fs";
 import { stat } from "node:fs/promises";
 import { homedir } from "node:os";
 import { basename, join, resolve } from "node:path";
+import { MAX_SENT_BYTES, MAX_SENT_FILES } from "../../handlers/wire/sent_files.ts";
 import { withoutEnd } from "../../lib/base/text.ts";
 import { type CommandContext, CommandError } from "../command.ts";
 import type { ReachedGateway } from "../reach_gateway.ts";
@@ -10,12 +11,8 @@ import { printableLine } from "./terminal_text.ts";
 
 /** A path behind `@` at the beginning of a word, in quotes where it has blanks */
 const NAMED = /(?:^|\s)@(?:"([^"\n]{1,1024})"|([^\s"]{1,1024}))/g;
-/** Files of one message */
-const MAX_FILES = 20;
 /** Names that nobody typed, of which a file is looked for */
 const MAX_FOREIGN = 100;
-/** Bytes of a file that this command reads; the gateway has a bound of its own */
-const MAX_BYTES = 67_108_864;
 
 /** Source of the names in a message that its person wrote: words of the command line, or all but what was pasted. */
 export type Typed = { readonly words: readonly string[] } | { readonly pastes: readonly string[] };
@@ -46,8 +43,10 @@ export async function sendNamedFiles(
     const path = await existing(name) ?? await existing(withoutEnd(name, ".,;:!?)"));
     if (path !== undefined) (isTyped ? paths : foreign).add(path);
   }
-  if (paths.size > MAX_FILES) throw new CommandError(`Cannot send more than ${MAX_FILES} files with one message`);
-  const asked = [...foreign].filter((path) => !paths.has(path)).slice(0, MAX_FILES - paths.size);
+  if (paths.size > MAX_SENT_FILES) {
+    throw new CommandError(`Cannot send more than ${MAX_SENT_FILES} files with one message`);
+  }
+  const asked = [...foreign].filter((path) => !paths.has(path)).slice(0, MAX_SENT_FILES - paths.size);
   for (const path of await mayGo(asked, context) ? asked : []) paths.add(path);
   const ids: string[] = [];
   for (const path of paths) {
@@ -115,15 +114,15 @@ async function readBounded(path: string): Promise<Uint8Array<ArrayBuffer>> {
   try {
     for await (const part of createReadStream(path)) {
       size += part.length;
-      if (size > MAX_BYTES) break;
+      if (size > MAX_SENT_BYTES) break;
       parts.push(part);
     }
   } catch (error) {
     const reason = error instanceof Error ? error.message : String(error);
     throw new CommandError(`Cannot read ${printableLine(path)}: ${reason}`);
   }
-  if (size > MAX_BYTES) {
-    throw new CommandError(`Cannot send ${printableLine(path)}: it has more than ${MAX_BYTES} bytes`);
+  if (size > MAX_SENT_BYTES) {
+    throw new CommandError(`Cannot send ${printableLine(path)}: it has more than ${MAX_SENT_BYTES} bytes`);
   }
   return new Uint8Array(Buffer.concat(parts));
 }

@@ -3,6 +3,7 @@ import type { AgentEvent } from "../../lib/base/records/agent_event.ts";
 import { REMEMBER, RULE_MATCHES } from "../../lib/base/records/approval.ts";
 import { MESSAGE_MODES, type Run } from "../../lib/base/records/run.ts";
 import type { Door } from "../door.ts";
+import { MAX_SENT_FILES } from "../wire/sent_files.ts";
 
 const id = v.pipe(v.string(), v.minLength(1), v.maxLength(128));
 const answerFields = {
@@ -32,7 +33,7 @@ export const FRAMES = {
       /** Default `queue`, without an `accepted` frame */
       mode: v.nullish(v.picklist(MESSAGE_MODES)),
       /** Ids of files that were sent to `/v1/files`, which go behind the text */
-      files: v.nullish(v.pipe(v.array(id), v.maxLength(20))),
+      files: v.nullish(v.pipe(v.array(id), v.maxLength(MAX_SENT_FILES))),
     }),
   },
   resume: {

@@ -8,9 +8,9 @@ import { isUploadId } from "../../lib/memory/uploads.ts";
 import type { RouteInput } from "../define_route.ts";
 
 /** Files of one request at most */
-const MAX_FILES = 20;
+export const MAX_SENT_FILES = 20;
 /** Bytes of the files of one request, each time that it names one: as many as the largest file may have */
-const MAX_BYTES = 67_108_864;
+export const MAX_SENT_BYTES = 67_108_864;
 
 /** Sender and signal of a request, and the files that may be named in it. */
 export interface FileReading {
@@ -39,7 +39,7 @@ export async function withSentFiles<T extends object>(
   reading: FileReading,
 ): Promise<readonly T[]> {
   let count = 0;
-  const room = { left: MAX_BYTES };
+  const room = { left: MAX_SENT_BYTES };
   const known = new Map<string, Promise<FoundFile>>();
   const filled = async (item: T, at: number): Promise<T> => {
     // The content and the output of a checked item are texts or lists of parts
@@ -49,7 +49,7 @@ export async function withSentFiles<T extends object>(
         const id = fileIdOf(part);
         if (id === undefined) return part;
         const param = `${field}[${at}].${name}[${place}].file_id`;
-        if (++count > MAX_FILES) throw refuse("invalid_request", `Cannot read more than ${MAX_FILES} files`, { param });
+        if (++count > MAX_SENT_FILES) throw tooMany(param);
         const found = known.get(id) ?? findFile(id, param, reading);
         known.set(id, found);
         return reading.toPart(await readFile(await found, param, room));
@@ -67,7 +67,8 @@ export async function readSentFiles(
   ids: readonly string[],
   reading: Omit<FileReading, "toPart">,
 ): Promise<readonly ContentPart[]> {
-  const room = { left: MAX_BYTES };
+  if (ids.length > MAX_SENT_FILES) throw tooMany("files");
+  const room = { left: MAX_SENT_BYTES };
   return await Promise.all(ids.map(async (id, at) => {
     const param = `files[${at}]`;
     return await readFile(await findFile(id, param, reading), param, room);
@@ -106,9 +107,13 @@ async function findFile(
 async function readFile({ bytes, read }: FoundFile, param: string, room: { left: number }): Promise<ContentPart> {
   room.left -= bytes;
   if (room.left < 0) {
-    throw refuse("invalid_request", `Cannot read more than ${MAX_BYTES} bytes of files in one request`, { param });
+    throw refuse("invalid_request", `Cannot read more than ${MAX_SENT_BYTES} bytes of files in one request`, { param });
   }
   return await read();
+}
+
+function tooMany(param: string) {
+  return refuse("invalid_request", `Cannot read more than ${MAX_SENT_FILES} files in one request`, { param });
 }
 
 function unknown(param: string) {
