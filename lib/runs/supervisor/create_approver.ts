@@ -33,8 +33,8 @@ export interface ApprovableRun {
    * who may approve; `nobody`: it began by itself, or by a caller who may not
    */
   readonly reader: "none" | "nobody" | "reads" | "approves";
-  /** Facts about the run for the person who is asked. Default: nothing is known of it */
-  readonly origin?: RunOrigin | undefined;
+  /** Returns facts about the run for the person who is asked: most runs ask nobody. Default: nothing is known of it */
+  readonly origin?: (() => RunOrigin) | undefined;
   readonly place: Pick<QueuePlace, "pause">;
   /** Approvals from before the interruption, by call id, for a run that goes on. */
   readonly earlier?: ReadonlyMap<string, RecordedApproval> | undefined;
@@ -90,7 +90,7 @@ export function createApprover(
       if (known === undefined) await run.recorded?.();
       const asked = known?.approval ??
         await patient.ask(
-          await toNewApproval(request, { timeoutMs: waitMs(), origin: run.origin, editable: request.mayBeEdited }),
+          await toNewApproval(request, { timeoutMs: waitMs(), origin: run.origin?.(), editable: request.mayBeEdited }),
         );
       if (asked === undefined) {
         return denyUnasked(`as many approvals wait for a person as may, so nobody was asked: ${request.reason}`, emit);

@@ -455,7 +455,7 @@ export class RunLauncher {
         : request.reader === undefined && request.durable
         ? (isBegunByApprover(request.by) ? "none" : "nobody")
         : "reads",
-      origin: { parentId: request.by.parentId ?? null, message: this.#shownMessage(request.messages) },
+      origin: () => ({ parentId: request.by.parentId ?? null, message: this.#shownMessage(request.messages) }),
       place,
       earlier: interrupted?.approvals,
       recorded: request.durable && recorder !== undefined ? () => recorder.commit() : undefined,
