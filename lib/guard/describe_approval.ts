@@ -60,12 +60,9 @@ function spelledInput(
 ): { readonly spelled: string; readonly length: number; readonly isCut: boolean } {
   const json = JSON.stringify(approval.input, null, 2) ?? "null";
   const change = json.length > maxInput ? undefined : shownChange(approval);
-  const isWhole = maxInput < Number.POSITIVE_INFINITY || leftOut(approval) === 0;
-  const shown = change === undefined
-    ? json
-    : isWhole && !hasUnshown(approval)
-    ? change
-    : `${change}\nThe whole input:\n${json}`;
+  // Without a bound nothing is left out, and what no difference shows is in the input alone
+  const needsInput = hasUnshown(approval) || (maxInput === Number.POSITIVE_INFINITY && leftOut(approval) > 0);
+  const shown = change === undefined ? json : needsInput ? `${change}\nThe whole input:\n${json}` : change;
   // Spelling out is slow: the rest of a long input is cut off before
   const spelled = exactText(shown.length > maxInput ? shown.slice(0, maxInput) : shown);
   const isCut = shown.length > maxInput || spelled.length > maxInput;

@@ -11,8 +11,6 @@ import type { CallBinding, CallPreview } from "./tool_call.ts";
 const MAX_FILE_BYTES = 4_194_304;
 /** Characters of the differences of one call that its question keeps. */
 const MAX_DIFF = 60_000;
-/** Files of one call that its question names. */
-const MAX_FILES = 200;
 
 /** Parts of a preview. */
 export interface PreviewOptions {
@@ -70,7 +68,7 @@ async function plan(
   const { path, expected } = change;
   const before = expected === undefined ? undefined : await contentOf(path, expected, {
     files,
-    // What the agent may not read is not told to the readers of its run either
+    // Content that the agent may not read is not told to the readers of its run either
     scope: { ...scope, allowSensitive: scope.allowSensitive && context.allowSensitiveFileReads },
   });
   if (change.kind === "remove") return { path, before, after: undefined };
@@ -107,9 +105,10 @@ function joinMoves(planned: readonly PlannedFile[]): readonly PlannedFile[] {
   return joined;
 }
 
+/** Shows every file: a patch, the one call that changes several, bounds them by itself. */
 function toShown(files: readonly PlannedFile[], redact: PreviewOptions["redact"]): DescribedChange[] {
   let left = MAX_DIFF;
-  const shown = files.slice(0, MAX_FILES).map((file): DescribedChange => {
+  return files.map((file): DescribedChange => {
     const { path, from, mode, before, after } = file;
     const kind = from !== undefined
       ? "move"
@@ -135,7 +134,7 @@ function toShown(files: readonly PlannedFile[], redact: PreviewOptions["redact"]
     let whole = 0;
     for (const line of lines) {
       if (line.length >= left) {
-        // Of the first line that does not fit a person sees the beginning; it counts as left out
+        // A person sees the beginning of the first line that does not fit; it counts as left out
         if (left > 0) kept.push(`${line.slice(0, left)} [${line.length - left} more characters]`);
         left = 0;
         break;
@@ -151,10 +150,6 @@ function toShown(files: readonly PlannedFile[], redact: PreviewOptions["redact"]
       ...(isHidden ? { note: "it differs where known secrets are, which nobody is shown" } : {}),
     };
   });
-  const more = files.length - shown.length;
-  const last = shown.at(-1);
-  if (more > 0 && last !== undefined) shown.splice(-1, 1, { ...last, note: `${more} more files are not listed` });
-  return shown;
 }
 
 function textOf(
