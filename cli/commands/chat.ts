@@ -126,12 +126,14 @@ async function sayMessage(talk: Talk, text: string, typed: Typed): Promise<numbe
 
 /** Says a line of a chat, which goes on where a file cannot be sent. */
 async function sayLine(talk: Talk, text: string, typed: Typed): Promise<void> {
+  let files: readonly string[];
   try {
-    await sayMessage(talk, text, typed);
+    files = await sendNamedFiles(text, { ...talk, typed });
   } catch (error) {
-    if (!(error instanceof CommandError) || !/@/.test(text)) throw error;
-    talk.context.say(error.message);
+    if (!(error instanceof CommandError)) throw error;
+    return talk.context.say(error.message);
   }
+  await showReply(talk, talk.session.send(text, files));
 }
 
 /** Returns the context with questions and interrupts that come from the chat's line reader. */
