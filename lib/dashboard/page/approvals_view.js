@@ -110,7 +110,7 @@ export function createApprovalsView({ session, onWaiting }) {
   function showRecent(all) {
     const settled = all.filter(({ status }) => status !== "pending");
     recent.replaceChildren(
-      ...settled.map(({ tool, status, answered_at: at, input, remember, run_id: runId }) =>
+      ...settled.map(({ tool, status, answered_at: at, input, remember, run_id: runId, asker }) =>
         element(
           "li",
           {},
@@ -124,7 +124,8 @@ export function createApprovalsView({ session, onWaiting }) {
               remember === null || remember === "once" ? "" : `, remembered: ${remember}`
             }`,
           ),
-          element("a", { href: `#runs/${encodeURIComponent(runId)}` }, "Run"),
+          // A call that was made without an agent has no run on record
+          ...(asker?.direct === true ? [] : [element("a", { href: `#runs/${encodeURIComponent(runId)}` }, "Run")]),
         )
       ),
     );
