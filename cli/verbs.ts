@@ -24,7 +24,7 @@ function from<M>(loadFile: () => Promise<M>, rows: Readonly<Record<string, Row<M
 
 /** Returns a noun: what it is about, and its verbs. */
 function noun(description: string, subCommands: Noun["subCommands"]): Noun {
-  return defineCommand({ meta: { description }, subCommands }) as Noun; // as above
+  return defineCommand({ meta: { description }, subCommands }) as Noun; // its verbs are commands, which citty types one by one
 }
 
 /** Returns a noun whose commands one file has. */

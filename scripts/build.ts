@@ -147,7 +147,7 @@ const small: Plugin = {
   name: "small",
   renderChunk(code, { fileName }) {
     const { code: short } = minifySync(fileName, code, { compress: false, mangle: false });
-    // It puts each text between backticks, where bundlers of a project want quotes
+    // The minifier puts each text between backticks, where bundlers of a project want quotes
     const packed = short.replaceAll(/\b(import|new URL)\(`((?:[^`$\\"]|\$(?!\{))*)`/g, '$1("$2"');
     let end = 0;
     const lines = this.parse(packed).body.map((node) => packed.slice(end, end = node.end));

@@ -75,7 +75,7 @@ export const scheduleAddCommand = defineCliCommand({
       description: "Command that comes first, without the model: only where it prints something is the agent told",
     },
     "check-tool": { type: "string", valueHint: "name", description: "Tool to call first in place of a command" },
-    "check-input": { ...INPUT_ARG, description: "Input of --check-tool, as --input" },
+    "check-input": { ...INPUT_ARG, description: "Input of --check-tool, given as --input is" },
     "only-when-changed": { type: "boolean", description: "Tell the agent only what the check did not print before" },
     jitter: { type: "string", valueHint: "seconds", description: "Put each time off by up to this many seconds" },
   },
@@ -116,7 +116,7 @@ async function toCheck({ io }: CommandContext, options: CheckOptions): Promise<R
 
 function toSeconds(text: string): number {
   if (/^\d{1,4}$/.test(text)) return Number(text);
-  throw new UsageError("Cannot use --jitter: it must be a number of seconds, as 300");
+  throw new UsageError("Cannot use --jitter: it must be a number of seconds, such as 300");
 }
 
 /** Returns an id that says what the schedule does, such as `tidy-up-my-notes`. */

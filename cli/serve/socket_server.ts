@@ -47,7 +47,7 @@ function onDeno({ router, heartbeatSecs, log }: SocketServerOptions): SocketServ
   );
   const upgrade = async (request: ServerRequest) => {
     const adapter = await load();
-    // What srvx hands on of Deno.serve is what the adapter wants; the types of the two do not know each other
+    // The adapter wants what srvx hands on of Deno.serve; the types of the two do not know each other
     return adapter.handleUpgrade(request, request.runtime?.deno?.info as Parameters<typeof adapter.handleUpgrade>[1]);
   };
   return {

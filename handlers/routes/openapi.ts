@@ -292,7 +292,7 @@ function schemaOf(schema: GenericSchema, typeMode: "input" | "output"): JsonSche
     typeMode,
     overrideSchema: ({ jsonSchema }) => withoutPrefix(jsonSchema),
   });
-  // Its type has no index signature
+  // The type of the rest has no index signature
   return rest as JsonSchema;
 }
 

@@ -51,7 +51,7 @@ export function createSocketPeer({ buffers = false }: SocketPeerOptions = {}): S
 export function driveHooks(hooks: Partial<Hooks>, end: SocketPeer) {
   // The hooks use no more of a peer and a message than these have
   const peer = end as unknown as Peer;
-  const message = (rawData: unknown) => void hooks.message?.(peer, { rawData } as unknown as Message); // as above
+  const message = (rawData: unknown) => void hooks.message?.(peer, { rawData } as unknown as Message); // the hooks read no more of it
   end.ping = () => {
     end.pings++;
     void hooks.pong?.(peer, new Uint8Array(0));

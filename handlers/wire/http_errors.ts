@@ -122,7 +122,7 @@ export async function refusing<T>(work: () => Promise<T>): Promise<T> {
   } catch (error) {
     // The class is known by its name, because its module is not loaded at the start
     if (!(error instanceof CodedError && error.name === "ExtensionError")) throw error;
-    throw refuse((error as ExtensionError).toldAs, error.message, { cause: error }); // by its name
+    throw refuse((error as ExtensionError).toldAs, error.message, { cause: error }); // its name says the class
   }
 }
 

@@ -274,7 +274,7 @@ class FittingIterator implements AsyncIterator<readonly ProviderEvent[], undefin
   async #again(fitted: FittedRequest, lesson: WindowLesson): Promise<Result> {
     this.#inner = this.#ask(fitted.request);
     try {
-      const result = await this.#inner.next() as Result; // as in #first
+      const result = await this.#inner.next() as Result; // its end has no value
       lesson.taken?.();
       if (result.done) return result;
       const notice = trimNotice(fitted, lesson.taken !== undefined);

@@ -315,7 +315,7 @@ class AgentLoop implements LoopState {
     this.requests.takeResults(results);
     noteResults(this.run, results);
     const verdict = (this.#guard ??= createLoopGuard()).observe(
-      // What was not made is no failure of the model
+      // A call that was not made is no failure of the model
       results.filter(({ skipped }) => skipped !== true).map(({ call, output, isError, pictures }) => ({
         name: call.name,
         input: call.arguments,

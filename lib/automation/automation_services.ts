@@ -95,7 +95,7 @@ function createAutomation(needs: AutomationNeeds): AutomationServices {
       const { redact } = needs.telemetry.redactor;
       return await deliveries.alert({ ...alert, title: redact(alert.title), text: redact(alert.text) });
     } catch (error) {
-      // What happens is no less true when nobody can be told
+      // The approval waits, or the run has ended, also where nobody can be told
       log.error("Nobody could be told of an approval or of the end of a run", { error });
       return undefined;
     }

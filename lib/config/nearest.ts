@@ -31,7 +31,7 @@ function editDistance(a: string, b: string, stop: number): number {
         (last[j - 1] as number) + (same ? 0 : 1),
       );
       if (i > 1 && j > 1 && a[i - 1] === b[j - 2] && a[i - 2] === b[j - 1]) {
-        cost = Math.min(cost, (before[j - 2] as number) + 1); // as above
+        cost = Math.min(cost, (before[j - 2] as number) + 1); // j is at least 2
       }
       row.push(cost);
     }

@@ -30,11 +30,11 @@ export function maskSecrets<T>(value: T, path: KeyPath = []): T {
   if (typeof value === "string") return maskText(value, path) as T;
   if (Array.isArray(value)) {
     const masksAll = path.at(-1) === "args" || isSecretCommand(path);
-    // As above
+    // A list stays a list of the same kind
     return (masksAll ? maskArguments(value) : value.map((item, index) => maskSecrets(item, [...path, index]))) as T;
   }
   if (value === null || typeof value !== "object") return value;
-  // As above
+  // A table keeps its keys
   return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, maskSecrets(item, [...path, key])])) as T;
 }
 

@@ -379,7 +379,7 @@ function editFor(
       edit.files.some((now) => now.path === path && now.sha256 !== sha256)
     ),
     ...(approval.bound ?? []).filter((was) =>
-      // What a tool binds of its own input is another one where the input is
+      // A tool may bind files by its input, so another input binds other ones
       was.kind !== "file" &&
       edit.bound.some((now) => now.kind === was.kind && now.name === was.name && now.sha256 !== was.sha256)
     ),

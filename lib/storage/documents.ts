@@ -78,5 +78,5 @@ function storeDriver(store: Store): Driver & CacheDriver {
 async function sealedDriver(marks: CacheDriver, cache: Omit<SealedCacheParts, "marks">): Promise<Driver> {
   const { SealedCache } = await import("./sealed_cache.ts");
   const { getItem, setItem } = new SealedCache({ ...cache, marks });
-  return { name: "postern sealed", getItem, setItem } as Driver; // as above
+  return { name: "postern sealed", getItem, setItem } as Driver; // unstorage calls these two alone
 }

@@ -143,7 +143,7 @@ export async function startFiring(
   if (before !== undefined && isAtWork(before.status)) {
     return without("skipped", `The run of the firing before is still at work: ${before.id} (${before.status})`);
   }
-  // Its precheck has ended, and what came of it is being dealt with
+  // The precheck of the firing before has ended, and nothing was made of its output yet
   if ((record.checking ?? null) !== null) {
     return without("skipped", "The precheck of the firing before is still at work");
   }

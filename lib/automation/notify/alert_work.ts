@@ -19,7 +19,7 @@ export interface NewAlert {
   readonly approvalId?: string | undefined;
   /** True: a link may answer the approval. Default false */
   readonly mayLink?: boolean | undefined;
-  /** Key under which it is told once, at whichever gateway and however often it is alertd. Default: each is told */
+  /** Key under which it is told once, at whichever gateway and however often it is asked for. Default: each is told */
   readonly key?: string | undefined;
 }
 

@@ -93,7 +93,7 @@ async function sendPushover(message: AlertMessage, rule: NotifyRule, options: Se
     ...(url === undefined ? {} : { url, url_title: answer === undefined ? "Open Postern" : "Allow or deny" }),
   }).toString();
   const headers = { "content-type": "application/x-www-form-urlencoded" };
-  // Its makers ask that what a 4xx refuses is not sent again
+  // The makers of Pushover ask that a message is not sent again which a 4xx refused
   const isFinal = (status: number) => status >= 400 && status < 500 && status !== 429;
   return await post({ url: rule.url || PUSHOVER, headers, body, redirects: "refuse", isFinal }, options);
 }

@@ -82,7 +82,7 @@ function stepView(
 ): SopStepView {
   // The steps of an execution are those of its definition, in order
   const step = plan.definition.steps[index] as SopDefinition["steps"][number];
-  const state = execution.steps[index] as Execution["steps"][number]; // as above
+  const state = execution.steps[index] as Execution["steps"][number]; // there is a state for each step
   const output = results.get(step.id)?.output ?? null;
   return {
     id: step.id,

@@ -21,7 +21,7 @@ export function storedObject<const E extends v.ObjectEntries>(
   // The transformation uses the names of the entries alone
   const loose = v.looseObject(entries) as unknown as v.GenericSchema<unknown, Readonly<Record<string, unknown>>>;
   const schema = v.pipe(loose, v.transform((value) => apart(value, entries)));
-  // What is not known stands under a symbol, which no type of the entries names
+  // Unknown fields stand under a symbol, which no type of the entries names
   return schema as unknown as ReturnType<typeof storedObject<E>>;
 }
 

@@ -193,7 +193,7 @@ function createCallCard({ question, onAnswer }) {
  */
 function createEdit({ question, button, problem }) {
   const area = element("textarea", { rows: 8, spellcheck: false, "aria-label": "Input as JSON" });
-  // What nobody sees is spelled out here too, and stays the same JSON
+  // Invisible characters are spelled out here too, and the JSON stays the same
   area.value = exactText(JSON.stringify(question.input, null, 2));
   return element(
     "details",

@@ -159,7 +159,7 @@ async function callOnce(
     ),
   });
   if (signal.aborted) throw new CancelError("cancelled");
-  // Of the method tools/call
+  // The request was tools/call, so this is its result
   return toToolResult(result as McpResult<"tools/call">, { tool: name, server: connection.name, definition, context });
 }
 
@@ -220,6 +220,6 @@ function toObjectSchema(schema: JsonSchema): ObjectJsonSchema {
     // A schema by which the gateway checks nothing: the server does
     properties: isRecord(properties) ? properties as ObjectJsonSchema["properties"] : {},
     required: Array.isArray(required) ? required.filter((name) => typeof name === "string") : [],
-    additionalProperties: others as JsonSchema | boolean, // as above
+    additionalProperties: others as JsonSchema | boolean, // the server checks by it, and the gateway does not
   };
 }

@@ -112,7 +112,7 @@ export function unpackEvents(packed: PackedEvents, afterSeq = 0, limit = Infinit
     for (let i = 0; i < block.cuts.length && events.length < limit; i += 2) {
       // Cuts come in pairs
       const length = block.cuts[i] as number;
-      time += block.cuts[i + 1] as number; // as above
+      time += block.cuts[i + 1] as number; // the second of the pair
       if (seq > afterSeq) {
         const stamped = { seq, time: new Date(time).toISOString() };
         events.push(closeDelta(block, stamped, { delta: block.delta.slice(at, at + length), first: i === 0 }));

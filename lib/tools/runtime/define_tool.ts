@@ -266,7 +266,7 @@ function withoutWideBounds(schema: JsonSchema): JsonSchema {
 }
 
 function requireDescriptions(place: string, schema: JsonSchema): void {
-  // As above
+  // Keywords of valibot's, which a JsonSchema does not name
   const { properties, items } = schema as {
     readonly properties?: Record<string, JsonSchema>;
     readonly items?: JsonSchema;

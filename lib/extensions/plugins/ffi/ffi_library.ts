@@ -47,7 +47,7 @@ async function openOnNode({ library, symbol, koffi }: FfiPlace): Promise<FfiLibr
   const loaded = load(library);
   // The types are those that the functions are declared with
   const call = loaded.func(symbol, "void *", ["str"]) as CFunction<string, unknown>;
-  const free = loaded.func(`${symbol}_free`, "void", ["void *"]) as (pointer: unknown) => void; // as above
+  const free = loaded.func(`${symbol}_free`, "void", ["void *"]) as (pointer: unknown) => void; // as it is declared here
   const take = (pointer: unknown) => {
     if (pointer === null) return undefined;
     const text = decode.string(pointer);
