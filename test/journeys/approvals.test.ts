@@ -42,6 +42,8 @@ test("a durable run that asks and is restarted goes on once it is approved", () 
     const options = { workspace, dataDir: join(folder, "data") };
     let [id, runId] = ["", ""];
     await withGateway({ ...options, script: READ_WRITE_READ }, async (gateway) => {
+      // Somebody looks at what waits before the agent asks
+      await gateway.call("/v1/approvals");
       runId = (await jsonOf(gateway.call("/v1/webhook/default", { body: { message: "Change it" } }))).run_id;
       id = await waitingId(gateway);
     });

@@ -331,6 +331,8 @@ test("a background sub-agent asks a person, whoever reads its parent", () =>
     "Begin": [spawn("Write"), "Done"],
     "Write": [toolTurn("write_file", { path: "new.txt", content: "x" }), (request) => lastOutput(request)],
   }, async (gateway) => {
+    // Somebody looks at what waits before the agent asks
+    await gateway.call("/v1/approvals");
     const parent = await run(gateway, "Begin");
     assert.equal(only(parent.events, "done").finish_reason, "stop");
     let asked: { id: string; run_id: string }[] = [];
