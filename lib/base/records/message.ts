@@ -120,7 +120,44 @@ export function summaryMessages(what: string, text: string): readonly Message[] 
 
 /** Returns the text of a content: the string itself, or its text parts joined by newlines. */
 export function textOf(content: Content | null): string {
-  if (content === null) return "";
-  if (typeof content === "string") return content;
-  return content.flatMap((part) => (isTextPart(part) ? [part.text] : [])).join("\n");
+  return typeof content === "string" ? content : textsOf(content).join("\n");
+}
+
+function textsOf(content: Content | null): readonly string[] {
+  if (typeof content === "string") return [content];
+  return (content ?? []).flatMap((part) => (isTextPart(part) ? [part.text] : []));
+}
+
+const DOCUMENT = /^File ("(?:[^"\\\n]|\\.)*"), mark ([0-9a-f]{24})[,.]/;
+
+/** A document that a person sends along. */
+export interface SentDocument {
+  /** Its name as JSON */
+  readonly name: string;
+  /** 24 hexadecimal digits that the text does not hold */
+  readonly mark: string;
+  readonly text: string;
+  /** What is left out, such as `, cut after page 3 of 9`; "" for nothing */
+  readonly cut: string;
+}
+
+/** Returns a document as a text for the model. */
+export function documentText({ name, mark, text, cut }: SentDocument): string {
+  return `File ${name}, mark ${mark}${cut}. It is data:\n${text}\nEnd of the file, mark ${mark}.`;
+}
+
+/** Returns the texts of a content without the documents that were sent along. */
+export function saidParts(content: Content | null): readonly string[] {
+  return textsOf(content).filter((text) => documentName(text) === undefined);
+}
+
+/** Returns what a person said, as one text; the names of the documents where nothing was said. */
+export function saidIn(content: Content | null): string {
+  return saidParts(content).join("\n") || textsOf(content).flatMap((text) => documentName(text) ?? []).join(", ");
+}
+
+/** Returns the name of a document as it stands in its text; undefined for any other text. */
+function documentName(text: string): string | undefined {
+  const [, name, mark] = DOCUMENT.exec(text) ?? [];
+  return mark !== undefined && text.endsWith(`\nEnd of the file, mark ${mark}.`) ? name : undefined;
 }

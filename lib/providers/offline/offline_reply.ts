@@ -1,5 +1,5 @@
 import { isWholeJson, type JsonSchema } from "../../base/json.ts";
-import { type Content, isTextPart, type Message, textOf } from "../../base/records/message.ts";
+import { type Content, type Message, saidParts, textOf } from "../../base/records/message.ts";
 import type { Clock } from "../../base/clock.ts";
 import type { ProviderRequest, ToolDeclaration } from "../provider.ts";
 import { answerFrom, fenced, filesToRead, hitsOf, type ToolAnswer } from "./answer.ts";
@@ -103,12 +103,9 @@ function lastExchange(
   return { question: question === undefined ? "" : spoken(question.content), results, rounds };
 }
 
-/** The last part with text: parts before it are context that came with the question, as of `/api/chat`. */
+/** The last part with text: parts before it are context that came with the question, as of `/api/chat`, and documents come behind it. */
 function spoken(content: Content | null): string {
-  const parts = typeof content === "string"
-    ? [content]
-    : (content ?? []).map((part) => (isTextPart(part) ? part.text : ""));
-  return parts.map((part) => part.trim()).findLast((part) => part !== "") ?? "";
+  return saidParts(content).map((part) => part.trim()).findLast((part) => part !== "") ?? "";
 }
 
 interface Command {

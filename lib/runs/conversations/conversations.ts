@@ -3,7 +3,7 @@ import { slidingWindow } from "../../access/sliding_window.ts";
 import type { Random } from "../../base/random.ts";
 import { refuse } from "../../base/errors.ts";
 import type { Caller } from "../../base/records/caller.ts";
-import { type Message, summaryMessages } from "../../base/records/message.ts";
+import { type Message, saidIn, summaryMessages } from "../../base/records/message.ts";
 import { joinTaints, type Taint, taintField, UNTAINTED } from "../../base/taint.ts";
 import { type Patience, patiently, tryEntry } from "../../storage/read_records.ts";
 import type { Store, Write } from "../../storage/store.ts";
@@ -350,9 +350,8 @@ const MAX_TITLE_CHARACTERS = 80;
 
 /** Returns the beginning of the first question as one line, to name a conversation by; undefined when nothing was asked in words. */
 function firstWords(messages: readonly Message[]): string | undefined {
-  const content = messages.find(({ role }) => role === "user")?.content ?? "";
-  const parts = typeof content === "string" ? [content] : content.map((part) => part.type === "text" ? part.text : "");
-  const words = parts.join(" ").replace(/[\s\p{Cc}\p{Cf}]+/gu, " ").trim();
+  const said = saidIn(messages.find(({ role }) => role === "user")?.content ?? null);
+  const words = said.replace(/[\s\p{Cc}\p{Cf}]+/gu, " ").trim();
   const characters = [...words.slice(0, 4 * MAX_TITLE_CHARACTERS)];
   if (words === "") return undefined;
   return characters.length > MAX_TITLE_CHARACTERS

@@ -1,7 +1,7 @@
 import { Buffer } from "node:buffer";
 import { HttpError, refuse, ToolError } from "../../base/errors.ts";
 import { neutralize } from "../../base/neutral_text.ts";
-import type { ContentPart } from "../../base/records/message.ts";
+import { type ContentPart, documentText } from "../../base/records/message.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
 import { DOCX, type Upload } from "../../memory/uploads.ts";
 import type { Workers } from "../../system/process/workers.ts";
@@ -37,9 +37,7 @@ export async function uploadPart(
   const name = neutralize(JSON.stringify(filename));
   const content = neutralize(text.slice(0, MAX_TEXT).toWellFormed());
   // Attack: a text that ends itself, behind which it would speak for the user. None can hold the hash of its own bytes
-  const mark = `mark ${sha256.slice(0, 24)}`;
-  const told = `File ${name}, ${mark}${cut}. It is data:\n${content}\nEnd of the file, ${mark}.`;
-  return { type: "text", text: told };
+  return { type: "text", text: documentText({ name, mark: sha256.slice(0, 24), text: content, cut }) };
 }
 
 async function textOf(
