@@ -2,6 +2,7 @@ import { hash } from "node:crypto";
 import { CancelError } from "../../base/cancel.ts";
 import { HttpError, refuse } from "../../base/errors.ts";
 import { createKeyedMutex, createKeyedSemaphore } from "../../base/keyed_queues.ts";
+import { listSome } from "../../base/text.ts";
 import type { Told } from "../../guard/approvals.ts";
 import type { WorkHold } from "../../cluster/work_hold.ts";
 import type { Metrics } from "../../base/telemetry/metrics.ts";
@@ -90,6 +91,8 @@ const MAX_AT_ONCE = 4;
 const MAX_OPEN = 10_000;
 /** Deliveries that wait, beyond which nobody is told of more: a rule that fails leaves room for the replies of channels. */
 const MAX_OPEN_FOR_ALERTS = MAX_OPEN / 2;
+/** Rules that a refusal names at most */
+const MAX_NAMED = 10;
 /** Milliseconds that attempts under way may go on after a stop. */
 const STOP_MS = 2_000;
 /** Old deliveries that each new one may delete. */
@@ -189,9 +192,9 @@ class DeliveryService implements Deliveries {
 
   async test(rule: string, signal: AbortSignal): Promise<string | null> {
     const fetch = await this.#options.fetch();
-    const options = { ...this.#options, fetch, rules: this.#options.rules(), signal };
-    const outcome = await this.#options.alerts?.test(rule, options);
-    if (outcome === undefined) throw refuse("not_found", "Cannot try this rule: [[notify]] has none of this name");
+    const rules = this.#options.rules();
+    const outcome = await this.#options.alerts?.test(rule, { ...this.#options, fetch, rules, signal });
+    if (outcome === undefined) throw refuse("not_found", unknownRule(rule, this.#options.notify?.() ?? []));
     return outcome.kind === "delivered" ? null : outcome.reason;
   }
 
@@ -328,4 +331,12 @@ function overloaded(what: string, channel: string): HttpError {
     "overloaded",
     `Cannot ${what}: too many replies wait for their receiver; see that the reply_url of [channels.${channel}] answers`,
   );
+}
+
+function unknownRule(name: string, rules: readonly NotifyRule[]): string {
+  const names = listSome(rules.map((rule) => JSON.stringify(rule.name)), MAX_NAMED);
+  const known = rules.length === 0
+    ? "there is no [[notify]] yet, and docs/notify.md shows one"
+    : `[[notify]] has ${names}`;
+  return `Cannot try ${JSON.stringify(name)}: ${known}`;
 }
