@@ -106,7 +106,9 @@ test(
           await page.locator("#message").press("Enter");
           await page.locator(".reply").getByText("Seen").waitFor();
           assert.deepEqual(
-            given(gateway).map((part) => typeof part.text === "string" ? part.text.replace(/mark \w+/g, "mark") : part.type),
+            given(gateway).map((part) =>
+              typeof part.text === "string" ? part.text.replace(/mark \w+/g, "mark") : part.type
+            ),
             [
               "What is this?",
               'File "list.txt", mark. It is data:\nmilk, bread\n\nEnd of the file, mark.',
@@ -142,7 +144,8 @@ test(
 
           const [run] = (await jsonOf(gateway.call("/v1/runs?limit=1"))).data;
           await page.evaluate(`location.hash = "#runs/${run.id}"`);
-          await page.getByRole("listitem").filter({ hasText: "notes/plan.md" }).getByText("6 B by write_file").waitFor();
+          await page.getByRole("listitem").filter({ hasText: "notes/plan.md" }).getByText("6 B by write_file")
+            .waitFor();
           const save = page.getByRole("button", { name: "Save notes/plan.md" });
           const [download] = await Promise.all([page.waitForEvent("download"), save.click()]);
           assert.deepEqual(

@@ -15,7 +15,9 @@ test("readWritten() names the gateway of a cluster that lacks the file, and take
   withWorkspace({ "here.txt": "here" }, async (workspace) => {
     const signal = new AbortController().signal;
     const door = {
-      tools: { explain: () => Promise.resolve({ kind: "judged", decision, access: "read", prepared: undefined } as const) },
+      tools: {
+        explain: () => Promise.resolve({ kind: "judged", decision, access: "read", prepared: undefined } as const),
+      },
       files: createFiles({ clock: systemClock, home: workspace.outside, ownPaths: [] }),
       config: defaultConfig,
       redactor: createRedactor(),
@@ -25,12 +27,19 @@ test("readWritten() names the gateway of a cluster that lacks the file, and take
     assert.equal(new TextDecoder().decode(await readWritten(here, door)), "here");
     for (
       const [file, code, why] of [
-        [{ ...here, path: "there.txt" }, "not_found", /^Cannot give "there.txt" at the gateway gw_1: .* another gateway/],
+        [
+          { ...here, path: "there.txt" },
+          "not_found",
+          /^Cannot give "there.txt" at the gateway gw_1: .* another gateway/,
+        ],
         [{ ...here, path: "../outside/secret.txt" }, "conflict", /outside/],
         [{ ...here, sha256: hash("sha256", "there") }, "conflict", /changed since/],
         [{ ...here, bytes: 67_108_865 }, "payload_too_large", /more than 67108864 bytes/],
       ] as const
     ) {
-      await assert.rejects(readWritten(file, door), (error: HttpError) => error.code === code && why.test(error.message));
+      await assert.rejects(
+        readWritten(file, door),
+        (error: HttpError) => error.code === code && why.test(error.message),
+      );
     }
   }));
