@@ -71,6 +71,12 @@ export const startRun: HandlerOf<"agent"> = makeHandler(ROUTE_TABLE.startRun);
 export const runs: HandlerOf<"agent" | "storedRuns"> = makeHandler(ROUTE_TABLE.runs);
 /** `GET /v1/runs/:id/browser`: What a run does in its browser: the last picture and the operations */
 export const runBrowser: HandlerOf<"agent" | "storedRuns" | "browserOf"> = makeHandler(ROUTE_TABLE.runBrowser);
+/** `GET /v1/runs/:id/files`: Files that the tools of a run wrote or removed, as each call left them; not those of commands and other programs */
+export const runFiles: HandlerOf<"agent" | "storedRuns"> = makeHandler(ROUTE_TABLE.runFiles);
+/** `GET /v1/runs/:id/files/:file/content`: The bytes that a call of a run wrote, as an attachment; 409 where the file has others by now or may not be read */
+export const runFileContent: HandlerOf<"agent" | "storedRuns" | "readWritten"> = makeHandler(
+  ROUTE_TABLE.runFileContent,
+);
 /** `GET /v1/runs/:id`: One run */
 export const run: HandlerOf<"agent" | "storedRuns"> = makeHandler(ROUTE_TABLE.run);
 /** `POST /v1/runs/:id/messages`: Say something to the conversation of a run: next, at the run's next tool boundary, or in its place */

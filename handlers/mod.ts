@@ -88,6 +88,7 @@ export type {
   ProgramRunPicture,
   ProgramStartedRun,
   ProgramUsage,
+  ProgramWrittenFile,
 } from "../lib/runs/program_run.ts";
 export {
   defineProgramTool as defineTool,

@@ -39,7 +39,15 @@ import {
 import { dashboardRoute } from "./routes/dashboard_page.ts";
 import { answerPageRoute, answerRoute } from "./routes/answer_links.ts";
 import { deliveriesRoute, resolveDeliveryRoute, testNotifyRoute } from "./routes/deliveries.ts";
-import { deleteFileRoute, fileContentRoute, fileRoute, filesRoute, sendFileRoute } from "./routes/files.ts";
+import {
+  deleteFileRoute,
+  fileContentRoute,
+  fileRoute,
+  filesRoute,
+  runFileContentRoute,
+  runFilesRoute,
+  sendFileRoute,
+} from "./routes/files.ts";
 import { haltRoute, haltsRoute, resumeRoute } from "./routes/halts.ts";
 import { healthRoute, liveRoute, metricsRoute, statusRoute } from "./routes/health.ts";
 import { logsRoute } from "./routes/logs.ts";
@@ -151,6 +159,8 @@ export const ROUTE_TABLE = {
   startRun: startRunRoute,
   runs: runsRoute,
   runBrowser: runBrowserRoute,
+  runFiles: runFilesRoute,
+  runFileContent: runFileContentRoute,
   run: runRoute,
   runMessage: runMessageRoute,
   cancelRun: cancelRunRoute,

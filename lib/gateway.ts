@@ -23,7 +23,7 @@ import { createStoredRuns } from "./runs/journal/stored_runs.ts";
 import { conversationsWing, feedWing, runsWing, subAgentsWing, workWing } from "./runs/run_services.ts";
 import type { GatewayServices, ServicesOptions } from "./services.ts";
 import { systemWing } from "./system/system_services.ts";
-import { secretsWing, toolServicesWing, toolsWing } from "./tools/create_tools.ts";
+import { createWrittenReader, secretsWing, toolServicesWing, toolsWing } from "./tools/create_tools.ts";
 
 /**
  * Builds the services of one gateway and hands them to each other. Holds the data directory's lock until `close()`.
@@ -103,6 +103,7 @@ function toServices(made: Started, close: GatewayServices["close"]): GatewayServ
     halts: guard.halts,
     taintedFiles: guard.taintedFiles,
     tools,
+    readWritten: createWrittenReader(made),
     calls: lazily(async () => {
       const { ClientCalls } = await import("./runs/client_calls.ts");
       return new ClientCalls({ tools, approvals: guard.approvals, cluster, config: made.config, ...kit });

@@ -9,6 +9,7 @@ import type { Clock } from "./base/clock.ts";
 import type { Kit } from "./base/kit.ts";
 import type { Random } from "./base/random.ts";
 import type { KnownSecrets } from "./base/redact.ts";
+import type { WrittenFile } from "./base/records/agent_event.ts";
 import type { Actor } from "./base/records/caller.ts";
 import type { HealthReply, StatusReply } from "./base/records/gateway_status.ts";
 import type { Telemetry } from "./base/telemetry/create_telemetry.ts";
@@ -89,6 +90,8 @@ export interface Services
   readonly config: () => Config;
   readonly store: Store;
   readonly tools: ToolExecutor;
+  /** See readWritten in read_written.ts. */
+  readonly readWritten: (file: WrittenFile, signal: AbortSignal) => Promise<Uint8Array<ArrayBuffer>>;
   /** Tool calls of clients; loaded at the first call. */
   readonly calls: () => Promise<ClientCalls>;
   /** Turns a tool on for good, as a person says. Undefined for an unknown one. @throws {HttpError} 409 `conflict` */

@@ -1,5 +1,9 @@
+import { Buffer } from "node:buffer";
 import * as v from "valibot";
 import { refuse } from "../../lib/base/errors.ts";
+import { KNOWN_TYPES, mediaTypeOf } from "../../lib/base/media_type.ts";
+import { writtenFileSchema } from "../../lib/base/records/agent_event.ts";
+import { RUN_ID_SCHEMA } from "../../lib/base/records/run.ts";
 import { FILE_TYPES, type Upload } from "../../lib/memory/uploads.ts";
 import {
   checkConversation,
@@ -8,6 +12,7 @@ import {
 } from "../../lib/runs/conversations/conversation_records.ts";
 import { defineRoute, type RouteInput } from "../define_route.ts";
 import type { Route, RouteParts } from "../route.ts";
+import { openRunEvents, runsToRead, upTo } from "../wire/agent_runs.ts";
 import { LIMIT_QUERY, listReply, listSchema, textQuery } from "../wire/lists.ts";
 import { readForm } from "../wire/read_form.ts";
 import { jsonReply, type Reply } from "../wire/reply.ts";
@@ -119,16 +124,7 @@ export const fileContentRoute = defineRoute({
     const file = await findFile(parts, input);
     const body = await parts.uploads.content(file);
     if (body === undefined) throw unknownFile();
-    return {
-      status: 200,
-      body,
-      type: file.media_type,
-      headers: {
-        "content-disposition": `attachment; filename*=UTF-8''${encodeName(file.filename)}`,
-        "content-security-policy": "sandbox; default-src 'none'",
-        "x-content-type-options": "nosniff",
-      },
-    };
+    return attachment(body, file.filename, file.media_type);
   },
 });
 
@@ -149,6 +145,101 @@ export const deleteFileRoute = defineRoute({
     return jsonReply(200, { id, object: "file", deleted: true });
   },
 });
+
+const runFileSchema = v.object({
+  /** Position of the event and place in it */
+  id: v.string(),
+  object: v.literal("run.file"),
+  ...writtenFileSchema.entries,
+  written_at: v.string(),
+  call_id: v.string(),
+  tool: v.string(),
+  /** Files of the same call behind this one that the journal does not name. Absent: none */
+  dropped: v.optional(v.number()),
+});
+const RUN_FILE_ID = /^(\d{1,15})-(\d{1,4})$/;
+
+/** GET /v1/runs/:id/files: files that the tools of a run wrote or removed, in their order. */
+export const runFilesRoute = defineRoute({
+  method: "GET",
+  path: "/v1/runs/:id/files",
+  access: "runs",
+  needs: ["agent", "storedRuns"],
+  params: { id: RUN_ID_SCHEMA },
+  summary:
+    "Files that the tools of a run wrote or removed, as each call left them; not those of commands and other programs",
+  query: { limit: LIMIT_QUERY, after: textQuery("Only those behind the one with this id") },
+  reply: { status: 200, type: "application/json", schema: listSchema(runFileSchema) },
+  async handle(parts, input) {
+    const { limit, after } = input.query;
+    const data: v.InferOutput<typeof runFileSchema>[] = [];
+    for await (const file of runFiles(parts, input, after ?? "0-0")) {
+      if (file.id !== after && data.push(file) > limit) break;
+    }
+    return listReply(data.slice(0, limit), data.length > limit);
+  },
+});
+
+/** GET /v1/runs/:id/files/:file/content: the bytes that a call wrote, while the file still has them. */
+export const runFileContentRoute = defineRoute({
+  method: "GET",
+  path: "/v1/runs/:id/files/:file/content",
+  access: "runs",
+  needs: ["agent", "storedRuns", "readWritten"],
+  params: { id: RUN_ID_SCHEMA, file: { type: "string", pattern: RUN_FILE_ID.source } },
+  summary:
+    "The bytes that a call of a run wrote, as an attachment; 409 where the file has others by now or may not be read",
+  reply: { status: 200, type: "application/octet-stream" },
+  otherReplies: KNOWN_TYPES.map((type) => ({ status: 200, type })),
+  errors: ["conflict", "payload_too_large"],
+  async handle(parts, input) {
+    const { params: { id, file: fileId }, signal } = input;
+    for await (const file of runFiles(parts, input, fileId)) {
+      if (file.id !== fileId) break;
+      const bytes = await parts.readWritten(file, signal);
+      return attachment(bytes, file.path, mediaTypeOf(Buffer.from(bytes.buffer)));
+    }
+    throw refuse("not_found", `Cannot find this file of the run: GET /v1/runs/${id}/files shows those that are known`);
+  },
+});
+
+/** Yields the files of a run from one on, as far as the run has come. @throws {HttpError} as openRunEvents */
+async function* runFiles(
+  parts: Pick<RouteParts, "agent" | "storedRuns">,
+  { params: { id }, caller, signal }: RouteInput<{ readonly id: string }>,
+  from: string,
+): AsyncGenerator<v.InferOutput<typeof runFileSchema>, undefined> {
+  const [, seq = "", index = ""] = RUN_FILE_ID.exec(from) ?? [];
+  if (seq === "") throw refuse("invalid_request", 'Cannot use this "after": it is no id of a file', { param: "after" });
+  const after = Math.max(0, Number(seq) - 1);
+  const place = { name: "after", seq: after };
+  const { events, recorded } = await openRunEvents(runsToRead(parts), id, { after: place, signal, caller });
+  for await (const batch of upTo(recorded, { after, events })) {
+    for (const event of batch) {
+      if (event.type !== "tool_end") continue;
+      const { files = [], files_dropped: dropped, call_id, tool, time: written_at } = event;
+      for (const [at, file] of files.entries()) {
+        if (event.seq === Number(seq) && at < Number(index)) continue;
+        const left = dropped !== undefined && at === files.length - 1 ? { dropped } : {};
+        yield { id: `${event.seq}-${at}`, object: "run.file", ...file, written_at, call_id, tool, ...left };
+      }
+    }
+  }
+}
+
+/** Returns bytes for saving, and never for showing as a page of the gateway. */
+function attachment(body: Uint8Array<ArrayBuffer>, path: string, type = "application/octet-stream"): Reply {
+  return {
+    status: 200,
+    body,
+    type,
+    headers: {
+      "content-disposition": `attachment; filename*=UTF-8''${encodeName(path.slice(path.lastIndexOf("/") + 1))}`,
+      "content-security-policy": "sandbox; default-src 'none'",
+      "x-content-type-options": "nosniff",
+    },
+  };
+}
 
 async function findFile(
   { uploads }: Pick<RouteParts, "uploads">,

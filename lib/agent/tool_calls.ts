@@ -1,6 +1,6 @@
 import { CancelError, cancelError } from "../base/cancel.ts";
 import { type EffectRightSlot, withEffectRight } from "../base/effect_right.ts";
-import type { AgentEventBody } from "../base/records/agent_event.ts";
+import type { AgentEventBody, WrittenFile } from "../base/records/agent_event.ts";
 import type { Picture, ToolMessage } from "../base/records/message.ts";
 import { type Taint, taintField, UNTAINTED } from "../base/taint.ts";
 import type { CallingModel, ToolCallOutcome, ToolExecutor } from "../tools/runtime/tool_executor.ts";
@@ -68,6 +68,8 @@ export class ReadSkills {
 
 /** Result of a call that a message of a person came before. */
 const SKIPPED = "Not called: the user has sent a message meanwhile, which follows. Call it again if it is still needed";
+/** Files of one call that its end names. */
+const MAX_WRITTEN = 1_000;
 /** At most this many read calls run at once. */
 const MAX_PARALLEL = 8;
 
@@ -112,6 +114,9 @@ class RunningCall {
   #isShown = false;
   /** Right of the call to effects, once it comes to them */
   readonly #slot: EffectRightSlot = {};
+  /** Files that it has written, up to MAX_WRITTEN */
+  readonly #written: WrittenFile[] = [];
+  #droppedFiles = 0;
   /** Present when the start could not be written: the call then never ran */
   #journalFailure: { readonly error: unknown } | undefined = undefined;
 
@@ -192,6 +197,8 @@ class RunningCall {
         ...(passesOn === undefined ? {} : { inherited: { ...passesOn, approver } }),
         allowed: skills.narrow(allowed),
         onStart: (prepared) => this.#onStart(prepared),
+        onWritten: (file) =>
+          void (this.#written.length < MAX_WRITTEN ? this.#written.push(file) : this.#droppedFiles++),
         onProgress: (message) => emit({ type: "tool_progress", call_id: this.#call.id, message }),
       });
     return scope.right === undefined ? call() : withEffectRight(this.#slot, call);
@@ -272,6 +279,8 @@ class RunningCall {
       ...(turnOn === undefined ? {} : { turn_on: turnOn }),
       ...taintField(taint),
       ...(pictures === undefined ? {} : { pictures: [...pictures] }),
+      ...(this.#written.length === 0 ? {} : { files: [...this.#written] }),
+      ...(this.#droppedFiles === 0 ? {} : { files_dropped: this.#droppedFiles }),
       ...(skipped === undefined ? {} : { skipped }),
       ...(skill === undefined ? {} : { skill: { name: skill.name, disallowed_tools: [...skill.disallowedTools] } }),
     });

@@ -356,6 +356,10 @@ export type ProgramRunEvent =
       readonly taint?: readonly string[] | undefined;
       /** Pictures of the output, without their bytes */
       readonly pictures?: readonly ProgramRunPicture[] | undefined;
+      /** Files that the call wrote or removed, the first 1,000; not those of commands and other programs */
+      readonly files?: readonly ProgramWrittenFile[] | undefined;
+      /** Files beyond those */
+      readonly files_dropped?: number | undefined;
       /** The call was not made: a message to the run came before it */
       readonly skipped?: true | undefined;
       /** Skill that the output is from, with patterns of tools that the run may not call any more */
@@ -443,6 +447,16 @@ export type ProgramRunEvent =
       } | undefined;
     }
   );
+
+/** File as a call left it. */
+export interface ProgramWrittenFile {
+  /** Path relative to the workspace, with slashes */
+  readonly path: string;
+  /** Number of bytes; null: it was removed */
+  readonly bytes: number | null;
+  /** SHA-256 of the bytes, hexadecimal; null: it was removed */
+  readonly sha256: string | null;
+}
 
 /** Picture of a tool's output, without its bytes. */
 export interface ProgramRunPicture {

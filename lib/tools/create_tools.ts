@@ -1,6 +1,7 @@
 import type { Kit } from "../base/kit.ts";
 import { lazily } from "../base/lazily.ts";
 import { defineWing } from "../base/opened_list.ts";
+import type { WrittenFile } from "../base/records/agent_event.ts";
 import type { Redactor } from "../base/redact.ts";
 import type { Config } from "../config/config.ts";
 import type { GuardServices } from "../guard/guard_services.ts";
@@ -14,6 +15,7 @@ import { createToolExecutor } from "./runtime/create_tool_executor.ts";
 import { createDrainableExecutor, type DrainableExecutor } from "./runtime/drainable_executor.ts";
 import type { SharedCalls } from "./runtime/shared_calls.ts";
 import type { Tool, ToolServices } from "./runtime/tool.ts";
+import type { ToolExecutor } from "./runtime/tool_executor.ts";
 import type { ToolSecrets } from "./secrets/tool_secrets.ts";
 import type { ReadableSkills } from "./skills/skills.ts";
 import type { WasmModules } from "./wasm/wasm_modules.ts";
@@ -63,6 +65,24 @@ function createTools(needs: ToolsNeeds): DrainableExecutor {
     halts: guard.halts,
   });
   return createDrainableExecutor(executor, { clock, halts: guard.halts });
+}
+
+/** Needs of `createWrittenReader`. */
+export interface WrittenReaderNeeds extends Pick<ToolsNeeds, "config" | "telemetry"> {
+  readonly folders: Pick<ToolsNeeds["folders"], "workspaceRoot">;
+  readonly system: Pick<SystemServices, "files">;
+  readonly tools: { readonly executor: Pick<ToolExecutor, "explain"> };
+  readonly cluster: { readonly id: string | undefined };
+}
+
+/** Returns what reads the files that runs wrote; loaded at the first call. */
+export function createWrittenReader({ config, telemetry, folders, system, tools, cluster }: WrittenReaderNeeds) {
+  return async (file: WrittenFile, signal: AbortSignal): Promise<Uint8Array<ArrayBuffer>> => {
+    const { readWritten } = await import("./files/read_written.ts");
+    const { workspaceRoot } = folders;
+    const door = { tools: tools.executor, files: system.files, redactor: telemetry.redactor, config, workspaceRoot };
+    return await readWritten(file, { ...door, gateway: cluster.id, signal });
+  };
 }
 
 /** Needs of `toolServicesWing`. */

@@ -37,6 +37,8 @@ export const ENDPOINTS: readonly (readonly [method: string, path: string, access
   ["GET", "/v1/runs", "runs"],
   ["GET", "/v1/runs/:id", "runs"],
   ["GET", "/v1/runs/:id/browser", "runs"],
+  ["GET", "/v1/runs/:id/files", "runs"],
+  ["GET", "/v1/runs/:id/files/:file/content", "runs"],
   ["POST", "/v1/runs/:id/messages", "chat"],
   ["POST", "/v1/runs/:id/cancel", "runs"],
   ["POST", "/v1/runs/:id/resolve", "runs"],

@@ -139,6 +139,7 @@ export function createFakeServices(options: FakeServicesOptions = {}): FakeServi
     halts,
     taintedFiles: createTaintedFiles({ store, clock, audit: audit.append }),
     tools,
+    readWritten: absent,
     calls: lazily(() =>
       Promise.resolve(new ClientCalls({ tools, approvals, clock, random, cluster: alone, config: () => config }))
     ),

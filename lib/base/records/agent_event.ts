@@ -26,6 +26,15 @@ export const reviewOutcomeSchema = v.picklist(["done", "not_done", "unknown"]);
 /** Outcome of a call whose end nobody saw. */
 export type ReviewOutcome = v.InferOutput<typeof reviewOutcomeSchema>;
 
+/** File as a call left it. `path` is relative to the workspace, with slashes. `bytes` and `sha256` (hexadecimal) are null where it was removed. */
+export const writtenFileSchema = v.object({
+  path: v.string(),
+  bytes: v.nullable(v.number()),
+  sha256: v.nullable(v.string()),
+});
+/** File as a call left it. */
+export type WrittenFile = v.InferOutput<typeof writtenFileSchema>;
+
 const fields = v.record(v.string(), v.unknown());
 
 const event = <const T extends string, E extends v.ObjectEntries>(type: T, entries: E) =>
@@ -87,6 +96,10 @@ export const agentEventSchema = v.variant("type", [
     taint: v.optional(v.array(v.string())),
     /** Pictures of the output, without their bytes. Absent: none */
     pictures: v.optional(v.array(pictureSchema)),
+    /** Files that the call wrote or removed, the first 1,000; not those of commands and other programs. Absent: none */
+    files: v.optional(v.array(writtenFileSchema)),
+    /** Files beyond those. Absent: none */
+    files_dropped: v.optional(v.number()),
     /** The call was not made: a message that a person sent to the run came before it. Absent: it was made, or refused for another reason */
     skipped: v.optional(v.literal(true)),
     /** Skill that the output is from, with patterns of tools that the run may not call any more. Absent: it is from none */

@@ -1,3 +1,4 @@
+import { createChatFiles } from "./chat_files.js";
 import { createChatSocket } from "./chat_socket.js";
 import { byId, element } from "./dom.js";
 import { messageOf } from "./format.js";
@@ -38,6 +39,8 @@ export function createChatView({ session }) {
   /** The run that gives the reply, and how far it is shown @type {{ id: string, seq: number } | undefined} */
   let run;
   let asked = "";
+  /** Files of that question @type {readonly import("./chat_files.js").SentFile[]} */
+  let askedFiles = [];
   /** True while the reply is by the model that answers where none is chosen */
   let isDefault = false;
   let stopping = false;
@@ -58,6 +61,8 @@ export function createChatView({ session }) {
     session,
     onDeleted: () => beginNew(),
   });
+
+  const files = createChatFiles({ session, conversationId: () => conversationId });
 
   const socket = createChatSocket({
     session,
@@ -189,8 +194,8 @@ export function createChatView({ session }) {
   function fail(reason) {
     const failed = reply;
     if (failed === undefined) return;
-    const text = asked;
-    end(() => failed.failed(reason, () => void send(text)));
+    const [text, sent] = [asked, askedFiles];
+    end(() => failed.failed(reason, () => void send(text, sent)));
   }
 
   function forgetReply() {
@@ -232,9 +237,10 @@ export function createChatView({ session }) {
     if (!running && hadFocus) message.focus();
   }
 
-  /** Shows a question, and the place of its reply. @param {string} text */
-  function begin(text) {
+  /** Shows a question, and the place of its reply. @param {string} text @param {typeof askedFiles} [sent] */
+  function begin(text, sent = []) {
     asked = text;
+    askedFiles = sent;
     byId("welcome", HTMLElement).hidden = true;
     reply = createReply({
       announce,
@@ -244,21 +250,22 @@ export function createChatView({ session }) {
       onTurnOn: (tool) => session.json(`v1/tools/${encodeURIComponent(tool)}/enable`, { method: "POST" }),
     });
     showNote("");
-    turns.append(question(text), reply.root);
+    turns.append(question(text, sent.map(({ name }) => name)), reply.root);
     atEnd = true;
     scrollToEnd();
     showRunning();
   }
 
-  /** @param {string} text */
-  async function send(text) {
+  /** @param {string} text @param {typeof askedFiles} [sent] */
+  async function send(text, sent = []) {
     if (reply !== undefined || text.trim() === "") return;
-    begin(text);
+    begin(text, sent);
     isDefault = model.value === "";
     try {
       await socket.send({
         type: "message",
         text,
+        ...(sent.length === 0 ? {} : { files: sent.map(({ id }) => id) }),
         ...(model.value === "" ? {} : { model: model.value }),
         ...(conversationId === undefined ? {} : { conversation_id: conversationId }),
       });
@@ -277,6 +284,7 @@ export function createChatView({ session }) {
 
   function startAnew() {
     socket.close();
+    files.clear();
     forgetReply();
     waiting = [];
     joined = false;
@@ -347,11 +355,13 @@ export function createChatView({ session }) {
 
   /** @param {"queue" | "steer"} [mode] of a message to a reply at work */
   function submit(mode = "queue") {
-    if (reply !== undefined) return void sayMore(mode);
     const text = message.value;
+    const taken = files.take({ text, isBusy: reply !== undefined });
+    if (taken === undefined) return;
+    if (reply !== undefined) return void sayMore(mode);
     if (text.trim() === "") return;
     clearMessage();
-    void send(text);
+    void send(text, taken);
   }
 
   function clearMessage() {

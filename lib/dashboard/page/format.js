@@ -29,6 +29,11 @@ export function formatBytes(bytes) {
   return Number.isFinite(bytes) ? `${formatNumber(bytes / 1_048_576)} MiB` : "-";
 }
 
+/** @param {number} bytes of a file, such as "12 KiB" */
+export function formatSize(bytes) {
+  return bytes < 1024 ? `${bytes} B` : bytes < 1_048_576 ? `${formatNumber(bytes / 1024)} KiB` : formatBytes(bytes);
+}
+
 const TIME = new Intl.DateTimeFormat(undefined, {
   year: "numeric",
   month: "short",

@@ -26,7 +26,7 @@ export function pastTurns(messages) {
     const text = textOf(message);
     if (message.role === "user") {
       close();
-      turns.push(question(text));
+      turns.push(askedBefore(message));
       continue;
     }
     if (message.role !== "assistant" && message.role !== "tool") continue;
@@ -67,9 +67,35 @@ function deniedBy(text) {
   return who;
 }
 
-/** @param {string} text what the person said */
-export function question(text) {
-  return element("li", { class: "turn question", "aria-label": "You" }, element("p", {}, text));
+/** A document behind the words of a message, as the gateway shows it to the model. Source: lib/tools/documents/upload_part.ts */
+const DOCUMENT = /^File ("(?:[^"\\]|\\.)*"), mark ([0-9a-f]{24})[^]*\nEnd of the file, mark \2\.$/;
+
+/** @param {Message} message of a person, whose files are named and not shown */
+function askedBefore(message) {
+  const [first, ...rest] = Array.isArray(message.content) ? message.content : [];
+  if (first === undefined) return question(textOf(message));
+  /** @type {string[]} */
+  const files = [];
+  const words = [first, ...rest].filter((part) => {
+    const [, name] = (part.type === "text" && part !== first ? DOCUMENT.exec(part.text ?? "") : null) ?? [];
+    if (part.type === "image_url") files.push("Picture");
+    if (name !== undefined) files.push(String(parsed(name)));
+    return part.type !== "image_url" && name === undefined;
+  });
+  return question(textOf({ ...message, content: words }), files);
+}
+
+/**
+ * @param {string} text what the person said
+ * @param {readonly string[]} [files] names of the files that go with it. Default: none
+ */
+export function question(text, files = []) {
+  return element(
+    "li",
+    { class: "turn question", "aria-label": "You" },
+    element("p", {}, text),
+    ...(files.length === 0 ? [] : [element("p", { class: "hint" }, `With ${files.join(", ")}`)]),
+  );
 }
 
 /** @param {Message} message */

@@ -5,6 +5,7 @@ import { formatNumber, formatTime, messageOf } from "./format.js";
 import { createReply } from "./reply.js";
 import { createReviewCard } from "./review_card.js";
 import { isAtWork, runName, statusBadge, statusWords } from "./run_status.js";
+import { createWrittenFiles } from "./written_files.js";
 
 /** @typedef {import("./run_status.js").Run} Run */
 
@@ -26,6 +27,7 @@ export function createRunView({ session, id, announce }) {
   const problem = element("p", { class: "field-error", role: "alert" });
   const turns = element("ol", { class: "turns" });
   const browser = createBrowserWatch(path);
+  const files = createWrittenFiles({ session, path });
   const root = element(
     "div",
     { class: "run" },
@@ -37,6 +39,7 @@ export function createRunView({ session, id, announce }) {
     problem,
     browser.root,
     turns,
+    files.root,
   );
   /** @type {Map<string, import("./review_card.js").Call>} */
   const calls = new Map();
@@ -63,6 +66,7 @@ export function createRunView({ session, id, announce }) {
     if (event.type === "tool_start") calls.set(event.call_id, { tool: event.tool, input: event.input });
     if (event.type === "tool_end") {
       if (calls.get(event.call_id)?.tool === "browser") hasBrowser = true;
+      files.show(event);
       calls.delete(event.call_id);
     }
     if (event.type === "done") reply.ended("");
@@ -149,6 +153,7 @@ export function createRunView({ session, id, announce }) {
     problem.textContent = "";
     // Read again: what was shown as its end is taken back where the run goes on
     calls.clear();
+    files.clear();
     isWhole = false;
     reply = newReply();
     void follow();

@@ -75,10 +75,10 @@ export function createSession({ onRefused }) {
 
   /**
    * @param {string} path
-   * @param {{ method?: string, headers?: Record<string, string>, body?: unknown, raw?: Blob, signal?: AbortSignal }} [options] `raw` is sent as it is
+   * @param {{ method?: string, headers?: Record<string, string>, body?: unknown, raw?: Blob, form?: FormData, signal?: AbortSignal }} [options] `raw` is sent as it is
    * @returns {Promise<Response>} with a status below 400, or 503 of /health
    */
-  const request = async (path, { method = "GET", headers = {}, body, raw, signal } = {}) => {
+  const request = async (path, { method = "GET", headers = {}, body, raw, form, signal } = {}) => {
     /** @type {Record<string, string>} */
     const sent = { ...headers };
     if (token !== "") sent["authorization"] = `Bearer ${token}`;
@@ -92,6 +92,7 @@ export function createSession({ onRefused }) {
       credentials: "omit",
       ...(body === undefined ? {} : { body: JSON.stringify(body) }),
       ...(raw === undefined ? {} : { body: raw }),
+      ...(form === undefined ? {} : { body: form }),
       ...(signal === undefined ? {} : { signal }),
     }).catch(() => {
       throw new ApiError(0, "unreachable", "The gateway does not answer", 0);

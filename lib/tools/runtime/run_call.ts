@@ -57,7 +57,9 @@ export async function runCall(
   request: ToolCallRequest,
 ): Promise<Ended> {
   const bound = binding === undefined ? runner.services : await boundServices(runner.services, binding);
-  const services = { ...bound, files: witnessFiles(bound.files, seen) };
+  const { onWritten } = request;
+  const written: typeof onWritten = onWritten && ((file) => onWritten({ ...file, path: runner.redact(file.path) }));
+  const services = { ...bound, files: witnessFiles(bound.files, seen, written) };
   const config = runner.config();
   const timeoutMs = tool.timeoutMs?.(config) ?? runner.timeoutMs ?? DEFAULT_TIMEOUT_MS;
   let questions: CallAsker | undefined;

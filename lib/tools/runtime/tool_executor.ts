@@ -1,6 +1,7 @@
 import type { ToolInfo } from "../../base/records/tool_info.ts";
 import type { CancelError } from "../../base/cancel.ts";
 import type { HttpError } from "../../base/errors.ts";
+import type { WrittenFile } from "../../base/records/agent_event.ts";
 import type { DeniedBy } from "../../base/records/approval.ts";
 import type { MaskedSecret } from "../../base/redact.ts";
 import type { RunTaint, Taint } from "../../base/taint.ts";
@@ -20,8 +21,17 @@ import type {
 import type { CheckedPicture } from "./check_pictures.ts";
 import type { Judgement, ToolSwitch } from "./tool_policy.ts";
 
+/** Listeners of one call, while it is made. */
+export interface CallListeners {
+  /** Writes the call to the journal before it runs, and resolves when that is on disk. Not called for a call that does not run */
+  readonly onStart?: (prepared: PreparedCall) => Promise<void>;
+  readonly onProgress?: (message: string) => void;
+  /** Receives each file that the call has written or removed through the files service */
+  readonly onWritten?: (file: WrittenFile) => void;
+}
+
 /** Request for one tool call. */
-export interface ToolCallRequest {
+export interface ToolCallRequest extends CallListeners {
   readonly name: string;
   /** JSON object as text, or the tool's plain-text form */
   readonly input: string;
@@ -37,9 +47,6 @@ export interface ToolCallRequest {
   readonly approvedDigest?: string | undefined;
   /** Patterns of the tools that exist for the caller. undefined: all enabled tools */
   readonly allowed?: readonly string[] | undefined;
-  /** Writes the call to the journal before it runs, and resolves when that is on disk. Not called for a call that does not run */
-  readonly onStart?: (prepared: PreparedCall) => Promise<void>;
-  readonly onProgress?: (message: string) => void;
   /** Model that makes the call. Default: it sees no pictures, and answers no tool */
   readonly model?: CallingModel | undefined;
   /** Client of MCP that makes the call. Default: the call comes from no such client */
