@@ -11,8 +11,8 @@ const CONFIG = { security: { write_file: { enabled: true } } };
 const WRITE = { path: "plan.md", content: "rm -rf\n", overwrite: true };
 const SCRIPT: Script = [{ toolCalls: [{ name: "write_file", arguments: WRITE }] }, "Done"];
 
-async function begin(gateway: RunningGateway): Promise<string> {
-  const { id } = await jsonOf(gateway.call("/v1/runs", { body: { message: "Make a plan" } }));
+async function begin(gateway: RunningGateway, more: object = {}): Promise<string> {
+  const { id } = await jsonOf(gateway.call("/v1/runs", { body: { message: "Make a plan", ...more } }));
   return String(id);
 }
 
@@ -79,7 +79,7 @@ test("a person's input takes the place of the call's: checked, decided and bound
 test("a file that changed since the question refuses another input with 409, and the question stays", () =>
   withWorld(async (world) => {
     const gateway = await world.gateway({ script: SCRIPT, config: CONFIG, files: { "plan.md": "old\n" } });
-    const run = await begin(gateway);
+    const run = await begin(gateway, { conversation_id: "talk" });
     const question = await waiting(gateway);
     writeFileSync(gateway.workspace.path("plan.md"), "another\n");
     const answer = (body: object) => gateway.call(`/v1/approvals/${question.id}`, { body });
@@ -89,6 +89,9 @@ test("a file that changed since the question refuses another input with 409, and
     assert.match(await told(gateway, run), /a person denied it: not now/);
     const events = await (await gateway.call(`/v1/runs/${run}/events?follow=0`)).text();
     assert.match(events, /"type":"tool_end".*"denied_by":"person"/);
+    const { messages } = await jsonOf(gateway.call("/v1/conversations/talk"));
+    const { is_error, denied_by } = messages.data.find(({ role }: { readonly role: string }) => role === "tool");
+    assert.deepEqual([is_error, denied_by], [true, "person"]);
   }));
 
 test("a call of a program that repeats it takes no other input", () =>

@@ -45,7 +45,7 @@ export function pastTurns(messages) {
         tool: "tool",
         output: text,
         is_error: message.is_error === true,
-        denied_by: message.is_error === true ? deniedBy(text) : undefined,
+        denied_by: message.denied_by,
       });
       continue;
     }
@@ -56,15 +56,6 @@ export function pastTurns(messages) {
   }
   close();
   return turns;
-}
-
-/**
- * Finds who denied a call, as its stored result says it.
- * @param {string} text
- */
-function deniedBy(text) {
-  const [, who] = /^Cannot call "[^"]*": (?:a (person)|the (program)) denied it/.exec(text)?.filter(Boolean) ?? [];
-  return who;
 }
 
 /** @param {string} text what the person said */
