@@ -143,6 +143,22 @@ test("what a person denied for good stays denied where another input becomes tha
     assert.equal(existsSync(gateway.workspace.path("never.md")), false);
   }));
 
+test("the audit names the approval of a person's input that the policy allows by itself", () =>
+  withWorld(async (world) => {
+    const rules = [{ name: "free", tool: "write_file", path: "free.md", then: "allow" }] as const;
+    const gateway = await world.gateway({ script: SCRIPT, config: { ...CONFIG, autonomy: { rules } } });
+    const run = await begin(gateway);
+    const { id } = await waiting(gateway);
+    const body = { decision: "approve", input: { path: "free.md", content: "x" } };
+    assert.equal((await gateway.call(`/v1/approvals/${id}`, { body })).status, 200);
+    await told(gateway, run);
+    const { data } = await jsonOf(gateway.call("/v1/audit?type=decision"));
+    const allowed = data.filter(({ decision }: { readonly decision: string }) => decision === "allow");
+    assert.deepEqual(allowed.map(({ rule, approval_id }: Readonly<Record<string, string>>) => [rule, approval_id]), [
+      ["rule:free", id],
+    ]);
+  }));
+
 test("a call whose surroundings changed since the question takes no other input", () =>
   withWorld(async (world) => {
     const script: Script = [{ toolCalls: [{ name: "shell", arguments: { command: "sh a" } }] }, "Done"];
