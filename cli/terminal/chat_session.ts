@@ -1,6 +1,6 @@
 import { toChatRequest } from "../../handlers/wire/agent_runs.ts";
 import { readSentFiles } from "../../handlers/wire/sent_files.ts";
-import { neverAborted } from "../../lib/base/cancel.ts";
+import { CancelError, type CancelReason } from "../../lib/base/cancel.ts";
 import { type AgentEvent, isTerminal } from "../../lib/base/records/agent_event.ts";
 import { SCOPES } from "../../lib/base/records/caller.ts";
 import type { MessageMode } from "../../lib/base/records/run.ts";
@@ -135,8 +135,14 @@ function localSession({ services }: ReachedGateway, options: ChatOptions): ChatS
   /** Messages to the reply at work */
   const more: Promise<RunHandle>[] = [];
   const start = async (text: string, mode: MessageMode, ids: readonly string[]) => {
-    const reading = { files: sent, log: services.log, asking: { caller, signal: neverAborted() } };
-    const files = ids.length === 0 ? undefined : await readSentFiles(ids, reading);
+    let files;
+    if (ids.length > 0) {
+      const reads = new AbortController();
+      const stop = (reason: CancelReason) => reads.abort(new CancelError(reason));
+      running = { cancel: stop, leave: stop };
+      const asking = { caller, signal: reads.signal };
+      files = await readSentFiles(ids, { files: sent, log: services.log, asking });
+    }
     const by = { caller, steers: mode === "queue" ? undefined : { mode } };
     return await runs.start(toChatRequest(
       { message: text, model: topic.model, conversationId: topic.conversationId ?? "new", files },
@@ -147,7 +153,15 @@ function localSession({ services }: ReachedGateway, options: ChatOptions): ChatS
     async *send(text, ids) {
       let next: Promise<RunHandle> | undefined = start(text, "queue", ids);
       for (; next !== undefined; next = more.shift()) {
-        const started = await next;
+        let started: RunHandle;
+        try {
+          started = await next;
+        } catch (error) {
+          if (!(error instanceof CancelError)) throw error;
+          // Stopped while the files were read: the chat goes on
+          yield { type: "error", code: error.reason, message: error.message };
+          continue;
+        }
         running = started;
         topic.conversationId = started.conversationId ?? topic.conversationId;
         for await (const events of started.events()) {

@@ -1,7 +1,7 @@
 import { type Caller, hasScope } from "../../lib/base/records/caller.ts";
 import { type AgentEvent, isTerminal } from "../../lib/base/records/agent_event.ts";
 import type { RunPace } from "../../lib/runs/run_request.ts";
-import { CancelError, neverAborted } from "../../lib/base/cancel.ts";
+import { CancelError } from "../../lib/base/cancel.ts";
 import { isLonger } from "../../lib/base/text.ts";
 import type { Config } from "../../lib/config/config.ts";
 import { checkScope, type Door } from "../door.ts";
@@ -105,6 +105,8 @@ export class SocketSession {
   #reading: Reading | undefined = undefined;
   /** Present when the run is to be cancelled, or left, before it has started */
   #stopBeforeStart: "cancel" | "leave" | undefined = undefined;
+  /** Ends the reading of files of messages whose runs are still to start. Not when the socket closes: what was said goes on */
+  #reads = new AbortController();
   #isOpen = true;
   /** Frames that wait until it is certain which tokens count. */
   readonly #arrived: ArrivedFrame[] = [];
@@ -269,6 +271,7 @@ export class SocketSession {
   #stop(way: "cancel" | "leave"): void {
     if (this.#reading !== undefined) this.#reading[way]();
     else if (this.#isWorking) this.#stopBeforeStart = way;
+    if (this.#reading === undefined && way === "cancel") this.#reads.abort(new CancelError("cancelled"));
   }
 
   #take(frame: Frame): void {
@@ -383,7 +386,8 @@ export class SocketSession {
     const { text: message, conversation_id, model, mode, files: ids } = frame;
     const { parts, caller, requestId } = this.#options;
     const { runs, files: sent } = requireAgent(parts);
-    const asking = { caller, signal: neverAborted() };
+    if (this.#reads.signal.aborted) this.#reads = new AbortController();
+    const asking = { caller, signal: this.#reads.signal };
     const files = ids?.length ? await readSentFiles(ids, { files: sent, log: parts.kit.log, asking }) : undefined;
     const steers = mode == null ? undefined : { mode };
     const handle = await runs.start(toChatRequest(

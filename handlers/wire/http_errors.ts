@@ -193,6 +193,7 @@ const CANCEL_CODES: Record<CancelReason, ErrorCode> = {
   client_gone: "request_timeout",
   timeout: "provider_timeout",
   cancelled: "conflict",
+  interrupted: "conflict",
   shutdown: "shutting_down",
   budget: "rate_limited",
   halted: "halted",

@@ -3,6 +3,7 @@ import type { Clock } from "../base/clock.ts";
 import type { ProviderError } from "../base/errors.ts";
 import type { Random } from "../base/random.ts";
 import type { AgentEvent, AgentEventBody, FinishReason } from "../base/records/agent_event.ts";
+import type { DeniedBy } from "../base/records/approval.ts";
 import type { Message, Picture } from "../base/records/message.ts";
 import type { RunKind } from "../base/records/run.ts";
 import type { Usage } from "../base/records/usage.ts";
@@ -103,6 +104,8 @@ export interface RecordedResult {
   readonly skill?: ReadSkill | undefined;
   /** Present where the call was not made, as a message came before it. */
   readonly skipped?: true | undefined;
+  /** Source of the denial of a call that was not made. */
+  readonly deniedBy?: DeniedBy | undefined;
 }
 
 /** Messages that were taken into a run, by the number of the turn that they came behind; 0: before the first. */

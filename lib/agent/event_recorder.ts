@@ -67,7 +67,11 @@ export class EventRecorder {
 
 /** The error event of whatever ended the loop. A bug is logged whole and shown as one fixed sentence. */
 export function toTerminal(error: unknown, run: AgentRun): TerminalBody {
-  if (error instanceof CancelError) return { type: "error", code: error.reason, message: error.message };
+  if (error instanceof CancelError) {
+    const { reason, message } = error;
+    if (reason === "interrupted") return { type: "error", code: "cancelled", message, interrupted: true };
+    return { type: "error", code: reason, message };
+  }
   if (error instanceof ProviderError) {
     return { type: "error", code: error.code, message: error.message, upstream: toUpstream(error) };
   }

@@ -125,13 +125,14 @@ export function toMessages(results: readonly CallResult[], advice: readonly stri
   return results.map((result, i): Message => {
     const lines = i === results.length - 1 ? advice.map((line) => `[Postern] ${line}`) : [];
     const content = [result.content, ...lines].join("\n\n");
-    const { pictures, frame } = result;
+    const { pictures, frame, deniedBy } = result;
     const message: Message = {
       role: "tool",
       tool_call_id: result.call.id,
       content,
       ...pictures === undefined ? {} : { pictures: [...pictures] },
       ...frame === undefined ? {} : { frame },
+      ...deniedBy === undefined ? {} : { denied_by: deniedBy },
     };
     return result.isError ? { ...message, is_error: true } : message;
   });

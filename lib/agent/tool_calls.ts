@@ -1,6 +1,7 @@
 import { CancelError, cancelError } from "../base/cancel.ts";
 import { type EffectRightSlot, withEffectRight } from "../base/effect_right.ts";
 import type { AgentEventBody, WrittenFile } from "../base/records/agent_event.ts";
+import type { DeniedBy } from "../base/records/approval.ts";
 import type { Picture, ToolMessage } from "../base/records/message.ts";
 import { type Taint, taintField, UNTAINTED } from "../base/taint.ts";
 import type { CallingModel, ToolCallOutcome, ToolExecutor } from "../tools/runtime/tool_executor.ts";
@@ -40,6 +41,8 @@ export interface CallResult {
   readonly frame?: ToolMessage["frame"];
   /** Present where the call was not made, as a message came before it. */
   readonly skipped?: true | undefined;
+  /** Source of the denial of a call that was not made. */
+  readonly deniedBy?: DeniedBy | undefined;
 }
 
 /**
@@ -259,11 +262,10 @@ class RunningCall {
     output: string,
     isError: boolean,
     { taint = UNTAINTED, data, pictures, skill, turnOn, skipped, deniedBy }:
-      & Partial<Pick<RecordedResult, "pictures" | "skill" | "skipped">>
+      & Partial<Pick<RecordedResult, "pictures" | "skill" | "skipped" | "deniedBy">>
       & {
         readonly taint?: Taint | undefined;
         readonly turnOn?: ToolCallOutcome["turnOn"] | undefined;
-        readonly deniedBy?: ToolCallOutcome["deniedBy"];
         readonly data?: unknown;
       } = {},
   ): CallResult {
@@ -285,7 +287,7 @@ class RunningCall {
       ...(skill === undefined ? {} : { skill: { name: skill.name, disallowed_tools: [...skill.disallowedTools] } }),
     });
     this.#run.journal.afterCall(this.#call.id);
-    const result = toResult(this.#call, { output, isError, taint, pictures, skill, skipped }, this.#run);
+    const result = toResult(this.#call, { output, isError, taint, pictures, skill, skipped, deniedBy }, this.#run);
     this.#options.ended.push(result);
     return result;
   }
@@ -300,14 +302,14 @@ interface ParsedInput {
 /** The output of a single call without a model is the reply, and goes on as it is. */
 function toResult(
   call: TurnCall,
-  { output, isError, taint, pictures, skill, skipped }: RecordedResult,
+  { output, isError, taint, pictures, skill, skipped, deniedBy }: RecordedResult,
   { facts, kit: { random } }: Pick<AgentRun, "facts" | "kit">,
 ): CallResult {
   const envelope = { origin: taint, random };
   // Instructions that a person trusts are no data; the run is tainted by them all the same
   const isOutside = facts.call === undefined && taint.length > 0 && skill === undefined;
   const content = isOutside ? wrapUntrusted(call.name, output, envelope) : output;
-  if (pictures === undefined) return { call, output, isError, content, skipped };
+  if (pictures === undefined) return { call, output, isError, content, skipped, deniedBy };
   const frame = isOutside ? envelopeLines(call.name, envelope) : undefined;
   return { call, output, isError, content, pictures, frame };
 }

@@ -1,5 +1,13 @@
 /** Why work was stopped (docs/design/architecture.md "Signals"): the typed reason of every derived signal. */
-export type CancelReason = "client_gone" | "timeout" | "cancelled" | "shutdown" | "budget" | "halted" | "taken_in";
+export type CancelReason =
+  | "client_gone"
+  | "timeout"
+  | "cancelled"
+  | "interrupted"
+  | "shutdown"
+  | "budget"
+  | "halted"
+  | "taken_in";
 
 /** The `reason` of an aborted signal; also what a cancelled wait rejects with. */
 export class CancelError extends Error {
@@ -15,6 +23,7 @@ const SENTENCE: Record<CancelReason, string> = {
   client_gone: "The client went away",
   timeout: "The time limit was reached",
   cancelled: "The work was cancelled",
+  interrupted: "A person interrupted the reply with another message",
   shutdown: "The gateway is shutting down",
   budget: "The token budget is used up",
   halted: "A person has halted the work",

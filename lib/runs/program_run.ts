@@ -438,6 +438,8 @@ export type ProgramRunEvent =
       readonly type: "error";
       readonly code: string;
       readonly message: string;
+      /** With code `cancelled`: a person's message came in the place of the reply */
+      readonly interrupted?: true | undefined;
       /** Answer of the provider that refused or failed */
       readonly upstream?: {
         readonly status?: number | undefined;

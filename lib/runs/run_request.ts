@@ -207,10 +207,9 @@ export interface RunSupervisor {
   list(options: ListRunsOptions): Promise<RunList>;
   /**
    * Stops the work and its sub-agents. For durable work this is on disk first.
-   * @param why sentence of the end. Default: that of the reason
    * @returns false when the run is unknown or has ended
    */
-  cancel(id: string, reason: CancelReason, why?: string): Promise<boolean>;
+  cancel(id: string, reason: CancelReason): Promise<boolean>;
   /**
    * Returns a run's events after `afterSeq`, from the journal and then as they come, to the terminal one. Each follower reads at its
    * own pace, so a slow one costs nothing but its place. After a restart the seq jumps ahead, so that no position is ambiguous. Ends

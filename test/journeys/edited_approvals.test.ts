@@ -11,8 +11,8 @@ const CONFIG = { security: { write_file: { enabled: true } } };
 const WRITE = { path: "plan.md", content: "rm -rf\n", overwrite: true };
 const SCRIPT: Script = [{ toolCalls: [{ name: "write_file", arguments: WRITE }] }, "Done"];
 
-async function begin(gateway: RunningGateway): Promise<string> {
-  const { id } = await jsonOf(gateway.call("/v1/runs", { body: { message: "Make a plan" } }));
+async function begin(gateway: RunningGateway, more: object = {}): Promise<string> {
+  const { id } = await jsonOf(gateway.call("/v1/runs", { body: { message: "Make a plan", ...more } }));
   return String(id);
 }
 
@@ -79,7 +79,7 @@ test("a person's input takes the place of the call's: checked, decided and bound
 test("a file that changed since the question refuses another input with 409, and the question stays", () =>
   withWorld(async (world) => {
     const gateway = await world.gateway({ script: SCRIPT, config: CONFIG, files: { "plan.md": "old\n" } });
-    const run = await begin(gateway);
+    const run = await begin(gateway, { conversation_id: "talk" });
     const question = await waiting(gateway);
     writeFileSync(gateway.workspace.path("plan.md"), "another\n");
     const answer = (body: object) => gateway.call(`/v1/approvals/${question.id}`, { body });
@@ -89,6 +89,9 @@ test("a file that changed since the question refuses another input with 409, and
     assert.match(await told(gateway, run), /a person denied it: not now/);
     const events = await (await gateway.call(`/v1/runs/${run}/events?follow=0`)).text();
     assert.match(events, /"type":"tool_end".*"denied_by":"person"/);
+    const { messages } = await jsonOf(gateway.call("/v1/conversations/talk"));
+    const { is_error, denied_by } = messages.data.find(({ role }: { readonly role: string }) => role === "tool");
+    assert.deepEqual([is_error, denied_by], [true, "person"]);
   }));
 
 test("a call of a program that repeats it takes no other input", () =>
@@ -138,6 +141,22 @@ test("what a person denied for good stays denied where another input becomes tha
     await gateway.call(`/v1/approvals/${id}`, { body: { decision: "approve", input: denied } });
     assert.match(await told(gateway, run), /a person denied such a call before/);
     assert.equal(existsSync(gateway.workspace.path("never.md")), false);
+  }));
+
+test("the audit names the approval of a person's input that the policy allows by itself", () =>
+  withWorld(async (world) => {
+    const rules = [{ name: "free", tool: "write_file", path: "free.md", then: "allow" }] as const;
+    const gateway = await world.gateway({ script: SCRIPT, config: { ...CONFIG, autonomy: { rules } } });
+    const run = await begin(gateway);
+    const { id } = await waiting(gateway);
+    const body = { decision: "approve", input: { path: "free.md", content: "x" } };
+    assert.equal((await gateway.call(`/v1/approvals/${id}`, { body })).status, 200);
+    await told(gateway, run);
+    const { data } = await jsonOf(gateway.call("/v1/audit?type=decision"));
+    const allowed = data.filter(({ decision }: { readonly decision: string }) => decision === "allow");
+    assert.deepEqual(allowed.map(({ rule, approval_id }: Readonly<Record<string, string>>) => [rule, approval_id]), [
+      ["rule:free", id],
+    ]);
   }));
 
 test("a call whose surroundings changed since the question takes no other input", () =>

@@ -245,6 +245,32 @@ test("the gateway pings, and drops a peer that does not answer", nodeOnly, () =>
     await answering.leave();
   }));
 
+test("a message whose files are still read is stopped as any other, and the next one is answered", () =>
+  withWorld(async (world) => {
+    const gateway = await world.gateway({ script: echo });
+    const form = new FormData();
+    form.append("file", new File(["%PDF-1.4"], "a.pdf", { type: "application/pdf" }));
+    const sent = new Response(form);
+    const headers = { "content-type": sent.headers.get("content-type") ?? "" };
+    const { id } = await jsonOf(gateway.call("/v1/files", { body: new Uint8Array(await sent.arrayBuffer()), headers }));
+    const begun = Promise.withResolvers<void>();
+    const workers = gateway.services.agent?.files?.workers ?? assert.fail("no files");
+    workers.run = ({ signal }) =>
+      new Promise((_, reject) => {
+        begun.resolve();
+        signal.addEventListener("abort", () => reject(signal.reason), { once: true });
+      });
+    const client = await open(gateway);
+    client.send({ type: "message", text: "Read it", files: [id] });
+    await begun.promise;
+    client.send({ type: "cancel" });
+    const [error] = await client.readReply();
+    assert.deepEqual([error?.["code"], error?.["message"]], ["conflict", "The work was cancelled"]);
+    client.send("Hi");
+    assert.equal(textOf(await client.readReply()), "<Hi>");
+    await client.leave();
+  }));
+
 test("a socket on which nothing is said is closed after idle_timeout_secs", () =>
   withWorld(async (world) => {
     const config = { gateway: { websocket: { idle_timeout_secs: 1 } } };

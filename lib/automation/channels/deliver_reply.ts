@@ -166,7 +166,7 @@ async function attempt(
   const tried = change(group, (each) => ({ ...each, attempts: each.attempts + 1 }));
   if (outcome.kind === "failed") return await afterFailure(tried, run, { outcome, context });
   await end(change(tried, (each) => ({ ...each, status: "delivered", last_error: null })), context);
-  context.log.debug("A reply was delivered", named(tried));
+  context.log.debug(`${what(tried)} was delivered`, named(tried));
   return undefined;
 }
 
@@ -228,7 +228,7 @@ async function afterFailure(
     [left, ...alsoLeft],
     (each) => ({ ...each, last_error: reason, next_attempt_at: toIso(next) }),
   );
-  log.warn("A reply could not be delivered yet", { ...named(waiting), reason });
+  log.warn(`${what(waiting)} could not be delivered yet`, { ...named(waiting), reason });
   await write(waiting, context);
   return waiting[0];
 }
@@ -253,13 +253,18 @@ function waitAfter({ attempts }: DeliveryRecord, outcome: FailedAttempt, byte: n
 
 async function fail(group: Group, reason: string, context: DeliverContext): Promise<void> {
   await end(change(group, (each) => ({ ...each, status: "failed", last_error: reason })), context);
-  context.log.error("A reply could not be delivered", { ...named(group), reason });
+  context.log.error(`${what(group)} could not be delivered`, { ...named(group), reason });
 }
 
 async function end(group: Group, context: DeliverContext): Promise<void> {
   const { clock, ended } = context;
   await write(change(group, (each) => ({ ...each, next_attempt_at: null, ended_at: toIso(clock.now()) })), context);
   for (const { status } of group) ended.with(status).add();
+}
+
+/** Returns the beginning of a sentence of the log about deliveries. */
+function what([first]: Group): string {
+  return isAlert(first) ? "A message of [[notify]]" : "A reply";
 }
 
 /** Returns the fields that name deliveries in the log: the first, and how many went with it. */

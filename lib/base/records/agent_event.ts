@@ -166,6 +166,8 @@ export const agentEventSchema = v.variant("type", [
   event("error", {
     code: v.string(),
     message: v.string(),
+    /** With code `cancelled`: a person's message came in the place of the reply. Absent: none did, or an earlier version recorded it */
+    interrupted: v.optional(v.literal(true)),
     /** Answer of the provider when it refused or failed, so that any door can answer with the same status */
     upstream: v.optional(
       v.object({

@@ -1,4 +1,5 @@
 import * as v from "valibot";
+import { DENIED_BY } from "./approval.ts";
 import { contentSchema, toolCallSchema } from "./message.ts";
 
 /** A conversation, as `/v1/conversations` shows it. Times are ISO 8601. */
@@ -37,6 +38,8 @@ export const conversationMessageSchema = v.object({
   tool_call_id: v.optional(v.string()),
   /** Only where the call failed */
   is_error: v.optional(v.literal(true)),
+  /** Source of the denial of the call. Absent: nobody denied it, or an earlier version stored it */
+  denied_by: v.optional(v.picklist(DENIED_BY)),
   /** Why the run has not said all in its last message: the code of its error, such as `cancelled`, or `length`. Absent: it has */
   cut: v.optional(v.string()),
 });

@@ -1,4 +1,5 @@
 import * as v from "valibot";
+import { DENIED_BY } from "./approval.ts";
 
 /**
  * Messages as the agent keeps them: the chat-completions shape, plus the vendor's opaque parts of an assistant turn.
@@ -89,6 +90,8 @@ export const messageSchema = v.variant("role", [
     tool_call_id: v.string(),
     /** Only where the call failed; chat-completions has no place for it */
     is_error: v.optional(v.literal(true)),
+    /** Source of the denial of the call. Absent: nobody denied it, or an earlier version stored it. No client can set it */
+    denied_by: v.optional(v.picklist(DENIED_BY)),
     /** Pictures of a result of the agent's own tools; absent: none. No client can set them */
     pictures: v.optional(v.array(pictureSchema)),
     /** Lines of the untrusted envelope around the pictures, where a format has them outside of the result; absent: none is needed */

@@ -45,7 +45,7 @@ export function pastTurns(messages) {
         tool: "tool",
         output: text,
         is_error: message.is_error === true,
-        denied_by: message.is_error === true ? deniedBy(text) : undefined,
+        denied_by: message.denied_by,
       });
       continue;
     }
@@ -58,16 +58,7 @@ export function pastTurns(messages) {
   return turns;
 }
 
-/**
- * Finds who denied a call, as its stored result says it.
- * @param {string} text
- */
-function deniedBy(text) {
-  const [, who] = /^Cannot call "[^"]*": (?:a (person)|the (program)) denied it/.exec(text)?.filter(Boolean) ?? [];
-  return who;
-}
-
-/** A document behind the words of a message, as the gateway shows it to the model. Source: lib/tools/documents/upload_part.ts */
+/** A document behind the words of a message, as the gateway shows it to the model. Source: lib/base/records/message.ts */
 const DOCUMENT = /^File ("(?:[^"\\]|\\.)*"), mark ([0-9a-f]{24})[^]*\nEnd of the file, mark \2\.$/;
 
 /** @param {Message} message of a person, whose files are named and not shown */

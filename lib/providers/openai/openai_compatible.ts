@@ -122,7 +122,7 @@ interface OpenAiRequestOptions {
 
 /**
  * Returns the JSON of a chat-completions request. A vendor's own parts of its replies and the fields that a client sent beside the known
- * ones stand where they came. Left out are another vendor's opaque parts, and `is_error`, which the format has no place for.
+ * ones stand where they came. Left out are another vendor's opaque parts, `is_error` and `denied_by`, which the format has no place for.
  */
 function toOpenAiRequest(request: ProviderRequest, options: OpenAiRequestOptions): string {
   const { max_tokens, max_completion_tokens, limit_holds_thinking: _, passed, ...parameters } = request.parameters;
@@ -194,7 +194,7 @@ function spreadPictures({ messages, pictures }: ProviderRequest): readonly Messa
 /** Tells whether a message must be sent in another form than the one it is kept in. */
 function isSpecial(message: Message): boolean {
   if (message.extra !== undefined) return true;
-  if (message.role === "tool") return message.is_error !== undefined;
+  if (message.role === "tool") return message.is_error !== undefined || message.denied_by !== undefined;
   return message.role === "assistant" &&
     (message.opaque !== undefined || message.tool_calls?.some((call) => call.extra !== undefined) === true);
 }
@@ -204,7 +204,7 @@ function toWire(message: Message, options: OpenAiRequestOptions): Message {
   if (message.role === "assistant") return toWireAssistant(message, options);
   const { extra, ...known } = message;
   if (known.role !== "tool") return { ...known, ...extra };
-  const { is_error: _, ...rest } = known;
+  const { is_error: _, denied_by: _by, ...rest } = known;
   return { ...rest, ...extra };
 }
 

@@ -179,6 +179,7 @@ class JournalReader {
         ? {}
         : { skill: { name: event.skill.name, disallowedTools: event.skill.disallowed_tools } }),
       ...(event.skipped === undefined ? {} : { skipped: event.skipped }),
+      ...(event.denied_by === undefined ? {} : { deniedBy: event.denied_by }),
       taint: event.taint ?? (record.outside?.includes(event.call_id) === true ? [event.tool] : UNTAINTED),
     });
   }

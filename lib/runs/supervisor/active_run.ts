@@ -11,7 +11,7 @@ import { type RunTaint, taintField } from "../../base/taint.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
 import { type AcceptedRun, createRunState, endStatus } from "../journal/apply_event.ts";
 import type { RunRecorder } from "../journal/run_recorder.ts";
-import { INTERRUPTED, type RunSteering } from "./run_steering.ts";
+import type { RunSteering } from "./run_steering.ts";
 import type { OnRecorded } from "../journal/run_store.ts";
 import type { FollowOptions, RunHandle, RunReader, RunRequest } from "../run_request.ts";
 import { beginsConversation } from "../conversations/conversation_records.ts";
@@ -188,7 +188,7 @@ export class RunJournal implements AgentJournal {
   #isInterrupted(terminal: AgentOutcome["terminal"]): boolean {
     const { entry, recorder } = this.#options;
     const hasBegun = entry.startedAt !== null && recorder !== undefined && recorder.reached() > 0;
-    return hasBegun && terminal.type === "error" && terminal.message === INTERRUPTED;
+    return hasBegun && terminal.type === "error" && terminal.interrupted === true;
   }
 
   /** Notes on disk that a run without records did work of the agent, when its client must come back. Undefined: nothing to note. */

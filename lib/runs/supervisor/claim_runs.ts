@@ -15,7 +15,6 @@ import type { RunStore } from "../journal/run_store.ts";
 import { endInterrupted, type RecoverOptions, recoverRun, settleRun } from "../recovery/recover_runs.ts";
 import type { ActiveRun } from "./active_run.ts";
 import type { ActiveRuns, RunQueue } from "./run_queue.ts";
-import { INTERRUPTED } from "./run_steering.ts";
 
 /** Cluster, and the parts of a supervisor that claimed runs are taken up with. */
 export interface RunClaimerOptions {
@@ -104,7 +103,7 @@ export class RunClaimer {
       const entry = active.find(id);
       if (await runs.isCancelled(id) !== true) return entry?.steering?.hear();
       const isInterrupted = entry?.steering !== undefined && await runs.isInterrupted(id);
-      entry?.abort(new CancelError("cancelled", isInterrupted ? INTERRUPTED : undefined));
+      entry?.abort(new CancelError(isInterrupted ? "interrupted" : "cancelled"));
     } catch (error) {
       log.warn("A cancellation could not be read: it is read again in a second", { run_id: id, error });
     }

@@ -6,9 +6,6 @@ import type { RunRecorder } from "../journal/run_recorder.ts";
 import type { RunStore } from "../journal/run_store.ts";
 import type { RunSupervisor } from "../run_request.ts";
 
-/** Why a run ended that a message came in the place of. */
-export const INTERRUPTED = "A person interrupted the reply with another message";
-
 /** A run, and the parts that its messages are found and ended with. */
 export interface RunSteeringOptions {
   readonly runId: string;
@@ -63,8 +60,8 @@ export class RunSteering implements AgentSteering {
       if (run === undefined || input === undefined) continue;
       if (run.steers?.mode === "interrupt") {
         // A crash came between the acceptance of the message and the end of this run
-        await cancel(runId, "cancelled", INTERRUPTED);
-        throw new CancelError("cancelled", INTERRUPTED);
+        await cancel(runId, "interrupted");
+        throw new CancelError("interrupted");
       }
       messages.push({ id, text: textOf(input.messages.at(-1)?.content ?? ""), by: input.caller.token_id });
     }

@@ -31,7 +31,6 @@ import {
   type WhenReaderLeaves,
 } from "./launch_run.ts";
 import type { RunGuidance } from "./run_settings.ts";
-import { INTERRUPTED } from "./run_steering.ts";
 
 /** Parts that a start needs, with those that are handed on to the launcher. */
 export interface RunStarterOptions extends Omit<LaunchParts, "memory" | "configured"> {
@@ -183,7 +182,7 @@ export class RunStarter {
     const { supervised: { active }, cluster, cancel, kit: { log } } = this.#options;
     const entry = active.find(id);
     try {
-      if (mode === "interrupt") await cancel(id, "cancelled", INTERRUPTED);
+      if (mode === "interrupt") await cancel(id, "interrupted");
       else if (entry === undefined) await cluster.tellOwner(id);
       else entry.steering?.hear();
     } catch (error) {

@@ -128,7 +128,7 @@ class Supervisor implements RunSupervisor {
         cluster: this.#cluster,
         supervised: { runs: this.#runs, active: this.#active, queue, day: this.#day, news: this.#news },
         events: (id, options) => this.#follow(id, { ...options, afterSeq: 0 }),
-        cancel: (id, reason, why) => this.cancel(id, reason, why),
+        cancel: (id, reason) => this.cancel(id, reason),
         draining: () => this.#draining,
         onEnd: (entry, status) => this.#onEnd(entry.id, status, entry.recorder !== undefined),
       });
@@ -254,12 +254,12 @@ class Supervisor implements RunSupervisor {
     }
   }
 
-  async cancel(id: string, reason: CancelReason, why?: string): Promise<boolean> {
+  async cancel(id: string, reason: CancelReason): Promise<boolean> {
     const entry = this.#active.find(id);
     if (entry?.signal.aborted || !RUN_ID.test(id)) return false;
     // On disk before the answer: a cancelled run stays cancelled whatever happens next
     const isNoted = entry?.durable === false || await this.#runs.cancel(id);
-    if (isNoted) entry?.abort(new CancelError(reason, why));
+    if (isNoted) entry?.abort(new CancelError(reason));
     if (isNoted && entry === undefined) await this.#cluster.cancelElsewhere(id);
     // Before the answer too: the owner of the run may die before it cancels its sub-agents
     if (isNoted && entry?.durable !== false) await this.#cluster.cancelChildren(id);

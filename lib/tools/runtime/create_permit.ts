@@ -169,7 +169,15 @@ async function permitAsked(call: AskedCall, options: PermitOptions): Promise<Per
   if (request.scope.signal.aborted) throw cancelError(request.scope.signal);
   const { approvedDigest = binding.digest } = request;
   if (binding.digest !== approvedDigest) return { ok: false, rule: RULE_BINDING, reason: changedSince(tool.name) };
-  if (call.decision.kind === "allow") return { ok: true, rule: call.decision.rule, binding };
+  const { approvalId: approvedBy } = request;
+  if (call.decision.kind === "allow") {
+    return {
+      ok: true,
+      rule: call.decision.rule,
+      binding,
+      ...(approvedBy === undefined ? {} : { approvalId: approvedBy }),
+    };
+  }
   const answer = await askFirst(tool, { request, asked: toApprovalRequest(call, binding, options) }, options);
   const { approvalId } = answer;
   const answered = { rule: answer.rule, ...(approvalId === undefined ? {} : { approvalId }) };
@@ -198,18 +206,22 @@ function toApprovalRequest(
     masked: secrets,
     // A secret that nobody sees would be lost, and an answer that was given before counts for its call alone
     mayBeEdited: mayBeEdited && secrets.length === 0 && request.approvedDigest === undefined,
-    // A name may hold a secret as any other part of the input; the digest is of what is there
-    binding: {
-      ...binding,
-      files: binding.files.map((file) => ({ ...file, path: redact(file.path) })),
-      bound: binding.bound.map((state) => ({ ...state, name: redact(state.name) })),
-    },
+    binding: maskBinding(binding, redact),
     preview: () => preview(tool, prepared, { binding, signal: request.scope.signal }),
     subject: subjectOf(name, prepared, { folder: binding.folder, paths: [], workspace: workspaceRoot, redact }),
     reason: decision.reason,
     rule: decision.rule,
     callId: request.callId,
     scope: request.scope,
+  };
+}
+
+/** Masks names of what a call is bound to: each may hold a secret as any other part of the input. The digest is of what is there. */
+export function maskBinding(binding: CallBinding, redact: (text: string) => string): CallBinding {
+  return {
+    ...binding,
+    files: binding.files.map((file) => ({ ...file, path: redact(file.path) })),
+    bound: binding.bound.map((state) => ({ ...state, name: redact(state.name) })),
   };
 }
 

@@ -16,6 +16,7 @@ import { CallTaint, type CallTaintOptions } from "./call_taint.ts";
 import {
   changedSince,
   createPermit,
+  maskBinding,
   type Permit,
   type PermitCall,
   type PermitOptions,
@@ -224,7 +225,8 @@ async function bindByName(
     }
     const binding = await parts.bind(tool, prepared, signal);
     const preview = () => parts.preview(tool, prepared, { binding, signal });
-    return { ok: true, binding, access: prepared.access, inputDigest: prepared.digest, preview };
+    const { access, digest: inputDigest } = prepared;
+    return { ok: true, binding: maskBinding(binding, parts.options.redact), access, inputDigest, preview };
   } catch (error) {
     if (error instanceof ToolError) return { ok: false, reason: error.message };
     throw error;
@@ -311,7 +313,8 @@ async function callEdited(
   const answer = { decision: "approve", reason: "Approved with another input", ...pickId(approvalId) } as const;
   const approver = Object.assign(() => Promise.resolve(answer), { elicit: given.approver.elicit });
   const text = JSON.stringify(input);
-  const outcome = await call({ ...given, name: tool.name, input: text, approvedDigest: digest, approver }, parts);
+  const edited = { ...given, name: tool.name, input: text, approvedDigest: digest, approvalId, approver };
+  const outcome = await call(edited, parts);
   const { redactor } = parts.options.services;
   const shown = cutText(text, { limit: MAX_EDIT_TOLD, digest: canonicalDigest(input) });
   const told = `[A person changed this call before approving it. Its input in place of yours: ${shown}]`;

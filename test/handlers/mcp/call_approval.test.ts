@@ -1,7 +1,10 @@
 import type { Client } from "@modelcontextprotocol/client";
 import assert from "node:assert/strict";
+import { existsSync } from "node:fs";
+import { join } from "node:path";
 import { test } from "node:test";
 import { MCP_ERAS, type McpEra, type McpGateway, withMcpGateway } from "../../support/mcp_gateway.ts";
+import { until } from "../../support/until.ts";
 
 const CALL = { name: "write_file", arguments: { path: "note.txt", content: "Hi" } };
 const CONFIG = { autonomy: { level: "supervised" as const }, security: { write_file: { enabled: true } } };
@@ -218,6 +221,30 @@ for (const era of MCP_ERAS) {
       });
       assert.match(textOf(await byBoth.callTool(long)), /denied/);
       assert.deepEqual(modes, ["url"]);
+    });
+  });
+}
+
+for (const isSeen of [false, true]) {
+  test(`a run that run_start began ${isSeen ? "waits while somebody looks at approvals" : "is denied where nobody can be asked, and says who could be"}`, async () => {
+    await withMcpGateway({ config: CONFIG }, async (started) => {
+      const client = await started.connect({ token: await started.token("tools", "runs"), era: MCP_ERAS[0] });
+      if (isSeen) await approvalsOf(started);
+      const message = `/write_file ${JSON.stringify(CALL.arguments)}`;
+      const { structuredContent } = await client.callTool({ name: "run_start", arguments: { message } });
+      const { run_id } = structuredContent as { run_id: string };
+      const status = () => client.callTool({ name: "run_status", arguments: { run_id, wait_secs: isSeen ? 0 : 60 } });
+      if (isSeen) {
+        await until(async () => (await approvalsOf(started)).some(({ status }) => status === "pending"));
+        await until(async () => /is waiting_for_approval/.test(textOf(await status())));
+        await answer(started, "approve");
+        await until(async () => /is completed/.test(textOf(await status())));
+      } else {
+        await status();
+        const { data } = await started.ask("GET", "/v1/audit?type=decision") as { data: { reason: string }[] };
+        assert.match(data[0]?.reason ?? "", /nobody was asked.*What would have helped: .*an open dashboard/);
+      }
+      assert.equal(existsSync(join(started.folder, "note.txt")), isSeen);
     });
   });
 }

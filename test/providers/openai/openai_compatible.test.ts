@@ -63,7 +63,7 @@ test("the request carries messages, tools, choice and parameters, and nothing of
     messages: [
       { role: "user", content: "a" },
       { role: "assistant", content: "b", opaque: { anthropic: [1] } },
-      { role: "tool", tool_call_id: "call_1", content: "No room", is_error: true },
+      { role: "tool", tool_call_id: "call_1", content: "No room", is_error: true, denied_by: "person" },
     ],
     tools: [{ name: "look", description: "Looks", parameters: { type: "object", properties: {} }, strict: true }],
     toolChoice: { name: "look" },

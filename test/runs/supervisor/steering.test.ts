@@ -180,8 +180,9 @@ test("an interrupting message ends the turn, whose stopped call keeps its result
   const message = await say("interrupt", "No, b");
   const reply = readAll(message);
   const end = (await events).at(-1);
-  assert.deepEqual(end?.type === "error" && [end.code, end.message], [
+  assert.deepEqual(end?.type === "error" && [end.code, end.interrupted, end.message], [
     "cancelled",
+    true,
     "A person interrupted the reply with another message",
   ]);
   assert.equal((await reply).at(-1)?.type, "done");

@@ -260,6 +260,15 @@ test("a token that hides text since the question was asked makes its answer coun
     assert.match(output, /holds a token of the MCP server "acme"/);
   }));
 
+test("a call that is bound before it is made, as a step of a procedure, has no secret in the names of its files", () =>
+  withWorkspace({}, async ({ root }) => {
+    const bench = createToolBench({ root, config: WRITES });
+    bench.redactor.add("canary-secret-1234");
+    const input = JSON.stringify({ path: "canary-secret-1234.txt", content: "" });
+    const bound = await bench.executor.bind("write_file", input, AbortSignal.timeout(60_000));
+    assert.deepEqual(bound.ok && bound.binding.files, [{ path: "[redacted].txt", sha256: null }]);
+  }));
+
 test("an approval names the operator's own secrets that its input does not show", () =>
   withWorkspace({}, async ({ root }) => {
     const bench = createToolBench({ root, config: WRITES });
