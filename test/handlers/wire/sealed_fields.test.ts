@@ -28,10 +28,13 @@ test("a body with more than 100 broken sealed texts is 400, and no more of them 
             role: "assistant",
             content: [
               { type: "text", text: "Hello" },
-              ...Array.from({ length: count }, (_, at) =>
-                at % 2 === 0
-                  ? { type: "thinking", thinking: "", signature: BROKEN }
-                  : { type: "redacted_thinking", data: BROKEN }),
+              ...Array.from(
+                { length: count },
+                (_, at) =>
+                  at % 2 === 0
+                    ? { type: "thinking", thinking: "", signature: BROKEN }
+                    : { type: "redacted_thinking", data: BROKEN },
+              ),
             ],
           },
           { role: "user", content: "Again" },
