@@ -52,7 +52,8 @@ export function createRouteTable(routes: readonly Route[]): RouteTable {
   const table: RouteTable = {
     find: (method, path) => fixed.get(path)?.get(toRouteMethod(method)),
     route(method, path, visitor) {
-      if (!isCleanPath(path)) return visitor.refuse(missingPath(path, routeOf));
+      // Else a name of ours would be taken for the parameter of a pattern, as "compact" for the id of a response
+      if (!isCleanPath(path) || fixed.has(path)) return visitor.refuse(table.refusal(path));
       // Host and query are left out: itty-router would parse what the guards have read already
       const request = { method: toRouteMethod(method), url: `http://postern${path}`, path, params: {} };
       return router.fetch(request, visitor);
@@ -63,8 +64,8 @@ export function createRouteTable(routes: readonly Route[]): RouteTable {
     },
     allow(path) {
       if (!isCleanPath(path)) return undefined;
-      const methods = new Set<string>(fixed.get(path)?.keys());
-      for (const [method, pattern] of patterns) if (pattern.test(path)) methods.add(method);
+      const ofPatterns = () => patterns.flatMap(([method, pattern]) => pattern.test(path) ? [method] : []);
+      const methods = new Set<string>(fixed.get(path)?.keys() ?? ofPatterns());
       return methods.size === 0 ? undefined : toAllow(methods);
     },
   };

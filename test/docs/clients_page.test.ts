@@ -36,10 +36,7 @@ test("the versions that docs/clients.md names are those that the tests run", () 
       ...[versions["openai"], pinned("openai")],
       ...[versions["@openai/agents"], pinned("openai-agents")],
     ],
-    "Anthropic's libraries": [
-      pinned("anthropic"),
-      JSON.parse(read("package.json")).devDependencies["@anthropic-ai/sdk"],
-    ],
+    "Anthropic's libraries": [pinned("anthropic"), versions["@anthropic-ai/sdk"]],
     "AI SDK": [versions["ai"]],
   };
   for (const [name, tried] of Object.entries(expected)) {

@@ -97,6 +97,9 @@ test("an unknown path is 404, a wrong method 405 with Allow, in the one error sh
     ["POST", "/v1/tokens/abc", "GET, DELETE, HEAD, OPTIONS"],
     ["DELETE", "/v1/tools/read_file/call", "POST, OPTIONS"],
     ["POST", "/ws/chat", "GET, HEAD, OPTIONS"],
+    // Not the response of this id
+    ["GET", "/v1/responses/compact", "POST, OPTIONS"],
+    ["DELETE", "/v1/responses/input_tokens", "POST, OPTIONS"],
   ] as const;
   for (const [method, path, allow] of cases) {
     const reply = await send(method, path);

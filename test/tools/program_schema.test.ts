@@ -12,9 +12,13 @@ const planted = v.object({
 });
 const json = {
   type: "object",
-  properties: { plant: { $ref: "#/$defs/name" }, bed: { type: "object", properties: { row: { type: "integer" } } } },
+  properties: {
+    plant: { $ref: "#/$defs/name" },
+    bed: { type: "object", properties: { row: { type: "integer" } } },
+    beds: { type: "array", items: { $ref: "#/$defs/bed" } },
+  },
   required: ["plant"],
-  $defs: { name: { type: "string", minLength: 2 } },
+  $defs: { name: { type: "string", minLength: 2 }, bed: { type: "object", properties: { row: { type: "integer" } } } },
 };
 
 async function withTools(tools: readonly ReturnType<typeof defineTool>[], use: (call: Call) => Promise<void>) {
@@ -72,10 +76,10 @@ test("a tool takes a JSON Schema with definitions, and closes its objects", asyn
   await withTools([tool], async (call) => {
     assert.equal((await call("plain", { plant: "bean", bed: { row: 1 } })).output, "bean");
     assert.match((await call("plain", { plant: "b" })).output, /"plant" must have a length of at least 2/);
-    assert.match(
-      (await call("plain", { plant: "bean", bed: { rwo: 1 } })).output,
-      /"bed.rwo" is not one of its fields/,
-    );
+    for (const [more, field] of [[{ bed: { rwo: 1 } }, "bed.rwo"], [{ beds: [{ rwo: 1 }] }, "beds[0].rwo"]] as const) {
+      const { output } = await call("plain", { plant: "bean", ...more });
+      assert.ok(output.includes(`"${field}" is not one of its fields`), output);
+    }
   });
 });
 

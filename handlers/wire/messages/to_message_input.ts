@@ -14,7 +14,7 @@ import {
   type ToolDeclaration,
 } from "../../../lib/providers/provider.ts";
 import { PassedBounds } from "../passed_bounds.ts";
-import { isSealed, openSeal, ownedThought } from "../sealed_fields.ts";
+import { isSealed, ownedThought, Seals } from "../sealed_fields.ts";
 import { checkAddresses } from "../completion_body.ts";
 import { addOnce, type WireInput } from "../to_completion_input.ts";
 import {
@@ -237,11 +237,12 @@ function toMessages({ system, messages }: MessagesBody, left: LeftOut, plain: bo
     return [];
   }).join("\n\n");
   const said: Message[] = instructions === "" ? [] : [{ role: "system", content: instructions }];
+  const seals = new Seals();
   messages.forEach((message, index) => {
     left.sort(message, MESSAGE_FIELDS, "messages[]");
     const { role, content } = message;
     if (typeof content === "string") said.push({ role, content });
-    else if (role === "assistant") toAssistant(content, { left, said });
+    else if (role === "assistant") toAssistant(content, { left, said, seals });
     else toUser(content, { role, left, plain, place: () => `messages[${index}].content`, said });
   });
   return said;
@@ -256,7 +257,10 @@ const DOCUMENT_FIELDS: ReadonlySet<string> = new Set(["type", "source", "title",
 const BLOCK_PLACE = "messages[].content[]";
 
 /** Text of a turn is one text: its blocks are pieces of it. Thinking goes back to a vendor that takes it, beside the calls that it led to. */
-function toAssistant(blocks: readonly MessageBlock[], { left, said }: Pick<UserPlace, "left" | "said">): void {
+function toAssistant(
+  blocks: readonly MessageBlock[],
+  { left, said, seals }: Pick<UserPlace, "left" | "said"> & { readonly seals: Seals },
+): void {
   let text = "";
   let thinking = "";
   let opaque: AssistantMessage["opaque"];
@@ -268,9 +272,9 @@ function toAssistant(blocks: readonly MessageBlock[], { left, said }: Pick<UserP
       text += block.text;
     } else if (is(block, "thinking")) {
       thinking += block.thinking;
-      opaque = ownedThought(openSeal(block.signature)) ?? opaque;
+      opaque = ownedThought(seals.open(block.signature)) ?? opaque;
     } else if (is(block, "redacted_thinking") && isSealed(block.data)) {
-      opaque = ownedThought(openSeal(block.data)) ?? opaque;
+      opaque = ownedThought(seals.open(block.data)) ?? opaque;
     } else if (is(block, "tool_use")) {
       left.sort(block, CALL_FIELDS, BLOCK_PLACE);
       const { id, name, input } = block;

@@ -10,7 +10,7 @@ import {
 } from "../../../lib/base/records/message.ts";
 import type { ModelParameters } from "../../../lib/providers/provider.ts";
 import { addOnce, type ReplyStoring, type WireInput } from "../to_completion_input.ts";
-import { openSeal, ownedThought } from "../sealed_fields.ts";
+import { ownedThought, Seals } from "../sealed_fields.ts";
 import { type ResponseBody, type ResponseItem, type ResponsePart, responseSchema } from "./response_body.ts";
 import { CLIENT_SEARCH, CUSTOM_INPUT, flatName, type NamedTool, toFound, toResponseTools } from "./response_tools.ts";
 
@@ -217,6 +217,7 @@ function toMessages(input: ResponseBody["input"], ignored: string[]): readonly M
   }
   if (typeof input === "string") return [{ role: "user", content: input }];
   const messages: Message[] = [];
+  const sealed = { ignored, seals: new Seals() };
   let turn: Turn | undefined;
   const own = () => (turn ??= { texts: [], refusal: "", thought: {}, calls: [] });
   const flush = () => {
@@ -231,10 +232,10 @@ function toMessages(input: ResponseBody["input"], ignored: string[]): readonly M
     } else if (isOf(item, "compaction")) {
       flush();
       // Behind a last message of the assistant models go on with its text, or refuse
-      messages.push(...toSummary(item, ignored).slice(0, at === input.length - 1 ? 1 : 2));
+      messages.push(...toSummary(item, sealed).slice(0, at === input.length - 1 ? 1 : 2));
     } else if (isOf(item, "reasoning")) {
       if (turn !== undefined && (turn.texts.length > 0 || turn.calls.length > 0)) flush();
-      own().thought = joinThoughts(own().thought, toThought(item, ignored));
+      own().thought = joinThoughts(own().thought, toThought(item, sealed));
     } else if (isOf(item, "function_call")) own().calls.push(toCall(item, item.arguments));
     else if (isOf(item, "custom_tool_call")) {
       own().calls.push(toCall(item, JSON.stringify({ [CUSTOM_INPUT]: item.input })));
@@ -346,9 +347,15 @@ function joinThoughts(before: Thought, { extra, opaque }: Thought): Thought {
   };
 }
 
-function toThought(item: Item<"reasoning">, ignored: string[]): Thought {
+/** Reads the sealed texts of a body, and names those that it cannot read. */
+interface SealedPlace {
+  readonly ignored: string[];
+  readonly seals: Seals;
+}
+
+function toThought(item: Item<"reasoning">, { ignored, seals }: SealedPlace): Thought {
   const sealed = item.encrypted_content;
-  const fields = openSeal(sealed);
+  const fields = seals.open(sealed);
   const known = Object.entries(THOUGHT_FIELDS).filter(([name]) => fields?.[name] !== undefined);
   if (known.length > 0 && known.every(([name, fits]) => fits(fields?.[name]))) {
     const { reasoning_details: _, ...extra } = Object.fromEntries(known.map(([name]) => [name, fields?.[name]]));
@@ -368,8 +375,8 @@ function toThought(item: Item<"reasoning">, ignored: string[]): Thought {
 const MAX_SUMMARY = 16_384;
 
 /** Returns the messages of the user and the assistant that a compaction stands for. Attack: anybody may have written it, so it instructs nobody. */
-function toSummary(item: Item<"compaction">, ignored: string[]): readonly Message[] {
-  const summary = openSeal(item.encrypted_content)?.["summary"];
+function toSummary(item: Item<"compaction">, { ignored, seals }: SealedPlace): readonly Message[] {
+  const summary = seals.open(item.encrypted_content)?.["summary"];
   if (typeof summary === "string" && summary.length <= MAX_SUMMARY) return summaryMessages("part", summary);
   addOnce(ignored, "input[].compaction");
   return [];

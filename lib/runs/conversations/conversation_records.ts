@@ -39,6 +39,8 @@ const conversationRecordSchema = storedObject({
   taint: v.optional(v.array(v.string())),
   /** Run after which another one has begun to go on here, and has said nothing yet; absent: none */
   continued: v.optional(v.string()),
+  /** The run that has begun to, and when. Absent from records of older versions */
+  continued_by: v.optional(storedObject({ run_id: v.string(), at: v.string() })),
   /** Summary of the first `covers` messages for the model. The messages stay in the stream. */
   summary: v.optional(storedObject({ text: v.string(), covers: v.number(), made_at: v.string() })),
 });

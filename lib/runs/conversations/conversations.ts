@@ -20,6 +20,7 @@ import {
   parseConversationEntry,
   refuseUnbegun,
 } from "./conversation_records.ts";
+import { RUNS } from "../journal/run_records.ts";
 import { conversationRemoval } from "./stored_conversations.ts";
 
 /** Newest messages of a conversation that are read for the model. Older messages stay stored. */
@@ -74,12 +75,20 @@ export interface Conversations {
   /**
    * Returns the conversation that a run goes on in behind another one. It is that of the other for the first run that asks, as long as nothing
    * follows there: then `giveBack` ends what was taken. Any further run gets a branch, a new conversation that begins with the same history.
+   * @param options.runId the run that goes on
    * @param options.isBusy true: a run is at work in the conversation, or waits for it
+   * @param options.lostBefore time before which a run was recorded, or is lost to a crash that left the conversation taken
    * @throws as `upTo`
    */
   goOnAfter(
     place: ConversationPlace,
-    options: { readonly caller: ConversationCaller; readonly time: string; readonly isBusy: boolean },
+    options: {
+      readonly caller: ConversationCaller;
+      readonly time: string;
+      readonly isBusy: boolean;
+      readonly runId: string;
+      readonly lostBefore: string;
+    },
   ): Promise<string>;
   /**
    * Returns the history up to a place, a summary in it as messages, and the conversation's title.
@@ -152,6 +161,9 @@ export function createConversations(options: ConversationsOptions): Conversation
     }
     for (let left = JSON.stringify(messages).length; left > 0; left -= COPY_BYTES) copies.take(key, now);
   };
+  /** Tells whether a run has begun to go on behind another one, and is not lost. */
+  const isTaken = async ({ continued, continued_by: by }: ConversationRecord, after: string, lostBefore: string) =>
+    continued === after && (by === undefined || by.at >= lostBefore || await RUNS.read(store, by.run_id) !== undefined);
   const conversations: Conversations = {
     patient: (patience) => ({
       history: patiently(patience, conversations.history),
@@ -177,15 +189,15 @@ export function createConversations(options: ConversationsOptions): Conversation
       if (conversation === undefined) return NO_HISTORY;
       return await readHistory(id, conversation, store);
     },
-    async goOnAfter(place, { caller, time, isBusy }) {
+    async goOnAfter(place, { caller, time, isBusy, lostBefore, ...next }) {
       const { conversationId, runId } = place;
       while (!isBusy) {
         const stored = await enter(conversationId, caller);
-        if (stored === undefined || stored.value.continued === runId) break;
+        if (stored === undefined || await isTaken(stored.value, runId, lostBefore)) break;
         const { messages } = stored.value;
         const end = await endOf(place, { from: messages - 1, to: messages }, store);
         if (end === 0 || end !== messages) break;
-        const body = { ...stored.value, continued: runId };
+        const body = { ...stored.value, continued: runId, continued_by: { run_id: next.runId, at: time } };
         // A record of another version was changed meanwhile, and is read again
         if (await store.putIfVersion(CONVERSATIONS.name, conversationId, stored.version, body)) return conversationId;
       }
@@ -215,7 +227,7 @@ export function createConversations(options: ConversationsOptions): Conversation
       for (;;) {
         const stored = await CONVERSATIONS.read(store, id);
         if (stored === undefined) return;
-        const { version, value, value: { continued, ...body } } = stored;
+        const { version, value, value: { continued, continued_by: _, ...body } } = stored;
         const isBranch = id !== place.conversationId;
         // Others may have gone on in a branch
         if (isBranch ? !isUnbegun(value) : continued !== place.runId) return;

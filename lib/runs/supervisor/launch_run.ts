@@ -118,6 +118,8 @@ export interface LaunchOptions {
   readonly guidance?: RunGuidance | undefined;
   /** The interrupted run that goes on; undefined for a new run. */
   readonly interrupted?: InterruptedRun | undefined;
+  /** Id of a new run. Default: one is made */
+  readonly id?: string | undefined;
 }
 
 /** A run that has its place, and nothing on disk yet. */
@@ -197,7 +199,7 @@ export class RunLauncher {
     return { entry, run, recorder, leave, isReady: () => plan.place.ready(), workspace: plan.workspace };
   }
 
-  #plan(request: RunRequest, { profile, guidance, interrupted }: LaunchOptions): Plan {
+  #plan(request: RunRequest, { profile, guidance, interrupted, id: given }: LaunchOptions): Plan {
     const { providers, tools, cluster, kit, configured, memory: { conversations } } = this.#parts;
     const { active, queue } = this.#parts.supervised;
     const { by } = request;
@@ -215,7 +217,7 @@ export class RunLauncher {
     const parent = by.parentId === undefined ? undefined : active.find(by.parentId);
     const keeps = request.durable || conversationId !== null;
     const agentTools = resumed?.agentTools ?? settings.agentTools;
-    const id = interrupted?.run.id ?? kit.random.id("run_");
+    const id = interrupted?.run.id ?? given ?? kit.random.id("run_");
     const workspace = interrupted !== undefined
       ? interrupted.input.workspace ?? null
       : agentTools.length === 0

@@ -46,6 +46,9 @@ export interface RunStarterOptions extends Omit<LaunchParts, "memory" | "configu
   readonly draining: () => string | undefined;
 }
 
+/** Longest time from the first look at a request to the first record of its run, at another gateway. */
+const MAX_ACCEPTING_MS = 600_000;
+
 /**
  * Starts runs: checks a request, lets the launcher make the run, puts a durable one on disk, and sets it to work.
  *
@@ -56,10 +59,13 @@ export class RunStarter {
   readonly #conversations: Conversations;
   readonly #parkedRecords: ParkedRecords;
   readonly #launcher: RunLauncher;
+  /** Time before which nothing was begun here */
+  readonly #since: string;
 
   constructor(options: RunStarterOptions) {
     const { store, kit: { clock, random }, configured: { isChannelConversation } } = options;
     this.#options = options;
+    this.#since = options.kit.time();
     this.#conversations = createConversations({ store, random, isChannel: isChannelConversation });
     const parked = new ParkedClientCalls(clock);
     this.#parkedRecords = createParkedRecords({ store, clock, parked, isShared: options.cluster.isShared });
@@ -97,9 +103,10 @@ export class RunStarter {
     const needsGuidance = request.agentTools !== "none" && request.call === undefined;
     const guidance = needsGuidance ? await this.#options.guidance?.() : undefined;
     if (after === undefined) return await this.#launch(request, { profile, guidance });
-    const taken = await this.#take(after, caller);
+    const id = this.#options.kit.random.id("run_");
+    const taken = await this.#take(after, caller, id);
     try {
-      return await this.#launch({ ...request, conversationId: taken }, { profile, guidance });
+      return await this.#launch({ ...request, conversationId: taken }, { profile, guidance, id });
     } catch (error) {
       await this.#conversations.giveBack(taken, after);
       throw error;
@@ -107,11 +114,14 @@ export class RunStarter {
   }
 
   /** Returns the conversation that a run goes on in behind another one. It is launched at once, so that none comes between. */
-  async #take(after: ConversationPlace, caller: Caller): Promise<string> {
-    const { kit, supervised: { active } } = this.#options;
+  async #take(after: ConversationPlace, caller: Caller, runId: string): Promise<string> {
+    const { kit, supervised: { active }, cluster } = this.#options;
     const conversations = this.#conversations;
     const isBusy = () => active.all().some(({ conversationId }) => conversationId === after.conversationId);
-    const goOn = (busy: boolean) => conversations.goOnAfter(after, { caller, time: kit.time(), isBusy: busy });
+    const now = kit.clock.now();
+    const lostBefore = cluster.isShared ? new Date(now - MAX_ACCEPTING_MS).toISOString() : this.#since;
+    const time = kit.time();
+    const goOn = (isBusy: boolean) => conversations.goOnAfter(after, { caller, time, isBusy, runId, lostBefore });
     const id = await goOn(isBusy());
     if (id !== after.conversationId || !isBusy()) return id;
     // Another run began while this one was noted, and speaks first
@@ -120,7 +130,7 @@ export class RunStarter {
   }
 
   /** Launches a run whose request has passed every look at the store. */
-  async #launch(request: RunRequest, asked: Pick<LaunchOptions, "profile" | "guidance">): Promise<RunHandle> {
+  async #launch(request: RunRequest, asked: Pick<LaunchOptions, "profile" | "guidance" | "id">): Promise<RunHandle> {
     // The gateway may have been drained meanwhile
     this.#requireOpen();
     const { cluster } = this.#options;

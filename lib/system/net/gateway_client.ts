@@ -1,6 +1,6 @@
 import { messageOf } from "../../base/errors.ts";
 import { type ClientRequest, type IncomingHttpHeaders, type IncomingMessage, request as send } from "node:http";
-import { cancelError } from "../../base/cancel.ts";
+import { CancelError, cancelError } from "../../base/cancel.ts";
 import type { Clock, TimeoutSignal } from "../../base/clock.ts";
 
 /** The reply of a gateway. `body` is its JSON, undefined where there was none. */
@@ -84,7 +84,7 @@ async function exchange(request: GatewayRequest, options: GatewayClientOptions):
     const { status, text } = await transfer(request, { ...options, signal });
     return { status, body: text === "" ? undefined : JSON.parse(text) };
   } catch (cause) {
-    if (signal.aborted) throw cancelError(signal);
+    if (signal.aborted) throw limitError(signal, options);
     const reason = cause instanceof SyntaxError ? "the answer is not JSON" : messageOf(cause);
     throw new GatewayClientError(`Cannot reach the gateway at ${options.address}: ${reason}`, { cause });
   } finally {
@@ -96,6 +96,13 @@ async function exchange(request: GatewayRequest, options: GatewayClientOptions):
 function limited({ signal }: GatewayRequest, { clock, timeoutMs = TIMEOUT_MS }: GatewayClientOptions): TimeoutSignal {
   const limit = clock.timeoutSignal(timeoutMs);
   return signal === undefined ? limit : { ...limit, signal: AbortSignal.any([limit.signal, signal]) };
+}
+
+/** Returns the reason of an abort; that of the time limit says who did not answer. */
+function limitError(signal: AbortSignal, { address, timeoutMs = TIMEOUT_MS }: GatewayClientOptions): CancelError {
+  const error = cancelError(signal);
+  const message = `Cannot reach the gateway at ${address}: it gave no answer in ${timeoutMs / 1000} s; try again`;
+  return error.reason === "timeout" ? new CancelError("timeout", message) : error;
 }
 
 /** Sends a request; `read` gets the reply before its body. */
@@ -145,7 +152,7 @@ function transfer(
 function openStream(request: GatewayRequest, options: GatewayClientOptions): Promise<GatewayStream> {
   const { signal, clear } = limited(request, options);
   const toError = (cause: unknown, hasBegun = false) => {
-    if (signal.aborted) return cancelError(signal);
+    if (signal.aborted) return limitError(signal, options);
     const reason = hasBegun ? "it broke off the connection" : messageOf(cause);
     return new GatewayClientError(`Cannot reach the gateway at ${options.address}: ${reason}`, { cause });
   };

@@ -1,6 +1,6 @@
 import { isRecord, type JsonSchema, type ObjectJsonSchema } from "../../base/json.ts";
 import { ToolError } from "../../base/errors.ts";
-import { compileSchema } from "./json_schema.ts";
+import { compileSchema, findDefinition } from "./json_schema.ts";
 import { parseInput, type ParseInputOptions } from "./parse_input.ts";
 
 /** Reader of the inputs of a tool that has only a JSON Schema, as a plugin's or a program's. */
@@ -29,39 +29,83 @@ export function withDefaults(
   return given.length === 0 ? input : { ...input, ...Object.fromEntries(given) };
 }
 
-/** Keywords beside which `properties` is not all that an object may have. */
-const OPENING = [
-  "additionalProperties",
-  "patternProperties",
-  "unevaluatedProperties",
-  "allOf",
-  "anyOf",
-  "oneOf",
-  "not",
-  "if",
-  "$ref",
-];
-const MAX_CLOSED_DEPTH = 16;
+/** Keywords whose schemas see the very value that theirs sees. */
+const CHOICES: readonly string[] = ["allOf", "anyOf", "oneOf"];
+/** Keywords that say something of the parts of a value. */
+const OF_PARTS = ["properties", "additionalProperties", "items", "prefixItems", ...CHOICES, "not", "$ref"];
+/** Levels of JSON to which objects are closed. compileSchema refuses what is nested half as deep */
+const MAX_CLOSED_DEPTH = 64;
 
 /**
- * Returns a schema whose objects are closed where they name properties and say nothing of others, in fields and items too: who lists the
- * fields means no other. Definitions and branches stay as they are: another part may add to their fields.
+ * Returns a schema whose objects are closed where they name properties and say nothing of others: who lists the fields means no other. Its
+ * top is left to compileSchema.
+ *
+ * Closed are objects that one schema alone describes: as field, as item, by a reference, or in a choice as the only form that is an object
+ * ("this or null"). What several schemas describe together, as those of `allOf`, stays open with all of its parts: each would refuse the
+ * fields of the others. A definition is closed where all of its uses let it be.
  */
-export function closeObjects(schema: unknown, depth = 0): unknown {
-  if (!isRecord(schema) || depth > MAX_CLOSED_DEPTH) return schema;
-  const close = (part: unknown) => closeObjects(part, depth + 1);
-  const { properties, items, prefixItems } = schema;
-  const isClosed = depth > 0 && isRecord(properties) && Object.keys(properties).length > 0 &&
-    !OPENING.some((keyword) => Object.hasOwn(schema, keyword));
-  return {
-    ...schema,
-    ...(isRecord(properties)
-      ? { properties: Object.fromEntries(Object.entries(properties).map(([name, part]) => [name, close(part)])) }
-      : {}),
-    ...(isRecord(items) ? { items: close(items) } : {}),
-    ...(Array.isArray(prefixItems) ? { prefixItems: prefixItems.map(close) } : {}),
-    ...(isClosed ? { additionalProperties: false } : {}),
+export function closeObjects(schema: unknown): unknown {
+  const [alone, together] = [new Set<unknown>(), new Set<unknown>()];
+  const todo: (readonly [part: unknown, isAlone: boolean])[] = [[schema, true]];
+  for (let next = todo.pop(); next !== undefined; next = todo.pop()) {
+    const [part, isAlone] = next;
+    const seen = isAlone ? alone : together;
+    if (!isRecord(part) || seen.has(part)) continue;
+    seen.add(part);
+    const { properties, additionalProperties, items, prefixItems, not, $ref } = part;
+    const ownParts = [...Object.values(isRecord(properties) ? properties : {}), additionalProperties, items];
+    for (const own of [...ownParts, ...listOf(prefixItems)]) todo.push([own, isAlone && !isJoined(part)]);
+    const isOnly = isAlone && OF_PARTS.filter((keyword) => saysOfParts(part, keyword)).length === 1;
+    const forms = CHOICES.flatMap((keyword) => listOf(part[keyword]));
+    const shared = KINDS.filter((kind) => forms.filter((form) => kindsOf(form, schema).includes(kind)).length > 1);
+    for (const form of forms) {
+      todo.push([form, isOnly && !kindsOf(form, schema).some((kind) => shared.includes(kind))]);
+    }
+    todo.push([not, false], [findDefinition(schema, $ref), isOnly]);
+  }
+  const close = (value: unknown, depth: number): unknown => {
+    if (depth > MAX_CLOSED_DEPTH || typeof value !== "object" || value === null) return value;
+    if (Array.isArray(value)) return value.map((item) => close(item, depth + 1));
+    const copy = Object.fromEntries(Object.entries(value).map(([name, part]) => [name, close(part, depth + 1)]));
+    const isClosed = depth > 0 && alone.has(value) && !together.has(value) && isClosable(copy);
+    return isClosed ? { ...copy, additionalProperties: false } : copy;
   };
+  return close(schema, 0);
+}
+
+function isClosable(schema: JsonSchema): boolean {
+  const { properties } = schema;
+  return isRecord(properties) && Object.keys(properties).length > 0 &&
+    schema["additionalProperties"] === undefined && !isJoined(schema);
+}
+
+/** Tells whether others describe the parts of a value beside a schema's own keywords. */
+function isJoined(schema: JsonSchema): boolean {
+  return [...CHOICES, "not", "$ref"].some((keyword) => saysOfParts(schema, keyword));
+}
+
+/** Tells whether a keyword says something of the parts of a value. Forms that only say which fields are `required` do not. */
+function saysOfParts(schema: JsonSchema, keyword: string): boolean {
+  const said = schema[keyword];
+  if (said === undefined || !(keyword === "not" || CHOICES.includes(keyword))) return said !== undefined;
+  const forms = keyword === "not" ? [said] : listOf(said);
+  return forms.some((form) => isRecord(form) && OF_PARTS.some((name) => form[name] !== undefined));
+}
+
+/** Kinds of values that have parts. */
+const KINDS = ["object", "array"];
+
+/** Returns the kinds of values with parts that a schema takes, as far as its `type` or that of its definition tells. */
+function kindsOf(schema: unknown, whole: unknown): readonly string[] {
+  if (!isRecord(schema)) return schema === true ? KINDS : [];
+  if (schema["const"] !== undefined || schema["enum"] !== undefined) return [];
+  const definition = findDefinition(whole, schema["$ref"]);
+  const type = schema["type"] ?? (isRecord(definition) ? definition["type"] : undefined);
+  return type === undefined ? KINDS : KINDS.filter((kind) => type === kind || listOf(type).includes(kind));
+}
+
+function listOf(value: unknown): readonly unknown[] {
+  return Array.isArray(value) ? value : [];
 }
 
 /** Makes the reader of a tool's inputs. @throws {SchemaError} a schema with a part that is not understood */

@@ -88,7 +88,7 @@ export function compileSchema(given: unknown, whole?: unknown): CheckedSchema {
       definition = { check, sameValue: new Map() };
       definitions.set(name, definition);
       const { sameValue } = definition;
-      definition.check = compile(name === "#" ? whole ?? schema : definitionOf(schema, ref, at), at, {
+      definition.check = compile(name === "#" && whole !== undefined ? whole : definitionOf(schema, ref, at), at, {
         depth: 1,
         sameValue,
       });
@@ -180,11 +180,18 @@ class ReferenceBounds {
 
 /** Returns the definition that a reference names. @throws {SchemaError} none of the same schema has this name */
 function definitionOf(root: Schema, ref: unknown, at: string): unknown {
+  const definition = findDefinition(root, ref);
+  if (definition !== undefined) return definition;
+  throw new SchemaError(`"${at.slice(0, 200)}" must name a definition of "$defs", such as "#/$defs/name"`);
+}
+
+/** Returns the definition of a schema that a reference names, or for `#` the schema itself; undefined: there is none of this name. */
+export function findDefinition(root: unknown, ref: unknown): unknown {
+  if (ref === "#" || !isRecord(root)) return ref === "#" ? root : undefined;
   const [, place = "", name = ""] = /^#\/(\$defs|definitions)\/([^/]+)$/.exec(String(ref)) ?? [];
   const definitions = root[place];
   const key = name.replaceAll("~1", "/").replaceAll("~0", "~");
-  if (isRecord(definitions) && Object.hasOwn(definitions, key)) return definitions[key];
-  throw new SchemaError(`"${at.slice(0, 200)}" must name a definition of "$defs", such as "#/$defs/name"`);
+  return isRecord(definitions) && Object.hasOwn(definitions, key) ? definitions[key] : undefined;
 }
 
 /** Compiles a schema within another one. `isPart`: it sees a part of the value */

@@ -16,6 +16,10 @@ test("an input is checked by the server's own schema, whatever the model was tol
   assert.deepEqual(read(open, { any: "field" }), { any: "field" });
   assert.throws(() => read(open, { any: 1 }), { code: "invalid_input" });
   assert.deepEqual(read({ type: "object" }, { any: 1 }), { any: 1 });
+  const $defs = { At: { type: "object", properties: { x: { type: "integer" } } } };
+  const defined = { type: "object", properties: { at: { anyOf: [{ $ref: "#/$defs/At" }, { type: "null" }] } }, $defs };
+  assert.deepEqual(read(defined, { at: { x: 1 } }), { at: { x: 1 } });
+  assert.throws(() => read(defined, { at: { y: 1 } }), { code: "invalid_input" });
   assert.deepEqual(read({ ...plain, additionalProperties: true }, { any: 1 }), { any: 1 });
 });
 

@@ -10,6 +10,7 @@ import { createSeededRandom } from "../../support/seeded_random.ts";
 import { ask, readAll, supervised } from "../../support/supervised.ts";
 
 const time = "2026-01-01T00:00:00.000Z";
+const next = { runId: "run_next", lostBefore: time };
 const caller = { via: "http", tokenId: "tok_1", scopes: ["chat"] } as const;
 
 function setUp() {
@@ -96,7 +97,7 @@ describe("conversations", () => {
         }),
       );
     const behind = (runId: string, isBusy = false) =>
-      conversations.goOnAfter({ conversationId: "talk", runId }, { caller, time, isBusy });
+      conversations.goOnAfter({ conversationId: "talk", runId }, { ...next, caller, time, isBusy });
     const textsOf = async (id: string) =>
       (await conversations.history(id, caller)).messages.map(({ content }) => content);
     for (const text of ["1", "2", "3"]) await say(`run_${text}`, text);
@@ -154,7 +155,7 @@ describe("conversations", () => {
     });
     const racing = createConversations({ store: swapping, random: createSeededRandom() });
     await assert.rejects(
-      racing.goOnAfter({ conversationId: "talk", runId: "run_1" }, { caller, time, isBusy: true }),
+      racing.goOnAfter({ conversationId: "talk", runId: "run_1" }, { ...next, caller, time, isBusy: true }),
       { code: "insufficient_scope" },
     );
     assert.equal(reads, 2);
@@ -164,7 +165,9 @@ describe("conversations", () => {
     const { conversations, add } = setUp();
     await add("talk", [{ role: "user", content: "a".repeat(15 * 1024 * 1024) }]);
     const branch = (at: string, as: ConversationCaller = caller) =>
-      conversations.goOnAfter({ conversationId: "talk", runId: "run_1" }, { caller: as, time: at, isBusy: true });
+      conversations.goOnAfter({ conversationId: "talk", runId: "run_1" }, {
+        ...{ ...next, caller: as, time: at, isBusy: true },
+      });
     for (let copies = 0; copies < 5; copies++) await branch(time);
     await assert.rejects(branch(time), { code: "rate_limited", headers: { "retry-after": "60" } });
     await branch(time, { ...caller, tokenId: "tok_2", scopes: ["chat", "runs"] });
@@ -174,7 +177,7 @@ describe("conversations", () => {
   test("refuse to go on behind what they do not keep, what is too long, and what is another token's", async () => {
     const { conversations, add } = setUp();
     const behind = (conversationId: string, as: typeof caller = caller) =>
-      conversations.goOnAfter({ conversationId, runId: "run_1" }, { caller: as, time, isBusy: true });
+      conversations.goOnAfter({ conversationId, runId: "run_1" }, { ...next, caller: as, time, isBusy: true });
     const isRefusal = (code: string) => (error: unknown) => error instanceof HttpError && error.code === code;
     await assert.rejects(behind("unknown"), isRefusal("conflict"));
     const turn: readonly Message[] = [{ role: "user", content: "1" }, { role: "assistant", content: "2" }];

@@ -69,7 +69,8 @@ describe("[conversations] retention_days", () => {
     await say("talk");
     const place = { conversationId: "talk", runId: "run_1" };
     const time = new Date(clock.now()).toISOString();
-    const behind = () => conversations.goOnAfter(place, { caller, time, isBusy: true });
+    const next = { runId: "run_next", lostBefore: time };
+    const behind = () => conversations.goOnAfter(place, { ...next, caller, time, isBusy: true });
     const [lost, said] = [await behind(), await behind()];
     await say(said);
     keep();

@@ -18,6 +18,7 @@ import { RunStore } from "../../../lib/runs/journal/run_store.ts";
 import { createMemoryStore } from "../../../lib/storage/create_memory_store.ts";
 import type { Store } from "../../../lib/storage/store.ts";
 import { newApproval } from "../../support/new_approval.ts";
+import { createCrashingStore, Killed } from "../../support/crashing_store.ts";
 import { createFakeAudit } from "../../support/fake_audit.ts";
 import { createFakeClock } from "../../support/fake_clock.ts";
 import type { FakeTool } from "../../support/fake_tool_executor.ts";
@@ -49,6 +50,13 @@ async function journalOf(store: Store, id: string): Promise<AgentEvent[]> {
 /** The next process over the same store. Of the one before nothing is heard any more. */
 function restart(store: Store, script: Parameters<typeof supervised>[0], options: SupervisedOptions = {}): Supervised {
   return supervised(script, { store, seed: 2, ...options });
+}
+
+/** The clock of a process that begins a second after the one before. */
+async function later() {
+  const clock = createFakeClock();
+  await clock.advance(1_000);
+  return clock;
 }
 
 let processes = 0;
@@ -162,8 +170,12 @@ describe("after a restart", () => {
 
         const { runs } = restart(store, () => {
           throw new ProviderError("provider_rejected", "No", { provider: "scripted", status: 400 });
-        }, { tools });
+        }, { tools, clock: await later() });
         await runs.recover();
+        if (isReviewed && !isBranch) {
+          const beside = await runs.start(ask("Beside", { after, durable: true }));
+          assert.notEqual(beside.conversationId, "talk", "the run that waits for a person goes on there");
+        }
         if (isReviewed) await runs.resolve(id, { action: "close", by: BY });
         assert.notEqual((await ended(runs, id)).error, null);
         await until(async () => {
@@ -173,6 +185,27 @@ describe("after a restart", () => {
         assert.equal((await isLeft(store, "talk"))?.messages, isBranch ? 4 : 2);
       }
     }
+  });
+
+  test("a conversation that a crash left taken, before the run behind a response was recorded, is free again", async () => {
+    const store = createMemoryStore();
+    const before = supervised(["One", "Two"], { store });
+    const first = await before.runs.start(ask("Go", { durable: true, conversationId: "talk" }));
+    await ended(before.runs, first.id);
+    const after = { conversationId: "talk", runId: first.id };
+    const killed = supervised([], { store: createCrashingStore(store, { crashAt: 1, when: "after" }), seed: 3 });
+    await assert.rejects(killed.runs.start(ask("On", { after, durable: true })), Killed);
+    assert.equal((await CONVERSATIONS.read(store, "talk"))?.value.continued, first.id);
+    // In the same process it may be on its way to the disk
+    const beside = await before.runs.start(ask("On", { after, durable: true }));
+    assert.notEqual(beside.conversationId, "talk");
+
+    const { runs } = restart(store, ["Three"], { clock: await later() });
+    await runs.recover();
+    const next = await runs.start(ask("On", { after, durable: true }));
+    assert.equal(next.conversationId, "talk");
+    await ended(runs, next.id);
+    assert.equal((await CONVERSATIONS.read(store, "talk"))?.value.continued_by, undefined);
   });
 
   test("the token budget and the loop guard go on counting", async () => {

@@ -7,12 +7,12 @@ import { pathToFileURL } from "node:url";
 const [folder = "", url = "", token = "", model = ""] = process.argv.slice(2);
 const { resolve } = createRequire(join(folder, "here.js"));
 const load = async (name) => await import(pathToFileURL(resolve(name)).href);
-const [{ z }, ai, { createOpenAI }, { createAnthropic }, { createOpenResponses }, agents, { OpenAI }] = await Promise
-  .all(
-    ["zod", "ai", "@ai-sdk/openai", "@ai-sdk/anthropic", "@ai-sdk/open-responses", "@openai/agents", "openai"].map(
-      load,
-    ),
-  );
+const [{ z }, ai, { createOpenAI }, { createAnthropic }, { createOpenResponses }] = await Promise.all(
+  ["zod", "ai", "@ai-sdk/openai", "@ai-sdk/anthropic", "@ai-sdk/open-responses"].map(load),
+);
+const [agents, { OpenAI }, { Anthropic }] = await Promise.all(
+  ["@openai/agents", "openai", "@anthropic-ai/sdk"].map(load),
+);
 
 /** Prints what a library says at the end, and how often its tool was called */
 async function report(name, work) {
@@ -64,6 +64,22 @@ for (const stream of [false, true]) {
     const tools = [{ type: "function", function: { ...described, parse: JSON.parse, function: execute } }];
     const messages = [{ role: "user", content: "Work" }];
     return await client.chat.completions.runTools({ model, messages, tools, stream }).finalContent();
+  });
+}
+const claude = new Anthropic({ apiKey: token, baseURL: url, maxRetries: 0 });
+for (const stream of [false, true]) {
+  await report(`anthropic${stream ? " stream" : ""}`, async ({ execute }) => {
+    const tools = [{ name: described.name, description: described.description, input_schema: parameters }];
+    const messages = [{ role: "user", content: "Work" }];
+    for (;;) {
+      const asked = { model, max_tokens: 1000, messages, tools };
+      const reply = await (stream ? claude.messages.stream(asked).finalMessage() : claude.messages.create(asked));
+      if (reply.stop_reason !== "tool_use") return reply.content.map(({ text = "" }) => text).join("");
+      const content = reply.content.filter(({ type }) => type === "tool_use").map(({ id, input }) => (
+        { type: "tool_result", tool_use_id: id, content: execute(input) }
+      ));
+      messages.push({ role: "assistant", content: reply.content }, { role: "user", content });
+    }
   });
 }
 for (const stream of [false, true]) {

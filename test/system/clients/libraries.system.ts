@@ -18,7 +18,7 @@ for (const mode of MODES) {
     const kept = mode === "agent" ? ["ai kept responses"] : [];
     const ofAi = [...kept, "ai responses", "ai chat", "ai messages", "ai open responses"];
     const program = { argv: [process.execPath, join(here, "libraries.mjs"), folder], env: {} };
-    return holdLibraries(program, { mode, names: [...ofAi, "agents", "openai chat", "openai responses"] });
+    return holdLibraries(program, { mode, names: [...ofAi, "agents", "openai chat", "openai responses", "anthropic"] });
   });
 
   test(
