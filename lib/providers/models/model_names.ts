@@ -91,6 +91,7 @@ export function createModelNames(options: ModelNamesOptions): ModelNames {
     if (offline !== undefined && memory.known()) return { provider: offline, model, shown: `${inUse.name}/${model}` };
     return { provider, model, shown: model };
   };
+  const hasAliases = Object.keys(aliases).length > 0;
   const resolve = (wanted: string): ResolvedModel => {
     if (isDefaultModel(wanted)) return ofDefault();
     const slash = wanted.indexOf("/");
@@ -109,7 +110,7 @@ export function createModelNames(options: ModelNamesOptions): ModelNames {
     known,
     missing,
     resolve(wanted = "") {
-      const meant = aliasedModel(aliases, wanted);
+      const meant = hasAliases ? aliasedModel(aliases, wanted) : undefined;
       if (meant === undefined) return resolve(wanted);
       const found = resolve(meant);
       return { ...found, shown: found.shown ?? (isDefaultModel(meant) ? found.model || undefined : meant) };
