@@ -142,10 +142,13 @@ export class GatewayRequestContext implements RequestContext {
   readonly ignored: string[] = [];
   readonly replyHeaders: Record<string, string>;
   readonly wantsMessagesForm: boolean;
+  /** Set by `admit` alone */
+  identity: Identity | null = null;
+  /** Set by `hold` alone */
+  claim: RunClaim | undefined = undefined;
+  /** Set by `admit` alone */
+  params: Readonly<Record<string, string>> = NO_PARAMS;
   #reply: Response | undefined = undefined;
-  #identity: Identity | null = null;
-  #claim: RunClaim | undefined = undefined;
-  #params: Readonly<Record<string, string>> = NO_PARAMS;
   /** Maximum bytes of a body that the route takes */
   #maxBodyBytes = Infinity;
   /** Maximum bytes of a body in place of `max_request_bytes` */
@@ -183,20 +186,9 @@ export class GatewayRequestContext implements RequestContext {
     this.path = options.path;
     const { requestId } = options;
     this.replyHeaders = { "x-request-id": requestId, vary: "Origin" };
-    this.wantsMessagesForm = wantsMessagesForm(this.path, request.headers);
+    // The paths of messages and of models begin so
+    this.wantsMessagesForm = this.path.startsWith("/v1/m") && wantsMessagesForm(this.path, request.headers);
     if (this.wantsMessagesForm) this.replyHeaders["request-id"] = requestId;
-  }
-
-  get identity(): Identity | null {
-    return this.#identity;
-  }
-
-  get claim(): RunClaim | undefined {
-    return this.#claim;
-  }
-
-  get params(): Readonly<Record<string, string>> {
-    return this.#params;
   }
 
   get query(): URLSearchParams {
@@ -218,10 +210,10 @@ export class GatewayRequestContext implements RequestContext {
 
   /** Lets a sender in, with the parameters of the path and the bounds that the route sets. */
   admit({ route, params }: RouteMatch, identity: Identity | null): void {
-    this.#identity = identity;
-    this.#params = params;
+    this.identity = identity;
+    this.params = params;
     if (route.maxBodyBytes !== undefined) this.#maxBodyBytes = route.maxBodyBytes;
-    this.#ownBodyBytes = ownBodyBytes(route, this.services.config());
+    this.#ownBodyBytes = route.rawBody && ownBodyBytes(route, this.services.config());
   }
 
   body(): Promise<Uint8Array> {
@@ -235,7 +227,7 @@ export class GatewayRequestContext implements RequestContext {
       const reading = codings.length === 0 ? this.#read(maxBytes) : this.#readExpanded(codings, maxBytes);
       this.#checkedBody = reading.then((bytes) => {
         // The sender decides how long a body takes
-        checkStillCounts(this.#identity, this.services);
+        checkStillCounts(this.identity, this.services);
         return bytes;
       });
     }
@@ -261,7 +253,7 @@ export class GatewayRequestContext implements RequestContext {
 
   /** Takes the claim of the request's Idempotency-Key. */
   hold(claim: RunClaim): void {
-    this.#claim = claim;
+    this.claim = claim;
   }
 
   /** Builds the reply, which gets no further headers. */
