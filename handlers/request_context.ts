@@ -148,7 +148,8 @@ export class GatewayRequestContext implements RequestContext {
   claim: RunClaim | undefined = undefined;
   /** Set by `admit` alone */
   params: Readonly<Record<string, string>> = NO_PARAMS;
-  #reply: Response | undefined = undefined;
+  /** The reply that was built here, with all headers of the request's replies. Set by `reply` alone */
+  built: Response | undefined = undefined;
   /** Maximum bytes of a body that the route takes */
   #maxBodyBytes = Infinity;
   /** Maximum bytes of a body in place of `max_request_bytes` */
@@ -258,12 +259,7 @@ export class GatewayRequestContext implements RequestContext {
 
   /** Builds the reply, which gets no further headers. */
   reply(body: ResponseParts[0], init: ResponseParts[1]): Response {
-    return (this.#reply = new this.Response(body, init));
-  }
-
-  /** Tells whether a reply is the one that was built here, with all headers of the request's replies. */
-  hasBuilt(reply: Response): boolean {
-    return this.#reply === reply;
+    return (this.built = new this.Response(body, init));
   }
 
   /** Counts one more follower. */

@@ -92,7 +92,7 @@ export function createRouter(options: RouterOptions): GatewayRouter {
       requestId: requestIdOf(request, services.random),
       remoteAddress: connection?.remoteAddress,
       target,
-      path: pathWithin(basePath, target),
+      path: basePath === "" ? target.path : pathWithin(basePath, target),
       readBody,
       expandBody: expandLate,
       watchClient,

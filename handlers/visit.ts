@@ -362,7 +362,7 @@ export class Visit implements RouteVisitor {
 
   #finish(reply: Response): Response {
     this.#context.detach();
-    const response = this.#context.hasBuilt(reply) ? reply : merge(reply, this.#context);
+    const response = this.#context.built === reply ? reply : merge(reply, this.#context);
     this.#observe(response.status);
     return response;
   }

@@ -343,15 +343,10 @@ class AgentLoop implements LoopState {
 
   /** Ends the run. Returns the events that wait, with the terminal one. */
   #end(body: TerminalBody): Shown {
-    const { events, added } = this;
-    const head = this.head;
+    const { events, added, head } = this;
     this.head = [];
-    const finish = (last: readonly AgentEvent[]) => {
-      head.push(...last);
-      return head;
-    };
     const ended = events.end(body, { added });
-    return ended instanceof Promise ? ended.then(finish) : finish(ended);
+    return ended instanceof Promise ? ended.then((last) => [...head, ...last]) : [...head, ...ended];
   }
 
   /** Ends the run with an error. @throws the error itself, when the run has ended or its provider refused before anything was said */

@@ -198,7 +198,11 @@ export class TurnStream implements AsyncIterableIterator<readonly ProviderEvent[
         if (reading !== undefined) await reading;
       }
       while (!this.#done && events.length === 0) {
-        if (this.#hasBegun()) return { done: false, value: events };
+        // Once, for a first chunk without events: the reader gets an empty array
+        if (this.#begun === "yes") {
+          this.#begun = "told";
+          return { done: false, value: events };
+        }
         const bytes = await exchange.read();
         if (bytes === undefined) this.#end(events);
         else this.#decode(bytes, events);
@@ -212,13 +216,6 @@ export class TurnStream implements AsyncIterableIterator<readonly ProviderEvent[
     if (events.length === 0) return DONE;
     this.#begun = "told";
     return { done: false, value: events };
-  }
-
-  /** Returns true once, for a first chunk without events: the reader gets an empty array */
-  #hasBegun(): boolean {
-    if (this.#begun !== "yes") return false;
-    this.#begun = "told";
-    return true;
   }
 
   return(): Promise<Result> {
