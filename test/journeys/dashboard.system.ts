@@ -146,6 +146,8 @@ describe("the dashboard of a running gateway", { skip: NO_CHROMIUM }, () => {
       await page.locator("#approvals-count").getByText("1").waitFor();
       await page.focus("nav a[href='#approvals']");
       await page.keyboard.press("Enter");
+      // The chat's question may still be listed as the page saw it last
+      await page.locator("#approvals-pending").getByText("overwrite: true").waitFor();
       await page.getByText("1 call waits for your answer.").waitFor();
       await tabTo(page, "Approve and remember");
       await page.keyboard.press("Enter");

@@ -3,7 +3,11 @@ import { systemClock } from "../../lib/base/clock.ts";
 
 /** Turns of the event loop before it looks less often: what happens in this process takes no longer */
 const EAGER_TURNS = 100;
-const PAUSE_MS = 20;
+/** Looks at other processes and the disk that follow each other closely: a second of them */
+const CLOSE_TURNS = 50;
+const CLOSE_PAUSE_MS = 20;
+/** Between the looks after that: all of them in a minute together stay below the requests that a token may make in one */
+const PAUSE_MS = 200;
 /** Longer than anything takes on a slow host, shorter than the patience of those who wait for the tests */
 const LIMIT_MS = 60_000;
 
@@ -20,6 +24,6 @@ export async function until(
   for (let turn = 0; !await holds(); turn++) {
     if (systemClock.monotonic() >= limit) assert.fail(typeof what === "string" ? what : what());
     if (turn < EAGER_TURNS) await new Promise((resolve) => setImmediate(resolve));
-    else await systemClock.sleep(PAUSE_MS);
+    else await systemClock.sleep(turn < EAGER_TURNS + CLOSE_TURNS ? CLOSE_PAUSE_MS : PAUSE_MS);
   }
 }
