@@ -142,11 +142,11 @@ export class GatewayRequestContext implements RequestContext {
   readonly ignored: string[] = [];
   readonly replyHeaders: Record<string, string>;
   readonly wantsMessagesForm: boolean;
-  /** Set by `admit` alone */
+  /** Sender of the request; set by `admit` alone */
   identity: Identity | null = null;
-  /** Set by `hold` alone */
+  /** Claim of the request's Idempotency-Key; set by `hold` alone */
   claim: RunClaim | undefined = undefined;
-  /** Set by `admit` alone */
+  /** Parameters of the path; set by `admit` alone */
   params: Readonly<Record<string, string>> = NO_PARAMS;
   /** The reply that was built here, with all headers of the request's replies. Set by `reply` alone */
   built: Response | undefined = undefined;
