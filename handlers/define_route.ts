@@ -162,7 +162,7 @@ export function defineRoute<
   async function answerLater(
     request: Request,
     context: RequestContext,
-    { check, work }: { readonly check: typeof before; readonly work: Work },
+    { check, work }: { readonly check: typeof before; readonly work: Work } = { check: before, work: handle },
   ): Promise<Response> {
     if (takesNone) await readJson(request, context, NO_FIELDS, { optional: true });
     const input = inputOf(request, context);
@@ -175,7 +175,7 @@ export function defineRoute<
   return {
     ...route,
     handle,
-    handler: isPlain ? answerNow : (request, context) => answerLater(request, context, { check: before, work: handle }),
+    handler: isPlain ? answerNow : answerLater,
     ...(repeat === undefined ? {} : {
       repeat: (request, context, runId) =>
         answerLater(request, context, { check: undefined, work: (parts, input) => repeat(parts, input, runId) }),

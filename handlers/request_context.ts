@@ -142,10 +142,14 @@ export class GatewayRequestContext implements RequestContext {
   readonly ignored: string[] = [];
   readonly replyHeaders: Record<string, string>;
   readonly wantsMessagesForm: boolean;
-  #reply: Response | undefined = undefined;
-  #identity: Identity | null = null;
-  #claim: RunClaim | undefined = undefined;
-  #params: Readonly<Record<string, string>> = NO_PARAMS;
+  /** Sender of the request; set by `admit` alone */
+  identity: Identity | null = null;
+  /** Claim of the request's Idempotency-Key; set by `hold` alone */
+  claim: RunClaim | undefined = undefined;
+  /** Parameters of the path; set by `admit` alone */
+  params: Readonly<Record<string, string>> = NO_PARAMS;
+  /** The reply that was built here, with all headers of the request's replies. Set by `reply` alone */
+  built: Response | undefined = undefined;
   /** Maximum bytes of a body that the route takes */
   #maxBodyBytes = Infinity;
   /** Maximum bytes of a body in place of `max_request_bytes` */
@@ -183,20 +187,9 @@ export class GatewayRequestContext implements RequestContext {
     this.path = options.path;
     const { requestId } = options;
     this.replyHeaders = { "x-request-id": requestId, vary: "Origin" };
-    this.wantsMessagesForm = wantsMessagesForm(this.path, request.headers);
+    // The paths of messages and of models begin so
+    this.wantsMessagesForm = this.path.startsWith("/v1/m") && wantsMessagesForm(this.path, request.headers);
     if (this.wantsMessagesForm) this.replyHeaders["request-id"] = requestId;
-  }
-
-  get identity(): Identity | null {
-    return this.#identity;
-  }
-
-  get claim(): RunClaim | undefined {
-    return this.#claim;
-  }
-
-  get params(): Readonly<Record<string, string>> {
-    return this.#params;
   }
 
   get query(): URLSearchParams {
@@ -218,10 +211,10 @@ export class GatewayRequestContext implements RequestContext {
 
   /** Lets a sender in, with the parameters of the path and the bounds that the route sets. */
   admit({ route, params }: RouteMatch, identity: Identity | null): void {
-    this.#identity = identity;
-    this.#params = params;
+    this.identity = identity;
+    this.params = params;
     if (route.maxBodyBytes !== undefined) this.#maxBodyBytes = route.maxBodyBytes;
-    this.#ownBodyBytes = ownBodyBytes(route, this.services.config());
+    this.#ownBodyBytes = route.rawBody && ownBodyBytes(route, this.services.config());
   }
 
   body(): Promise<Uint8Array> {
@@ -235,7 +228,7 @@ export class GatewayRequestContext implements RequestContext {
       const reading = codings.length === 0 ? this.#read(maxBytes) : this.#readExpanded(codings, maxBytes);
       this.#checkedBody = reading.then((bytes) => {
         // The sender decides how long a body takes
-        checkStillCounts(this.#identity, this.services);
+        checkStillCounts(this.identity, this.services);
         return bytes;
       });
     }
@@ -261,17 +254,12 @@ export class GatewayRequestContext implements RequestContext {
 
   /** Takes the claim of the request's Idempotency-Key. */
   hold(claim: RunClaim): void {
-    this.#claim = claim;
+    this.claim = claim;
   }
 
   /** Builds the reply, which gets no further headers. */
   reply(body: ResponseParts[0], init: ResponseParts[1]): Response {
-    return (this.#reply = new this.Response(body, init));
-  }
-
-  /** Tells whether a reply is the one that was built here, with all headers of the request's replies. */
-  hasBuilt(reply: Response): boolean {
-    return this.#reply === reply;
+    return (this.built = new this.Response(body, init));
   }
 
   /** Counts one more follower. */

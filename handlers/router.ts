@@ -92,7 +92,7 @@ export function createRouter(options: RouterOptions): GatewayRouter {
       requestId: requestIdOf(request, services.random),
       remoteAddress: connection?.remoteAddress,
       target,
-      path: pathWithin(basePath, target),
+      path: basePath === "" ? target.path : pathWithin(basePath, target),
       readBody,
       expandBody: expandLate,
       watchClient,
@@ -102,7 +102,7 @@ export function createRouter(options: RouterOptions): GatewayRouter {
 
   /** Tells whether the routes must be loaded before anybody knows what a request is for. */
   const isTooEarly = ({ method, url }: Request) =>
-    !isWhole && parts.table.find(method, pathWithin(basePath, parseRequestTarget(url))) === undefined;
+    parts.table.find(method, pathWithin(basePath, parseRequestTarget(url))) === undefined;
   /** Goes on with a request once all routes are there, or with the reason why they are not. */
   const later = <T>(
     visit: () => Visit,
@@ -113,7 +113,7 @@ export function createRouter(options: RouterOptions): GatewayRouter {
   ): Promise<T> => makeWhole().then(() => go(visit()), (error) => fail(visit(), error));
 
   const answer = (request: Request, connection?: ConnectionInfo) => {
-    const reply = isTooEarly(request)
+    const reply = !isWhole && isTooEarly(request)
       ? later<Response>(() => open(request, connection, false), {
         go: (opened) => opened.answer(),
         fail: (opened, error) => opened.fail(error),
@@ -123,7 +123,7 @@ export function createRouter(options: RouterOptions): GatewayRouter {
   };
   const resolveWebSocket = (request: Request, connection?: ConnectionInfo) => {
     const visit = () => open(request, connection, true);
-    if (!isTooEarly(request)) return visit().acceptSocket();
+    if (isWhole || !isTooEarly(request)) return visit().acceptSocket();
     return lateHooks(() =>
       later(visit, {
         go: (opened) => opened.acceptSocket(),

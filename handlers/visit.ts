@@ -298,11 +298,14 @@ export class Visit implements RouteVisitor {
   #guardMessage(match: RouteMatch | undefined): void {
     const { path } = this.#context;
     try {
-      const own = match && ownBodyBytes(match.route, this.#parts.services.config());
+      const own = match?.route.rawBody && ownBodyBytes(match.route, this.#parts.services.config());
       guardBody(this.#request, own ?? this.#settings.maxRequestBytes);
       const socketRoute = this.#parts.socketPaths.has(path);
       if (socketRoute) this.#route = path;
-      guardUpgrade(this.#request, { handshake: this.#handshake, path, socketRoute, canUpgrade: this.#canUpgrade });
+      const handshake = this.#handshake;
+      if (handshake || socketRoute) {
+        guardUpgrade(this.#request, { handshake, path, socketRoute, canUpgrade: this.#canUpgrade });
+      }
     } catch (error) {
       this.refuse(error);
     }
@@ -359,7 +362,7 @@ export class Visit implements RouteVisitor {
 
   #finish(reply: Response): Response {
     this.#context.detach();
-    const response = this.#context.hasBuilt(reply) ? reply : merge(reply, this.#context);
+    const response = this.#context.built === reply ? reply : merge(reply, this.#context);
     this.#observe(response.status);
     return response;
   }
@@ -458,15 +461,15 @@ export function createObserver(
   const looks = new Map<string, number>();
 
   /**
-   * Tells whether a sender looks again where its last look is in the log. Attack: anybody can send the header, so it hides neither a refusal, nor a
+   * Tells of a GET whether its sender looks again where its last look is in the log. Attack: anybody can send the header, so it hides neither a refusal, nor a
    * request that changes something, nor the first look of a sender at an address.
    */
   const isRepeatedLook = (
-    { method, headers, url }: Request,
+    { headers, url }: Request,
     { identity, remoteAddress }: GatewayRequestContext,
     { startedAt, status }: { readonly startedAt: number; readonly status: number },
   ): boolean => {
-    if (method !== "GET" || status >= 400 || headers.get(LOOK_HEADER) === null) return false;
+    if (status >= 400 || headers.get(LOOK_HEADER) === null) return false;
     const key = `${hash("sha256", url)} ${identity?.tokenId ?? ""} ${remoteAddress ?? ""}`;
     const seenAt = looks.get(key);
     if (seenAt !== undefined && startedAt - seenAt < LOOK_MS) return true;
@@ -491,10 +494,12 @@ export function createObserver(
       requests.with(method, route, String(status)).add();
       durations.with(route).observe(durationMs / 1000);
       // A client that reads the log must not fill it with lines about its own requests
-      const isQuiet = PROBES.has(route) || route === "/v1/logs" || isRepeatedLook(request, context, outcome);
+      const isQuiet = PROBES.has(route) || route === "/v1/logs" ||
+        (request.method === "GET" && isRepeatedLook(request, context, outcome));
       const level = isQuiet ? "debug" : "info";
       if (!log.shows(level)) return;
       const { "x-postern-run": runId } = context.replyHeaders;
+      const traceparent = request.headers.get("traceparent");
       log[level]("Request", {
         request_id: context.requestId,
         method,
@@ -504,13 +509,8 @@ export function createObserver(
         token_id: context.identity?.tokenId ?? null,
         remote_address: context.remoteAddress ?? null,
         ...(runId === undefined ? {} : { run_id: runId }),
-        ...traceOf(request),
+        ...(traceparent !== null && TRACEPARENT.test(traceparent) ? { traceparent } : {}),
       });
     },
   };
-}
-
-function traceOf(request: Request): { traceparent?: string } {
-  const traceparent = request.headers.get("traceparent");
-  return traceparent !== null && TRACEPARENT.test(traceparent) ? { traceparent } : {};
 }

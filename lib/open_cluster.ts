@@ -216,7 +216,7 @@ async function watchPrograms(
     readonly opened: OpenedList;
   },
 ): Promise<void> {
-  const { startWatchdog } = await import("./system/process/watchdog.ts");
-  const watchdog = opened.own(startWatchdog({ marker, env: program.environment, log }), (open) => open.stop());
+  const { Watchdog } = await import("./system/process/watchdog.ts");
+  const watchdog = opened.own(new Watchdog({ marker, env: program.environment, log }), (open) => open.stop());
   cluster.onBeat((leftMs) => watchdog.beat(leftMs));
 }

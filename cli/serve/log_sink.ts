@@ -57,6 +57,7 @@ export function toLogLine(
     const value = fields[key];
     if (value !== undefined) text += ` ${key}=${isPlain(value) ? value : JSON.stringify(value)}`;
   }
-  const shownLevel = paint(level.padEnd(5), colour ? COLOURS[level] : undefined);
+  const name = level.padEnd(5);
+  const shownLevel = colour ? paint(name, COLOURS[level]) : name;
   return `${withDate ? stamp : stamp.slice(11, 23)} ${shownLevel} ${printableLine(text)}`;
 }

@@ -1,6 +1,5 @@
 import { type HttpError, refuse } from "../../lib/base/errors.ts";
 import type { AgentEvent } from "../../lib/base/records/agent_event.ts";
-import type { ModelWishes } from "../../lib/providers/provider.ts";
 import type { RunHandle, RunPace, RunRequest, RunSupervisor } from "../../lib/runs/run_request.ts";
 import type { Services } from "../../lib/services.ts";
 import type { RouteInput } from "../define_route.ts";
@@ -74,7 +73,10 @@ export async function answerByRun<Input extends WireInput>(
 ): Promise<Reply> {
   const { runs } = requireAgent(parts);
   const { claim, body: { input, agentTools } } = asked;
-  checkToolChoice(input.wishes, agentTools, { tools: parts.tools, field: wire.toolChoiceField });
+  const { toolChoice, clientTools } = input.wishes;
+  if (typeof toolChoice === "object" && !clientTools.some((tool) => tool.name === toolChoice.name)) {
+    checkToolChoice(toolChoice.name, agentTools, { tools: parts.tools, field: wire.toolChoiceField });
+  }
   // A repeat must find the work, so it outlives its client (docs/design/http.md "Idempotency")
   const { storing } = input;
   const durable = claim !== undefined || storing?.isBackground === true;
@@ -226,13 +228,12 @@ function toClientNames<Input extends WireInput>(
 }
 
 function checkToolChoice(
-  { toolChoice: choice, clientTools }: ModelWishes,
+  name: string,
   agentTools: RunRequest["agentTools"],
   { tools, field }: { readonly tools: Services["tools"]; readonly field: string },
 ): void {
-  if (typeof choice !== "object" || clientTools.some((tool) => tool.name === choice.name)) return;
-  if (agentTools === "configured" && tools.get(choice.name)?.enabled) return;
-  throw refuse("invalid_request", `Cannot choose the tool "${choice.name}": it is not among the request's tools`, {
+  if (agentTools === "configured" && tools.get(name)?.enabled) return;
+  throw refuse("invalid_request", `Cannot choose the tool "${name}": it is not among the request's tools`, {
     param: field,
   });
 }

@@ -69,6 +69,8 @@ export class CompletionChunks implements EventEncoder {
   ended = false;
   /** Text before the choices of each chunk */
   #head: string;
+  /** Begin of a chunk, up to its delta */
+  #open: string;
   /** Text before a delta's text, as one flat string: a string made with + would be flattened again for every chunk */
   #content: string;
   readonly #close: string;
@@ -86,6 +88,7 @@ export class CompletionChunks implements EventEncoder {
     this.#options = options;
     this.#model = options.firstModel ?? options.model;
     this.#head = headOf(options, { model: this.#model });
+    this.#open = `${this.#head}${DELTA}`;
     this.#content = [this.#open, CONTENT].join("");
     this.#close = options.includeUsage ? CLOSE_WITH_USAGE : CLOSE;
   }
@@ -154,10 +157,6 @@ export class CompletionChunks implements EventEncoder {
     return `data: ${JSON.stringify(errorBody(error))}\n\ndata: [DONE]\n\n`;
   }
 
-  get #open(): string {
-    return `${this.#head}{"index":0,"delta":{`;
-  }
-
   #answerBy(model: string): void {
     if (model === this.#model) return;
     this.#model = model;
@@ -166,6 +165,7 @@ export class CompletionChunks implements EventEncoder {
 
   #newHead(): void {
     this.#head = headOf(this.#options, { model: this.#model, reply: this.#reply });
+    this.#open = `${this.#head}${DELTA}`;
     this.#content = [this.#open, CONTENT].join("");
   }
 
@@ -251,6 +251,7 @@ const NO_EXTRA = { own: "", inner: "" };
 
 type ClientCallDelta = Extract<AgentEvent, { type: "client_tool_call_delta" }>;
 
+const DELTA = `{"index":0,"delta":{`;
 const CONTENT = `"content":`;
 const NO_USAGE = `,"usage":null`;
 const CLOSE = `},"finish_reason":null}]}\n\n`;

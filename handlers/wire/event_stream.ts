@@ -151,7 +151,7 @@ class EventBody {
   }
 
   async pull(controller: Controller): Promise<void> {
-    const { encoder, opening, toError } = this.#options;
+    const { encoder, opening, comment, toError } = this.#options;
     // Read until there is text to write: the runtime does not call `pull` again after one that wrote nothing
     for (;;) {
       let text: string;
@@ -160,7 +160,8 @@ class EventBody {
         const next = await (this.#pending ?? opening.iterator.next());
         this.#pending = undefined;
         over = next.done === true;
-        text = next.done ? (encoder.ended ? "" : encoder.fail(toError(undefined))) : this.#encode(next.value);
+        if (next.done) text = encoder.ended ? "" : encoder.fail(toError(undefined));
+        else text = `${comment?.() ?? ""}${encoder.encode(next.value)}`;
       } catch (error) {
         over = true;
         text = encoder.ended ? "" : encoder.fail(toError(error));
@@ -183,11 +184,6 @@ class EventBody {
     if (!encoder.ended) onLeave();
     // Not awaited: a generator that waits for the upstream ends when the run is cancelled
     opening.iterator.return?.().catch(() => {});
-  }
-
-  #encode(events: readonly AgentEvent[]): string {
-    const { encoder, comment } = this.#options;
-    return `${comment?.() ?? ""}${encoder.encode(events)}`;
   }
 
   #write(controller: Controller, text: string): void {

@@ -3,7 +3,7 @@ import { defineWing, type OpenedList } from "../base/opened_list.ts";
 import type { Config } from "../config/config.ts";
 import type { Store } from "../storage/store.ts";
 import type { RecordAccess } from "./identity.ts";
-import { createPairing, type Pairing } from "./pairing.ts";
+import { Pairing } from "./pairing.ts";
 import { createTickets, type Tickets } from "./tickets.ts";
 import type { SharedTicketsOptions } from "./shared_tickets.ts";
 import { Tokens, type TokensOptions } from "./tokens.ts";
@@ -50,7 +50,7 @@ async function startAccess(needs: AccessNeeds, opened: OpenedList): Promise<Acce
   const ttlSeconds = () => config().gateway.pairing_code_ttl_secs;
   return {
     tokens,
-    pairing: createPairing({ store, clock, random, tokens, record, ttlSeconds }),
+    pairing: new Pairing({ store, clock, random, tokens, record, ttlSeconds }),
     tickets: await cluster.openTickets({ store, clock, random, tokens }) ?? createTickets({ clock, random, tokens }),
   };
 }

@@ -13,29 +13,11 @@ import type { Tokens } from "./tokens.ts";
 /** How a client that pairs is named, and when its token ends. */
 export type PairingTerms = Partial<TokenTerms> & { readonly address?: string | undefined };
 
-/** The pairing code and its exchange (docs/design/access.md "Pairing"). */
-export interface Pairing {
-  /**
-   * A fresh code in place of any earlier one. Only its hash is kept.
-   * @param by who asks at a terminal or with a token, and gets a long code, `ABCD-EFGH-JKLM-NPQR`, which nobody can lock out: no lock holds
-   *   for it. Null: a start shows the code, `ABCD-EFGH`
-   */
-  createCode(by?: Actor | null): Promise<{ readonly code: string; readonly expiresInSeconds: number }>;
-  /** Tells whether a text is the long code that this process made last. Guesses of strangers then bound nothing */
-  isLongCode(code: string | null): boolean;
-  /** Tells whether there is a code that somebody may still come with. */
-  isPending(): Promise<boolean>;
-  /**
-   * Takes the code, atomically, and issues an admin token.
-   * @param terms default: the label `paired`, and no end; `address` is the peer's, for the record
-   * @throws {HttpError} 401 pairing_code_required, 403 pairing_code_invalid, 429 pairing_locked with Retry-After; 400 invalid_request
-   *   naming the field, which does not use the code up
-   */
-  redeem(code: string | null, terms?: PairingTerms): Promise<IssuedToken>;
-}
+/** A code that was made. */
+type PairingCode = { readonly code: string; readonly expiresInSeconds: number };
 
 /** Store, clock and terms that pairing works with. */
-export interface CreatePairingOptions {
+export interface PairingOptions {
   readonly store: Store;
   /** In a cluster the clock of the database */
   readonly clock: Clock;
@@ -72,38 +54,47 @@ const FORGET_MISSES = PAIRING_GUARD.remove(GUARD_KEY);
 /** Tries of a guess while clients guess at other gateways of the cluster too. */
 const MAX_TRIES = 20;
 
-/** Creates pairing over a store (docs/design/access.md "Pairing"). Misses and the lock survive a restart; a new code clears them. */
-export function createPairing(options: CreatePairingOptions): Pairing {
-  return new StoredPairing(options);
-}
-
-class StoredPairing implements Pairing {
-  readonly #options: CreatePairingOptions;
+/** The pairing code and its exchange over a store (docs/design/access.md "Pairing"). Misses and the lock survive a restart; a new code clears them. */
+export class Pairing {
+  readonly #options: PairingOptions;
   readonly #record: RecordAccess;
   /** The newest exchange, whether it succeeds or fails */
   #tail: Promise<unknown> = Promise.resolve();
   /** Hash of the long code that was made last; "" before */
   #longHash = "";
 
-  constructor(options: CreatePairingOptions) {
+  constructor(options: PairingOptions) {
     this.#options = options;
     this.#record = options.record ?? ((_change, writes) => options.store.batch(writes));
   }
 
-  createCode(by: Actor | null = null): ReturnType<Pairing["createCode"]> {
+  /**
+   * A fresh code in place of any earlier one. Only its hash is kept.
+   * @param by who asks at a terminal or with a token, and gets a long code, `ABCD-EFGH-JKLM-NPQR`, which nobody can lock out: no lock holds
+   *   for it. Null: a start shows the code, `ABCD-EFGH`
+   */
+  createCode(by: Actor | null = null): Promise<PairingCode> {
     return this.#exclusively(() => this.#replaceCode(by));
   }
 
+  /** Tells whether a text is the long code that this process made last. Guesses of strangers then bound nothing */
   isLongCode(code: string | null): boolean {
     return this.#longHash !== "" && secretHash(normalize(code ?? "")) === this.#longHash;
   }
 
+  /** Tells whether there is a code that somebody may still come with. */
   async isPending(): Promise<boolean> {
     const { store, clock } = this.#options;
     const found = PAIRING_CODES.readable(store, await store.scan(PAIRING_CODES.name, { limit: 1_000 }));
     return found.some(({ value }) => value.expires_at > clock.now());
   }
 
+  /**
+   * Takes the code, atomically, and issues an admin token.
+   * @param terms default: the label `paired`, and no end; `address` is the peer's, for the record
+   * @throws {HttpError} 401 pairing_code_required, 403 pairing_code_invalid, 429 pairing_locked with Retry-After; 400 invalid_request
+   *   naming the field, which does not use the code up
+   */
   async redeem(code: string | null, terms: PairingTerms = {}): Promise<IssuedToken> {
     if (code === null || code.trim() === "") throw codeRequired();
     return await this.#exclusively(() => this.#exchange(code, terms));
@@ -116,7 +107,7 @@ class StoredPairing implements Pairing {
     return result;
   }
 
-  async #replaceCode(by: Actor | null): ReturnType<Pairing["createCode"]> {
+  async #replaceCode(by: Actor | null): Promise<PairingCode> {
     const { store, clock, tokens, random } = this.#options;
     let code = "";
     // The low five bits index the 32 letters

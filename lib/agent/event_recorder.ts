@@ -17,19 +17,29 @@ const INTERNAL = {
 
 /** The events of one run: each is stamped and recorded before a reader gets it, and the terminal one comes once. */
 export class EventRecorder {
-  readonly stamp: EventStamp;
+  /** ISO 8601 of now; see createIsoTime */
+  readonly time: () => string;
   /** True once the terminal event was recorded */
   ended = false;
+  /** The last seq of the run: 0 for a new one */
+  #seq: number;
   readonly #run: AgentRun;
 
   constructor(run: AgentRun) {
-    this.stamp = new EventStamp(run.kit.time, run.resume?.afterSeq);
+    this.time = run.kit.time;
+    this.#seq = run.resume?.afterSeq ?? 0;
     this.#run = run;
+  }
+
+  /** The next seq, from 1 without a gap */
+  next(): number {
+    return ++this.#seq;
   }
 
   /** Stamps and records */
   note(bodies: readonly AgentEventBody[]): AgentEvent[] {
-    const events = this.stamp.stamp(bodies);
+    const events = stamp(bodies, { afterSeq: this.#seq, time: this.time() });
+    this.#seq += events.length;
     this.#run.journal.record?.(events);
     return events;
   }
@@ -92,26 +102,11 @@ function toUpstream({ status, upstreamCode: code, param, retryAfterSeconds }: Pr
   };
 }
 
-/** Gives events their `seq` and `time`. One per run. */
-export class EventStamp {
-  /** ISO 8601 of now; see createIsoTime */
-  readonly time: () => string;
-  #seq: number;
-
-  /** @param afterSeq the last seq the run already has, 0 for a new one */
-  constructor(time: () => string, afterSeq = 0) {
-    this.time = time;
-    this.#seq = afterSeq;
-  }
-
-  /** The next seq, from 1 without a gap */
-  next(): number {
-    return ++this.#seq;
-  }
-
-  stamp(bodies: readonly AgentEventBody[]): AgentEvent[] {
-    const now = this.time();
-    // Spreading loses which member of the union the body is; seq and time are all it lacked
-    return bodies.map((body) => ({ seq: this.next(), time: now, ...body }) as AgentEvent);
-  }
+/** Gives events their `seq`, which follow one by the other, and their `time`. */
+export function stamp(
+  bodies: readonly AgentEventBody[],
+  { afterSeq, time }: { readonly afterSeq: number; readonly time: string },
+): AgentEvent[] {
+  // Spreading loses which member of the union the body is; seq and time are all it lacked
+  return bodies.map((body, i) => ({ seq: afterSeq + 1 + i, time, ...body }) as AgentEvent);
 }

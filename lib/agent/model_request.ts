@@ -27,8 +27,6 @@ export interface LoopState {
   readonly callsLeft: number;
   /** Text that goes before the next turn's first text */
   readonly separator: string;
-  /** Returns a turn as the journal has it; undefined for a turn that is not recorded */
-  recordedTurn(number: number): RecordedTurn | undefined;
   /** Notes that the turn goes to the provider now, and what was cut from its request */
   startTurn(number: number, fitted: FittedRequest): void;
 }
@@ -62,6 +60,8 @@ export class ModelRequests implements CallNaming {
   readonly #own: readonly Tool[];
   /** Undefined without tools of the agent: the requests declare those of the client alone */
   readonly #tools: DeclaredTools | undefined;
+  /** True when the model is offered tools of the agent. Without them a run has one turn */
+  readonly offersTools: boolean;
 
   constructor(run: AgentRun) {
     const { tools: { agentTools, deferred = NONE }, model: { wishes: { clientTools } } } = run;
@@ -73,12 +73,8 @@ export class ModelRequests implements CallNaming {
     });
     const isOffered = agentTools.length > 0;
     this.#own = isOffered ? besideClientTools(agentTools, clientTools) : agentTools;
+    this.offersTools = this.#own.length > 0;
     this.#tools = isOffered ? new DeclaredTools(this.#own, { deferred, clientTools }) : undefined;
-  }
-
-  /** True when the model is offered tools of the agent. Without them a run has one turn */
-  get offersTools(): boolean {
-    return this.#own.length > 0;
   }
 
   /** Names of the agent's tools that the model may call, deferred ones among them */
@@ -128,7 +124,7 @@ export class ModelRequests implements CallNaming {
     }
     const fixed = opening.fixedMessages;
     const window = contextWindowTokens > 0 ? model.learntWindow?.(contextWindowTokens) ?? contextWindowTokens : 0;
-    const fitted = window > 0 ? fitRequest(request, window, fixed) : asItIs(request);
+    const fitted = window > 0 ? fitRequest(request, window, fixed) : { request, shortened: 0, dropped: 0 };
     if (fixed > 0 && contextWindowTokens > 0) checkLength(fitted.request.messages, contextWindowTokens);
     return account === undefined ? fitted : openFitted(fitted, account);
   }
@@ -156,10 +152,8 @@ export class ModelRequests implements CallNaming {
   }
 }
 
-/** Opens a turn from the journal, which was shown before; undefined when the journal does not have it. @param number from 1 */
-export function replayTurn(loop: LoopState, number: number): OpenTurn | undefined {
-  const known = loop.recordedTurn(number);
-  if (known === undefined) return undefined;
+/** Opens a turn from the journal, which was shown before. */
+export function replayTurn(known: RecordedTurn): OpenTurn {
   return { turn: restoreTurn(known), last: known.last, known, stream: NOTHING_SAID, usage: () => known.usage };
 }
 
@@ -183,17 +177,19 @@ function ask(
   fitted: FittedRequest,
   { number, last }: { readonly number: number; readonly last: boolean },
 ): OpenTurn {
-  const { run, requests, events: { stamp }, separator } = loop;
+  const { run, requests, events, separator } = loop;
   const request = withPictures(fitted.request, run);
+  const { max_tokens, max_completion_tokens = max_tokens } = request.parameters;
+  const isBounded = max_completion_tokens !== undefined;
   loop.startTurn(number, fitted);
   const naming = last ? allOwn(requests) : requests;
   const turn = new LiveTurn({
-    stamp,
+    events,
     separator,
     naming,
     keepsIds: run.facts.isPlain,
-    longest: longestReply(request.parameters),
-    granted: requests.account && mostOutput(request.parameters),
+    longest: isBounded ? longestReply(request.parameters) : undefined,
+    granted: isBounded && requests.account !== undefined ? mostOutput(request.parameters) : undefined,
   });
   return {
     turn,
@@ -263,7 +259,7 @@ async function fitLater(
   },
 ): Promise<FittedRequest> {
   const window = await findWindow();
-  const fitted = window > 0 ? fitRequest(request, window, fixed) : asItIs(request);
+  const fitted = window > 0 ? fitRequest(request, window, fixed) : { request, shortened: 0, dropped: 0 };
   // A window that was only learnt from a refusal may be a guess: then the provider decides
   const listed = fixed > 0 && window > 0 ? await findListedWindow?.() ?? 0 : 0;
   if (listed > 0) checkLength(fitted.request.messages, listed);
@@ -272,8 +268,4 @@ async function fitLater(
 
 async function openFitted(fitted: FittedRequest, account: TokenAccount): Promise<FittedRequest> {
   return { ...fitted, request: await account.open(fitted.request) };
-}
-
-function asItIs(request: ProviderRequest): FittedRequest {
-  return { request, shortened: 0, dropped: 0 };
 }

@@ -3,7 +3,7 @@ import type { AssistantMessage, ToolCall } from "../base/records/message.ts";
 import type { ProviderEvent } from "../base/records/provider_event.ts";
 import type { Usage } from "../base/records/usage.ts";
 import type { RecordedTurn, TurnCall } from "./agent_run.ts";
-import type { EventStamp } from "./event_recorder.ts";
+import type { EventRecorder } from "./event_recorder.ts";
 import type { TokenCounter } from "./estimate_tokens.ts";
 
 /** Decides the owner and the id of each call of a turn. */
@@ -14,7 +14,7 @@ export interface CallNaming {
 
 /** The state of the run that a new turn begins in. */
 export interface ModelTurnOptions {
-  readonly stamp: EventStamp;
+  readonly events: Pick<EventRecorder, "next" | "time">;
   readonly naming: CallNaming;
   /** Plain mode: a client's call has the id that the vendor gave it. Default false */
   readonly keepsIds?: boolean;
@@ -74,8 +74,8 @@ export class LiveTurn implements ModelTurn {
   }
 
   take(batch: readonly ProviderEvent[], into: AgentEvent[]): boolean {
-    const { stamp } = this.#options;
-    const time = stamp.time();
+    const { events } = this.#options;
+    const time = events.time();
     let delta = false;
     for (const event of batch) {
       switch (event.type) {
@@ -83,18 +83,18 @@ export class LiveTurn implements ModelTurn {
           if (event.delta === "") break;
           const shown = this.text === "" ? this.#options.separator + event.delta : event.delta;
           this.text += event.delta;
-          into.push({ seq: stamp.next(), time, type: "text_delta", delta: shown });
+          into.push({ seq: events.next(), time, type: "text_delta", delta: shown });
           delta = true;
           break;
         }
         case "reasoning_delta":
           this.#reasoning += event.delta;
-          into.push({ seq: stamp.next(), time, type: "reasoning_delta", delta: event.delta });
+          into.push({ seq: events.next(), time, type: "reasoning_delta", delta: event.delta });
           delta = true;
           break;
         case "refusal_delta":
           this.#refusal += event.delta;
-          into.push({ seq: stamp.next(), time, type: "refusal_delta", delta: event.delta });
+          into.push({ seq: events.next(), time, type: "refusal_delta", delta: event.delta });
           delta = true;
           break;
         case "tool_call_delta":
@@ -102,11 +102,11 @@ export class LiveTurn implements ModelTurn {
           delta = true;
           break;
         case "reply_fields":
-          into.push({ seq: stamp.next(), time, ...event });
+          into.push({ seq: events.next(), time, ...event });
           delta = true;
           break;
         case "notice":
-          into.push(noticeOf(event, stamp.next(), time));
+          into.push(noticeOf(event, events.next(), time));
           break;
         case "finish":
           this.finish = {
@@ -142,7 +142,7 @@ export class LiveTurn implements ModelTurn {
     const { finish } = this;
     if (finish !== undefined && (finish.reason === "length" || this.calls.length > 0)) return;
     this.finish = { usage: undefined, ...NO_FINISH, ...finish, reason: "length" };
-    into.push({ seq: this.#options.stamp.next(), time, type: "notice", ...LIMIT_PASSED });
+    into.push({ seq: this.#options.events.next(), time, type: "notice", ...LIMIT_PASSED });
   }
 
   estimate(count: TokenCounter): number {
@@ -166,7 +166,7 @@ export class LiveTurn implements ModelTurn {
     call.arguments += event.arguments_delta;
     if (clientIndex < 0) return;
     into.push({
-      seq: this.#options.stamp.next(),
+      seq: this.#options.events.next(),
       time,
       type: "client_tool_call_delta",
       index: clientIndex,

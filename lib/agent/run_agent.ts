@@ -6,7 +6,7 @@ import type { ProviderEvent } from "../base/records/provider_event.ts";
 import { addUsage, NO_USAGE, type Usage } from "../base/records/usage.ts";
 import { taintField } from "../base/taint.ts";
 import { mayHaveBeenServed } from "../providers/retry.ts";
-import type { AgentRun, AgentSteering, RecordedRun, RecordedTurn, SteeringMessage, TurnCall } from "./agent_run.ts";
+import type { AgentRun, AgentSteering, RecordedRun, SteeringMessage, TurnCall } from "./agent_run.ts";
 import { type FittedRequest, trimNotice } from "./context_window.ts";
 import { EventRecorder, type TerminalBody, toTerminal } from "./event_recorder.ts";
 import { afterTools, createLoopGuard, type LoopGuard, toMessages } from "./loop_guard.ts";
@@ -31,11 +31,12 @@ import { noteOpening, noteResults, noteTurn } from "./untrusted_text.ts";
  */
 export async function* runAgent(run: AgentRun): AsyncGenerator<readonly AgentEvent[], void, undefined> {
   const loop = new AgentLoop(run);
+  const mayBeSteered = run.steering !== undefined || run.resume !== undefined;
   try {
     const beginning = loop.begin();
     if (beginning !== undefined) await beginning;
     for (;;) {
-      const steered = loop.steer();
+      const steered = mayBeSteered ? loop.steer() : undefined;
       if (steered !== undefined) await steered;
       const opening = loop.openTurn();
       const open = opening instanceof Promise ? await opening : opening;
@@ -84,6 +85,7 @@ interface EndedCalls {
 class AgentLoop implements LoopState {
   readonly run: AgentRun;
   readonly events: EventRecorder;
+  readonly requests: ModelRequests;
   /** Messages that the run adds to the history */
   readonly added: Message[] = [];
   /** Events that wait for the turn's first array, to be yielded together with it */
@@ -104,7 +106,6 @@ class AgentLoop implements LoopState {
   /** Number of the running turn, from 1 */
   #number = 0;
   #recorded: RecordedRun | undefined = undefined;
-  #requests: ModelRequests | undefined = undefined;
   #guard: LoopGuard | undefined = undefined;
   /** Skills that the run has read. Made with the first tool work */
   #skills: ReadSkills | undefined = undefined;
@@ -114,13 +115,8 @@ class AgentLoop implements LoopState {
   constructor(run: AgentRun) {
     this.run = run;
     this.events = new EventRecorder(run);
+    this.requests = new ModelRequests(run);
     this.callsLeft = run.limits.maxToolCalls;
-  }
-
-  /** The run's requests. @throws {TypeError} before `begin` */
-  get requests(): ModelRequests {
-    if (this.#requests === undefined) throw new TypeError("Cannot ask the model: the run has not begun");
-    return this.#requests;
   }
 
   /** Waits for the run's slot and takes what is recorded of it. Returns undefined when there is nothing to wait for. */
@@ -140,7 +136,6 @@ class AgentLoop implements LoopState {
     const { run, events } = this;
     this.messages = messages;
     this.#recorded = recorded;
-    this.#requests = new ModelRequests(run);
     for (const { results } of recorded?.turns ?? []) {
       for (const { taint, skill } of results.values()) {
         run.scope.taint.add(taint);
@@ -151,8 +146,8 @@ class AgentLoop implements LoopState {
     if (recorded?.started === true) this.#restartSeq = recorded.fromSeq;
     else {
       const start = {
-        seq: events.stamp.next(),
-        time: events.stamp.time(),
+        seq: events.next(),
+        time: events.time(),
         type: "run_start",
         kind: run.facts.kind,
         model: run.model.name,
@@ -173,7 +168,7 @@ class AgentLoop implements LoopState {
   steer(): Promise<void> | undefined {
     const known = this.#recorded?.taken.get(this.#number);
     if (known !== undefined) this.#takeIn(known);
-    if (this.run.steering?.isDue !== true || this.recordedTurn(this.#number + 1) !== undefined) return undefined;
+    if (this.run.steering?.isDue !== true || this.#recorded?.turns[this.#number] !== undefined) return undefined;
     return this.#steerLater(this.run.steering, known ?? []);
   }
 
@@ -203,22 +198,19 @@ class AgentLoop implements LoopState {
   /** Opens the next turn: the recorded one, else one at the provider. */
   openTurn(): OpenTurn | Promise<OpenTurn> {
     const number = ++this.#number;
-    return replayTurn(this, number) ?? askTurn(this, number);
-  }
-
-  recordedTurn(number: number): RecordedTurn | undefined {
-    return this.#recorded?.turns[number - 1];
+    const known = this.#recorded?.turns[number - 1];
+    return known === undefined ? askTurn(this, number) : replayTurn(known);
   }
 
   startTurn(number: number, fitted: FittedRequest): void {
-    const { events, head, events: { stamp } } = this;
+    const { events, head } = this;
     const restartSeq = this.#restartSeq;
     this.#restartSeq = undefined;
     this.#answered = false;
     head.push(events.keep(
       restartSeq === undefined
-        ? { seq: stamp.next(), time: stamp.time(), type: "turn_start", turn: number }
-        : { seq: stamp.next(), time: stamp.time(), type: "turn_restart", turn: number, from_seq: restartSeq },
+        ? { seq: events.next(), time: events.time(), type: "turn_start", turn: number }
+        : { seq: events.next(), time: events.time(), type: "turn_restart", turn: number, from_seq: restartSeq },
     ));
     if (fitted.shortened > 0 || fitted.dropped > 0) head.push(...events.note([trimNotice(fitted)]));
   }
@@ -276,8 +268,8 @@ class AgentLoop implements LoopState {
     const { reason: finishReason, opaque, provider } = finish as TurnFinish; // a turn that has said everything has one
     run.journal.turn?.({ turn: this.#number, finishReason, calls, opaque, provider, last });
     this.head.push(events.keep({
-      seq: events.stamp.next(),
-      time: events.stamp.time(),
+      seq: events.next(),
+      time: events.time(),
       type: "turn_end",
       turn: this.#number,
       usage,
@@ -351,15 +343,10 @@ class AgentLoop implements LoopState {
 
   /** Ends the run. Returns the events that wait, with the terminal one. */
   #end(body: TerminalBody): Shown {
-    const { events, added } = this;
-    const head = this.head;
+    const { events, added, head } = this;
     this.head = [];
-    const finish = (last: readonly AgentEvent[]) => {
-      head.push(...last);
-      return head;
-    };
     const ended = events.end(body, { added });
-    return ended instanceof Promise ? ended.then(finish) : finish(ended);
+    return ended instanceof Promise ? ended.then((last) => [...head, ...last]) : [...head, ...ended];
   }
 
   /** Ends the run with an error. @throws the error itself, when the run has ended or its provider refused before anything was said */
@@ -392,7 +379,7 @@ class AgentLoop implements LoopState {
     const { run, added } = this;
     const { turn, leave } = this.#open ?? NO_TURN;
     if (isLeft && this.#answered && turn !== undefined && turn.finish === undefined) await leave?.();
-    this.#requests?.account?.broken(isUnused);
+    this.requests.account?.broken(isUnused);
     added.push(...toMessages(this.#results));
     if (turn === undefined || turn.finish !== undefined) return;
     const said = turn.message({ provider: run.model.provider.name, calls: false });

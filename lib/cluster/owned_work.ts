@@ -9,7 +9,7 @@ import type { GatewayLease } from "./gateway_lease.ts";
 import { fenceCheck, type JoinedGateway, type Leases } from "./leases.ts";
 import type { RunOwnership } from "./run_ownership.ts";
 import { MAX_STRANDED, type OpenWork, WorkClaims } from "./work_claims.ts";
-import { FencedHold, type StrandedWork, takenOver, type WorkHold } from "./work_hold.ts";
+import { type StrandedWork, takenOver, WorkHold } from "./work_hold.ts";
 
 /** A kind of work with owners: a collection with a mark for each open piece, and the functions that do the work. None may throw. */
 export interface WorkKind {
@@ -273,7 +273,7 @@ export class OwnedWork {
     const giveBack = () => void (this.#owned.get(id) === owned && this.#owned.delete(id));
     const end = () => void (owned.hasEnded = true);
     this.#owned.set(id, owned);
-    this.#kind.takeUp(id, new FencedHold(this.#parts, own, { lost: owned.lost, end, giveBack, stranded }));
+    this.#kind.takeUp(id, new WorkHold(this.#parts, own, { lost: owned.lost, end, giveBack, stranded }));
   }
 }
 

@@ -5,31 +5,6 @@ import type { Store, Write } from "../storage/store.ts";
 import type { GatewayLease } from "./gateway_lease.ts";
 import { fenceCheck, type JoinedGateway } from "./leases.ts";
 
-/** The right of this gateway to one piece of work, under the fence of its claim. Nothing counts any more once others own the work. */
-export interface WorkHold {
-  /** Precondition of each batch that the work writes. */
-  readonly check: readonly Write[];
-  /** Aborts with `shutdown` when others may own the work. */
-  readonly lost: AbortSignal;
-  /** Resolves when an effect may begin. @throws {CancelError} `shutdown` when others own the work; the signal's reason when it aborts first */
-  mayAct(signal: AbortSignal): Promise<void>;
-  /** Tells whether an effect may begin now, at once. */
-  mayActNow(): boolean;
-  /** Returns a signal that aborts with `shutdown` at the deadline of this gateway, unless its lease is renewed before. Clear it at the end. */
-  deadline(): { readonly signal: AbortSignal; clear(): void };
-  /** Present for work of a workspace that this gateway does not have, and that has no gateway: the work ends here, or waits. */
-  readonly stranded?: StrandedWork | undefined;
-  /** Says that the work has ended: it is not taken up again, also where its mark was left behind. */
-  end(): void;
-  /** Lets the next look take the work up again, here or elsewhere. */
-  giveBack(): void;
-  /**
-   * Makes a batch with the precondition, again and again while the database is down. A batch whose answer was lost is made twice.
-   * @throws {CancelError} `shutdown` when others own the work
-   */
-  write(writes: readonly Write[], signal: AbortSignal): Promise<void>;
-}
-
 /** Work whose workspace has no gateway. */
 export interface StrandedWork {
   /** True: it has waited for as long as it may. */
@@ -50,12 +25,17 @@ export interface HoldParts {
 /** Pause before owned work tries a call of the store again while the database is down. Milliseconds */
 export const RETRY_MS = 250;
 
-/** Hold of work under a fence of this gateway. */
-export class FencedHold implements WorkHold {
+/** The right of this gateway to one piece of work, under the fence of its claim. Nothing counts any more once others own the work. */
+export class WorkHold {
+  /** Precondition of each batch that the work writes. */
   readonly check: readonly Write[];
+  /** Aborts with `shutdown` when others may own the work. */
   readonly lost: AbortSignal;
+  /** Present for work of a workspace that this gateway does not have, and that has no gateway: the work ends here, or waits. */
   readonly stranded: StrandedWork | undefined;
+  /** Says that the work has ended: it is not taken up again, also where its mark was left behind. */
   readonly end: () => void;
+  /** Lets the next look take the work up again, here or elsewhere. */
   readonly giveBack: () => void;
   readonly #parts: HoldParts;
   readonly #fence: number;
@@ -78,16 +58,19 @@ export class FencedHold implements WorkHold {
     this.giveBack = giveBack;
   }
 
+  /** Resolves when an effect may begin. @throws {CancelError} `shutdown` when others own the work; the signal's reason when it aborts first */
   async mayAct(signal: AbortSignal): Promise<void> {
     if (await this.#parts.lease.mayActUnder(this.#fence, signal)) return;
     this.#lost.abort(takenOver());
     throw takenOver();
   }
 
+  /** Tells whether an effect may begin now, at once. */
   mayActNow(): boolean {
     return this.#parts.lease.mayActNowUnder(this.#fence);
   }
 
+  /** Returns a signal that aborts with `shutdown` at the deadline of this gateway, unless its lease is renewed before. Clear it at the end. */
   deadline(): { readonly signal: AbortSignal; clear(): void } {
     const { lease, clock } = this.#parts;
     const over = new AbortController();
@@ -110,6 +93,10 @@ export class FencedHold implements WorkHold {
     };
   }
 
+  /**
+   * Makes a batch with the precondition, again and again while the database is down. A batch whose answer was lost is made twice.
+   * @throws {CancelError} `shutdown` when others own the work
+   */
   async write(writes: readonly Write[], signal: AbortSignal): Promise<void> {
     const { store, clock } = this.#parts;
     const patience = createPatience({ clock, signal, pauseMs: RETRY_MS, afterPause: () => this.mayAct(signal) });

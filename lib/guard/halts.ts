@@ -95,6 +95,7 @@ export class Halts {
 
   /** Returns why a run must not go on, or without one why no work begins, as the end of a sentence. Undefined: it may */
   refusalOfRun(runId?: string): string | undefined {
+    if (this.#recorded.length === 0 && this.#unwritten.length === 0) return undefined;
     return this.#why(({ kind, name }) => kind === "all" || (kind === "run" && name === runId));
   }
 

@@ -55,12 +55,14 @@ export async function openProvider(
   const forms = new VendorForms({ kind, origin, vision });
   const isAnthropic = kind === "anthropic";
   const server = isAnthropic
-    ? { provider: (await import("./anthropic/anthropic.ts")).createAnthropic(upstream, forms), layers: [] }
+    ? { plain: (await import("./anthropic/anthropic.ts")).createAnthropic(upstream, forms), layers: [] }
     : await openCompatible(upstream, { kind, forms });
-  const provider = layered(server.provider, [
+  const { plain, forTools = plain } = server;
+  const provider = layered(forTools, [
     ...server.layers,
     withDialect(forms),
     ...(isAnthropic ? [] : [withDefaultModel]),
+    pastToolLayers(plain),
     ...(options.layers ?? []),
   ]);
   return { provider, model: settings.model || (VENDORS[settings.kind]?.model ?? "") };
@@ -71,20 +73,43 @@ export function layered(provider: Provider, layers: readonly ProviderLayer[]): P
   return layers.reduce((inner, layer) => ({ ...inner, ...layer(inner) }), provider);
 }
 
+/** Makes the layer by which a request with a model and without a tool, a call or a choice of one goes by the layers that are about these. */
+function pastToolLayers(plain: Provider): ProviderLayer {
+  return (inner) => ({
+    stream(request, options) {
+      const { model, tools, toolChoice, messages } = request;
+      const isPlain = model !== "" && tools.length === 0 && typeof toolChoice !== "object" &&
+        !messages.some((message) => message.role === "assistant" && message.tool_calls !== undefined);
+      return (isPlain ? plain : inner).stream(request, options);
+    },
+  });
+}
+
+/** Server that was opened. */
+interface OpenedServer {
+  readonly plain: Provider;
+  /** Server for requests with tools. Default: the same */
+  readonly forTools?: Provider;
+  /** Layers that look after tools, the innermost first */
+  readonly layers: readonly ProviderLayer[];
+}
+
 /** Opens a server of the OpenAI format. One without TLS is local, and may tell of its models' templates. */
 async function openCompatible(
   settings: UpstreamSettings,
   { kind, forms }: { readonly kind: string; readonly forms: VendorForms },
-): Promise<{ readonly provider: Provider; readonly layers: readonly ProviderLayer[] }> {
+): Promise<OpenedServer> {
   const open = (own: UpstreamSettings) => createOpenAiCompatible(own, forms);
   const isLocal = settings.client.origin.startsWith("http:") && (kind === "ollama" || kind === "openai_compatible");
-  if (!isLocal) return { provider: open(settings), layers: [] };
+  const plain = open(settings);
+  if (!isLocal) return { plain, layers: [] };
   const [{ withToolSupport }, { withWrittenCalls }] = await Promise.all([
     import("./vendors/tool_support.ts"),
     import("./vendors/written_calls.ts"),
   ]);
   return {
-    provider: withToolSupport(open, { kind, settings, forms }),
+    plain,
+    forTools: withToolSupport(open, { kind, settings, forms }),
     layers: [withWrittenCalls(settings.nextId)],
   };
 }

@@ -118,10 +118,12 @@ class RetryStream implements AsyncIterableIterator<readonly ProviderEvent[], und
   /** True when the running attempt was counted, and while there is none */
   #counted = true;
   #notices: ProviderEvent[] | undefined;
+  #attempt: Attempt;
   readonly #attempts: readonly [Attempt, ...Attempt[]];
   readonly #call: RetryCall;
 
   constructor(attempts: readonly [Attempt, ...Attempt[]], call: RetryCall) {
+    this.#attempt = attempts[0];
     this.#attempts = attempts;
     this.#call = call;
   }
@@ -148,10 +150,6 @@ class RetryStream implements AsyncIterableIterator<readonly ProviderEvent[], und
     this.#end();
     // The end of an iterator has no value
     return (this.#inner?.return?.() as Promise<Result> | undefined) ?? ENDED;
-  }
-
-  get #attempt(): Attempt {
-    return this.#attempts[this.#place] as Attempt; // places are counted up to the last
   }
 
   #begin(): AsyncIterator<readonly ProviderEvent[]> {
@@ -214,6 +212,7 @@ class RetryStream implements AsyncIterableIterator<readonly ProviderEvent[], und
     this.#model = next.model === "" ? await firstModel(next.provider, signal) : next.model;
     this.#ended = false;
     this.#place++;
+    this.#attempt = next;
     this.#retries = 0;
     this.#backoff = undefined;
     const model = `${name}/${this.#model ?? this.#call.request.model}`;

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { join } from "node:path";
 import { test } from "node:test";
-import { createPairing } from "../../lib/access/pairing.ts";
+import { Pairing } from "../../lib/access/pairing.ts";
 import { Tokens } from "../../lib/access/tokens.ts";
 import { HttpError } from "../../lib/base/errors.ts";
 import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
@@ -15,7 +15,7 @@ async function setUp(store: Store = createMemoryStore()) {
   const clock = createFakeClock();
   const random = createSeededRandom();
   const tokens = await Tokens.open({ store, clock, random });
-  const restart = () => createPairing({ store, clock, random, tokens, ttlSeconds: () => 3600 });
+  const restart = () => new Pairing({ store, clock, random, tokens, ttlSeconds: () => 3600 });
   return { store, clock, tokens, restart, pairing: restart() };
 }
 

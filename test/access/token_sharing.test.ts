@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { createPairing } from "../../lib/access/pairing.ts";
+import { Pairing } from "../../lib/access/pairing.ts";
 import { createSharedTickets, WS_TICKETS } from "../../lib/access/shared_tickets.ts";
 import type { Identity } from "../../lib/access/identity.ts";
 import { TOKEN_CHANGES, TokenSharing } from "../../lib/access/token_sharing.ts";
@@ -42,7 +42,7 @@ function createGateways() {
       ...{ store: link.store, clock, random, ...more },
       openSharing: (parts) => Promise.resolve(new TokenSharing({ ...parts, news })),
     });
-    const pairing = createPairing({ store: link.store, clock, random, tokens, ttlSeconds: () => 3600 });
+    const pairing = new Pairing({ store: link.store, clock, random, tokens, ttlSeconds: () => 3600 });
     const tickets = createSharedTickets({ store: link.store, clock, random, tokens, gateway });
     const gone: string[] = [];
     tokens.onRevoke((id) => void gone.push(id));

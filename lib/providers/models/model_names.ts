@@ -91,7 +91,7 @@ export function createModelNames(options: ModelNamesOptions): ModelNames {
     if (offline !== undefined && memory.known()) return { provider: offline, model, shown: `${inUse.name}/${model}` };
     return { provider, model, shown: model };
   };
-  const resolve = (wanted: string): ResolvedModel => {
+  const resolve = (wanted = ""): ResolvedModel => {
     if (isDefaultModel(wanted)) return ofDefault();
     const slash = wanted.indexOf("/");
     const named = slash === -1 ? undefined : entries.get(wanted.slice(0, slash));
@@ -108,7 +108,7 @@ export function createModelNames(options: ModelNamesOptions): ModelNames {
     idOf,
     known,
     missing,
-    resolve(wanted = "") {
+    resolve: Object.keys(aliases).length === 0 ? resolve : (wanted = "") => {
       const meant = aliasedModel(aliases, wanted);
       if (meant === undefined) return resolve(wanted);
       const found = resolve(meant);

@@ -44,7 +44,7 @@ export function createOpenAiCompatible(settings: UpstreamSettings, forms: Vendor
         const changed = new Set(others);
         const body = toOpenAiRequest(fitted, { form, whole, provider: upstream.name, changed });
         notices.length = 0;
-        if (givesFields || reasoning_effort !== undefined) {
+        if (reasoning_effort !== undefined || (givesFields && passed?.sent !== undefined)) {
           notices.push(...leftOut(request, form).map(parameterIgnored));
         }
         if (givesFields) notices.push(...[...changed, ...passed?.changed ?? []].map(parameterChanged));

@@ -45,13 +45,16 @@ const MAX_LIST_BYTES = 8 * 1024 * 1024;
 
 /** Sends a request and gives its reply when the status is good. @throws {ProviderError} by `toUpstreamError`; {CancelError} */
 export function sendUpstream(settings: UpstreamSettings, call: UpstreamCall): Promise<HttpExchange> {
+  const { timeoutMs, silenceMs } = settings;
+  const wholeMs = timeoutMs * WHOLE_PATIENCE;
   return settings.client.send({
     method: call.body === undefined ? "GET" : "POST",
     path: `${settings.basePath}${call.path}`,
     headers: call.headers,
     body: call.body === undefined ? undefined : wellFormed(call.body),
     signal: call.signal,
-    ...patienceOf(settings, call.whole === true),
+    timeoutMs: call.whole ? wholeMs : timeoutMs,
+    silenceMs: call.whole ? Math.max(silenceMs, wholeMs) : silenceMs,
     wholeBytes: call.whole ? MAX_WHOLE_BYTES : undefined,
   }).then((exchange) => {
     if (exchange.status < 200 || exchange.status >= 300) return refused(settings, call, exchange);
@@ -64,11 +67,6 @@ export function sendUpstream(settings: UpstreamSettings, call: UpstreamCall): Pr
 function wellFormed(json: string): string {
   if (!json.includes("\\ud")) return json;
   return json.replaceAll(/\\(?:(ud[89a-f][0-9a-f]{2})|.)/g, (whole, half) => half === undefined ? whole : "\\ufffd");
-}
-
-function patienceOf({ timeoutMs, silenceMs }: UpstreamSettings, whole: boolean) {
-  if (!whole) return { timeoutMs, silenceMs };
-  return { timeoutMs: timeoutMs * WHOLE_PATIENCE, silenceMs: Math.max(silenceMs, timeoutMs * WHOLE_PATIENCE) };
 }
 
 async function refused(
@@ -200,7 +198,11 @@ export class TurnStream implements AsyncIterableIterator<readonly ProviderEvent[
         if (reading !== undefined) await reading;
       }
       while (!this.#done && events.length === 0) {
-        if (this.#hasBegun()) return { done: false, value: events };
+        // Once, for a first chunk without events: the reader gets an empty array
+        if (this.#begun === "yes") {
+          this.#begun = "told";
+          return { done: false, value: events };
+        }
         const bytes = await exchange.read();
         if (bytes === undefined) this.#end(events);
         else this.#decode(bytes, events);
@@ -214,13 +216,6 @@ export class TurnStream implements AsyncIterableIterator<readonly ProviderEvent[
     if (events.length === 0) return DONE;
     this.#begun = "told";
     return { done: false, value: events };
-  }
-
-  /** Returns true once, for a first chunk without events: the reader gets an empty array */
-  #hasBegun(): boolean {
-    if (this.#begun !== "yes") return false;
-    this.#begun = "told";
-    return true;
   }
 
   return(): Promise<Result> {

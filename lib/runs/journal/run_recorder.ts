@@ -1,4 +1,4 @@
-import { EventStamp } from "../../agent/event_recorder.ts";
+import { stamp } from "../../agent/event_recorder.ts";
 import type { EndedTurn } from "../../agent/agent_run.ts";
 import { type AgentEvent, type AgentEventBody, isTerminal } from "../../base/records/agent_event.ts";
 import type { Write } from "../../storage/store.ts";
@@ -269,8 +269,7 @@ export async function appendEvents(
   bodies: readonly AgentEventBody[],
   { runs, time, ...append }: { readonly runs: RunStore; readonly time: () => string } & AppendOptions,
 ): Promise<void> {
-  const stamp = new EventStamp(time, shownUpTo(expectedSeq));
   const packer = createEventPacker();
-  packer.add(stamp.stamp(bodies));
+  packer.add(stamp(bodies, { afterSeq: shownUpTo(expectedSeq), time: time() }));
   await runs.append(runId, expectedSeq, packer.take(), append);
 }

@@ -43,6 +43,8 @@ export class ActiveRun {
   readonly taint: RunTaint;
   readonly recorder: RunRecorder | undefined;
   readonly budget: TokenBudget | undefined;
+  /** Run at work that its message was sent to. */
+  readonly steers: Run["steers"];
   /** Start of the work in ISO 8601; null while the run waits. */
   startedAt: string | null = null;
   hadEffect = false;
@@ -73,6 +75,7 @@ export class ActiveRun {
     this.taint = scope.taint;
     this.recorder = recorder;
     this.budget = budget;
+    this.steers = accepted.steers;
     this.#accepted = accepted;
     this.#controller = controller;
   }
@@ -85,14 +88,9 @@ export class ActiveRun {
     this.#controller.abort(error);
   }
 
-  /** Stops the run, and all that works for it here, where a person has halted it. @param reason the end of a sentence. Undefined: nobody has */
-  haltFor(reason: string | undefined): void {
-    if (reason !== undefined) this.abort(new CancelError("halted", `The run was stopped: ${reason}`));
-  }
-
-  /** Run at work that its message was sent to. */
-  get steers(): Run["steers"] {
-    return this.#accepted.steers;
+  /** Stops the run, and all that works for it here, where a person has halted it. @param reason the end of a sentence */
+  haltFor(reason: string): void {
+    this.abort(new CancelError("halted", `The run was stopped: ${reason}`));
   }
 
   /** Returns the present state, for a run that is not recorded. */

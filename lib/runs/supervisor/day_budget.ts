@@ -1,6 +1,5 @@
 import * as v from "valibot";
-import type { AgentLimits } from "../../agent/agent_run.ts";
-import { createRunBudget, type TokenBudget, type TokenNeed, type TokenReservation } from "../../agent/token_budget.ts";
+import type { TokenBudget, TokenNeed, TokenReservation } from "../../agent/token_budget.ts";
 import { CancelError, cancelError } from "../../base/cancel.ts";
 import type { Clock } from "../../base/clock.ts";
 import { type HttpError, refuse } from "../../base/errors.ts";
@@ -10,8 +9,6 @@ import type { Store } from "../../storage/store.ts";
 
 /** Budget of `[budget] tokens_per_day`: shared by all runs, durable, reserved before each call (docs/design/runs.md "Budgets"). */
 export interface DayBudget extends TokenBudget {
-  /** Tells whether a limit is set now. */
-  isSet(): boolean;
   /**
    * Refuses a request that could not begin, before anything is accepted. Tokens that calls at work have set aside count as free, since
    * they may come back.
@@ -92,10 +89,6 @@ class StoredDayBudget implements DayBudget {
     this.#store = store;
     this.#clock = clock;
     this.#tokensPerDay = tokensPerDay;
-  }
-
-  isSet(): boolean {
-    return this.#tokensPerDay() > 0;
   }
 
   async check(input: number): Promise<void> {
@@ -279,21 +272,4 @@ function exceeded({ limit, left, held, input, now }: Exceeded): CancelError {
 export async function forgetDaysBefore(store: Store, key: string): Promise<void> {
   const old = (await store.scan(BUDGET_DAYS.name, { limit: 100 })).filter((stored) => stored.key < key);
   if (old.length > 0) await store.batch(old.map((stored) => BUDGET_DAYS.remove(stored.key)));
-}
-
-/**
- * Returns the budget that the model calls of a run count in: the run's own limit within its parent's, so that no work escapes a limit by
- * being handed down, and within the day's. Undefined when nothing is limited, so that such a run pays nothing for budgets.
- */
-export function budgetOf(options: {
-  readonly limits: Pick<AgentLimits, "tokensPerRun">;
-  /** Tokens that the run used before it was resumed. */
-  readonly used: number;
-  readonly parent: TokenBudget | undefined;
-  readonly day: DayBudget;
-}): TokenBudget | undefined {
-  const { limits, used, parent, day } = options;
-  const outer = parent ?? (day.isSet() ? day : undefined);
-  if (limits.tokensPerRun === 0) return outer;
-  return createRunBudget({ tokensPerRun: limits.tokensPerRun, used, within: outer });
 }

@@ -3,7 +3,7 @@ import { createFittingProvider } from "../../agent/context_window.ts";
 import type { PictureMemory } from "../../agent/picture_memory.ts";
 import type { ParkedClientCalls } from "../../agent/parked_client_calls.ts";
 import { createSummaryProvider } from "../../agent/summarize.ts";
-import type { TokenBudget } from "../../agent/token_budget.ts";
+import { createRunBudget, type TokenBudget } from "../../agent/token_budget.ts";
 import { taintOfMessages } from "../../agent/untrusted_text.ts";
 import { CancelError, cancelReason, neverAborted } from "../../base/cancel.ts";
 import type { Clock } from "../../base/clock.ts";
@@ -23,7 +23,7 @@ import { type AcceptedRun, createRunState } from "../journal/apply_event.ts";
 import { type ApprovableRun, denyUnattended } from "./create_approver.ts";
 import { beginsConversation } from "../conversations/conversation_records.ts";
 import { RunOpening, windowFinder } from "../conversations/run_opening.ts";
-import { budgetOf, type DayBudget } from "./day_budget.ts";
+import type { DayBudget } from "./day_budget.ts";
 import type { Conversations, RunConversations } from "../conversations/conversations.ts";
 import { recallRun } from "../recovery/recall_run.ts";
 import type { InterruptedRun, RecoverOptions } from "../recovery/recover_runs.ts";
@@ -64,7 +64,7 @@ export interface LaunchParts {
   readonly cluster: RunCoordination;
   readonly providers: Providers;
   readonly tools: ToolExecutor;
-  readonly configured: Pick<RunConfiguration, "agent" | "halted">;
+  readonly configured: Pick<RunConfiguration, "agent" | "halted" | "tokensPerDay">;
   readonly approvals?: Pick<RunApprovals, "approverOf"> | undefined;
   /** Receives the events of each run: those on record, and at its end those of a run without a record. Default: nobody does */
   readonly onEvents?: OnRecorded | undefined;
@@ -195,7 +195,8 @@ export class RunLauncher {
     const run = this.#toAgentRun(plan, { entry, recorder, leave });
     active.add(entry);
     // A run may go on from before the halt, or have been accepted while that came
-    entry.haltFor(this.#parts.configured.halted?.(entry.id));
+    const halted = this.#parts.configured.halted?.(entry.id);
+    if (halted !== undefined) entry.haltFor(halted);
     return { entry, run, recorder, leave, isReady: () => plan.place.ready(), workspace: plan.workspace };
   }
 
@@ -278,7 +279,7 @@ export class RunLauncher {
       message: plan.isRecorded ? openingMessage(request.messages) : null,
       conversation_id: conversationId,
       parent_id: request.by.parentId ?? null,
-      steers: steersOf(request),
+      steers: request.by.steers && steersOf(request.by.steers),
     };
     if (!plan.isRecorded) return { accepted, recorder: undefined };
     const recorder = new RunRecorder({
@@ -306,16 +307,19 @@ export class RunLauncher {
   }
 
   #enter(plan: Plan, accepted: AcceptedRun, recorder: RunRecorder | undefined): ActiveRun {
-    const { scope, request, parent, settings: { limits }, controller } = plan;
-    const used = plan.interrupted?.run.usage.total_tokens ?? 0;
+    const { scope, request, parent, settings: { limits: { tokensPerRun } }, controller } = plan;
+    const { configured, supervised: { day } } = this.#parts;
+    // A run's own limit is within its parent's, and that within the day's, so that no work escapes a limit by being handed down
+    const isDayLimited = request.call === undefined && (configured.tokensPerDay?.() ?? 0) > 0;
+    const within = parent?.budget ?? (isDayLimited ? day : undefined);
     return new ActiveRun({
       accepted,
       scope,
       durable: request.durable,
       recorder,
-      budget: request.call === undefined
-        ? budgetOf({ limits, used, parent: parent?.budget, day: this.#parts.supervised.day })
-        : parent?.budget,
+      budget: request.call !== undefined || tokensPerRun === 0
+        ? within
+        : createRunBudget({ tokensPerRun, used: plan.interrupted?.run.usage.total_tokens ?? 0, within }),
       controller,
     });
   }
@@ -402,7 +406,7 @@ export class RunLauncher {
         agentTools,
         deferred: settings.deferred,
         passesOn: settings.passesOn,
-        approve: this.#approverOf(plan, recorder),
+        approve: agentTools.length === 0 ? denyUnattended : this.#approverOf(plan, recorder),
         pictures,
       },
       opening,
@@ -446,10 +450,9 @@ export class RunLauncher {
   }
 
   #approverOf(
-    { request, settings, interrupted, place, scope: { patience } }: Plan,
+    { request, interrupted, place, scope: { patience } }: Plan,
     recorder: RunRecorder | undefined,
   ): AgentApprover {
-    if (settings.agentTools.length === 0) return denyUnattended;
     return request.reader?.approver ?? this.#parts.approvals?.approverOf?.({
       durable: request.durable,
       reader: request.reader?.canApprove
@@ -510,9 +513,8 @@ function offlineCondenses(): HttpError {
 }
 
 /** Returns the run that a message was sent to, once it is found. Undefined: none */
-function steersOf({ by: { steers } }: RunRequest): AcceptedRun["steers"] {
-  if (steers?.runId === undefined || steers.mode === "queue") return undefined;
-  return { run_id: steers.runId, mode: steers.mode };
+function steersOf({ runId, mode }: NonNullable<RunAuthor["steers"]>): AcceptedRun["steers"] {
+  return runId === undefined || mode === "queue" ? undefined : { run_id: runId, mode };
 }
 
 /**

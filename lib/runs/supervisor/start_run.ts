@@ -23,13 +23,7 @@ import { resumedRequest } from "../recovery/run_input.ts";
 import type { FollowOptions, RunHandle, RunRequest } from "../run_request.ts";
 import { type ActiveRun, AttachedRun, durableHandle } from "./active_run.ts";
 import type { AgentOf } from "./agent_profile.ts";
-import {
-  type LaunchOptions,
-  type LaunchParts,
-  type RunConfiguration,
-  RunLauncher,
-  type WhenReaderLeaves,
-} from "./launch_run.ts";
+import { type LaunchOptions, type LaunchParts, type RunConfiguration, RunLauncher } from "./launch_run.ts";
 import type { RunGuidance } from "./run_settings.ts";
 
 /** Parts that a start needs, with those that are handed on to the launcher. */
@@ -83,7 +77,7 @@ export class RunStarter {
   /** Accepts a run and starts it, see `RunSupervisor.start`. */
   async start(asked: RunRequest): Promise<RunHandle> {
     this.#requireOpen();
-    const request = toLasting(asPlain(asked), this.#options.configured.whenReaderLeaves?.() ?? "cancel");
+    const request = toLasting(asPlain(asked), this.#options.configured.whenReaderLeaves);
     const { by: { after, ...by }, messages } = request;
     if (after === undefined || !request.wishes?.condenses) return await this.#start(request);
     const history = await this.#conversations.upTo(after, by.caller);
@@ -96,9 +90,9 @@ export class RunStarter {
       await this.#checkOwner(conversationId, caller);
     }
     const request = asked.by.steers === undefined ? asked : await this.#steer(asked);
-    const { agentOf, supervised: { day } } = this.#options;
+    const { agentOf, configured: { tokensPerDay }, supervised: { day } } = this.#options;
     const profile = agent?.name === undefined ? undefined : await agentOf(agent.name, request.model);
-    if (day.isSet() && request.call === undefined) await day.check(lastBytes(messages));
+    if (request.call === undefined && (tokensPerDay?.() ?? 0) > 0) await day.check(lastBytes(messages));
     if (messages.at(-1)?.role === "tool") await this.#parkedRecords.recall(messages);
     const needsGuidance = request.agentTools !== "none" && request.call === undefined;
     const guidance = needsGuidance ? await this.#options.guidance?.() : undefined;
@@ -258,12 +252,12 @@ export class RunStarter {
  * conversation, as long as `when_reader_leaves` says so. The run of a parent ends with that. Every door that starts a run comes through here.
  * Source: docs/design/runs.md "Attached or durable"
  */
-function toLasting(request: RunRequest, whenReaderLeaves: WhenReaderLeaves): RunRequest {
+function toLasting(request: RunRequest, whenReaderLeaves: RunConfiguration["whenReaderLeaves"]): RunRequest {
   // Nobody reads durable work as it comes, so that it asks whoever may answer
   if (request.durable) return request.reader === undefined ? request : { ...request, reader: undefined };
   const hasRecord = request.conversationId !== undefined && request.by.parentId === undefined;
   // A message to a run at work is on disk before it is answered
-  return hasRecord && (whenReaderLeaves === "go_on" || request.by.steers !== undefined)
+  return hasRecord && (whenReaderLeaves?.() === "go_on" || request.by.steers !== undefined)
     ? { ...request, durable: true, reader: request.reader ?? {} }
     : request;
 }

@@ -268,7 +268,10 @@ class Supervisor implements RunSupervisor {
 
   stopHalted(): void {
     const { configured } = this.#options;
-    for (const entry of [...this.#active.all()]) entry.haltFor(configured.halted?.(entry.id));
+    for (const entry of [...this.#active.all()]) {
+      const halted = configured.halted?.(entry.id);
+      if (halted !== undefined) entry.haltFor(halted);
+    }
   }
 
   active(): number {

@@ -2,7 +2,7 @@ import { createParser, type EventSourceParser } from "eventsource-parser";
 
 const LF = 10;
 const CR = 13;
-const EMPTY = new Uint8Array();
+const EMPTY_LINE = new Uint8Array([LF, LF]);
 
 /**
  * Turns the bytes of one event stream into the data of its events. Bytes may be cut anywhere, also inside a character or between CR
@@ -38,15 +38,16 @@ export class EventStreamDecoder {
    */
   push(bytes: Uint8Array): readonly string[] {
     const end = Math.max(bytes.lastIndexOf(LF), bytes.lastIndexOf(CR)) + 1;
-    if (end > 0) this.#feed(this.#finishLine(end === bytes.length ? bytes : bytes.subarray(0, end)));
+    if (end > 0) this.#feed(end === bytes.length ? bytes : bytes.subarray(0, end));
     if (end < bytes.length) this.#holdBack(bytes.subarray(end));
-    return this.#takeEvents();
+    const events = this.#events;
+    if (events.length > 0) this.#events = [];
+    return events;
   }
 
   /** Returns the data of an event that no empty line closed before the stream ended. Undefined when nothing is left. */
   end(): string | undefined {
-    this.#feed(`${this.#finishLine(EMPTY)}\n\n`);
-    return this.#takeEvents()[0];
+    return this.push(EMPTY_LINE)[0];
   }
 
   #holdBack(bytes: Uint8Array): void {
@@ -55,18 +56,16 @@ export class EventStreamDecoder {
     if (this.#unfinishedBytes > this.#maxBytes) throw this.#tooLong();
   }
 
-  /** Returns the unfinished line with these bytes after it, as text. */
-  #finishLine(bytes: Uint8Array): string {
-    if (this.#unfinishedBytes === 0) return toText(bytes);
-    const text = toText(Buffer.concat([...this.#unfinishedLine, bytes]));
-    this.#unfinishedLine = [];
-    this.#unfinishedBytes = 0;
-    return text;
-  }
-
-  #feed(lines: string): void {
+  /** Gives the parser whole lines. The unfinished one goes before them. */
+  #feed(bytes: Uint8Array): void {
+    let lines = bytes;
+    if (this.#unfinishedBytes > 0) {
+      lines = Buffer.concat([...this.#unfinishedLine, bytes]);
+      this.#unfinishedLine = [];
+      this.#unfinishedBytes = 0;
+    }
     try {
-      this.#parser.feed(lines);
+      this.#parser.feed(Buffer.from(lines.buffer, lines.byteOffset, lines.byteLength).toString("utf8"));
       // After an event that is too long the parser refuses all text. Its callback `onError` tells that too, but makes an error with
       // a stack for each line of an unknown field: 64 KiB of short lines would block the process for half a second.
       this.#parser.feed("");
@@ -75,17 +74,7 @@ export class EventStreamDecoder {
     }
   }
 
-  #takeEvents(): readonly string[] {
-    const events = this.#events;
-    if (events.length > 0) this.#events = [];
-    return events;
-  }
-
   #tooLong(cause?: unknown): RangeError {
     return new RangeError(`an event of its stream is longer than ${this.#maxBytes} bytes`, { cause });
   }
-}
-
-function toText(bytes: Uint8Array): string {
-  return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString("utf8");
 }

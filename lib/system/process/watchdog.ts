@@ -3,15 +3,7 @@ import process from "node:process";
 import type { Logger } from "../../base/telemetry/log.ts";
 import { MARKER_VARIABLE, temporaryName } from "./leftover_processes.ts";
 
-/** Kills the programs of a gateway whose heartbeats stop, from a process of its own: the gateway may be paused or gone. */
-export interface Watchdog {
-  /** Says that the gateway's programs may run for so many milliseconds from now. */
-  beat(leftMs: number): void;
-  /** Ends the watch, and leaves the programs alone. */
-  stop(): void;
-}
-
-/** Options of `startWatchdog`. */
+/** Options of `Watchdog`. */
 export interface WatchdogOptions {
   /** Marker that the gateway's programs carry, see `killLeftovers`. */
   readonly marker: string;
@@ -60,12 +52,11 @@ const PROGRAM = `import("node:fs").then(({ readdirSync, readFileSync }) => {
   }, 25);
 });`;
 
-/** Starts a watchdog. One that ends is started again with the next heartbeat. Linux alone: elsewhere programs cannot be found by their marker. */
-export function startWatchdog(options: WatchdogOptions): Watchdog {
-  return new ChildWatchdog(options);
-}
-
-class ChildWatchdog implements Watchdog {
+/**
+ * Kills the programs of a gateway whose heartbeats stop, from a process of its own: the gateway may be paused or gone. A process that ends is
+ * started again with the next heartbeat. Linux alone: elsewhere programs cannot be found by their marker.
+ */
+export class Watchdog {
   readonly #options: WatchdogOptions;
   #child: ChildProcess | undefined = undefined;
   #isStopped = false;
@@ -74,12 +65,14 @@ class ChildWatchdog implements Watchdog {
     this.#options = options;
   }
 
+  /** Says that the gateway's programs may run for so many milliseconds from now. */
   beat(leftMs: number): void {
     if (this.#isStopped || process.platform !== "linux") return;
     this.#child ??= this.#start();
     this.#child.stdin?.write(`${Math.max(0, Math.floor(leftMs))}\n`);
   }
 
+  /** Ends the watch, and leaves the programs alone. */
   stop(): void {
     this.#isStopped = true;
     this.#child?.stdin?.end("stop\n");

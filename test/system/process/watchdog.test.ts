@@ -5,7 +5,7 @@ import process from "node:process";
 import { describe, test } from "node:test";
 import { systemClock } from "../../../lib/base/clock.ts";
 import { SILENT } from "../../../lib/base/telemetry/log.ts";
-import { startWatchdog, type Watchdog } from "../../../lib/system/process/watchdog.ts";
+import { Watchdog } from "../../../lib/system/process/watchdog.ts";
 import { until } from "../../support/until.ts";
 
 /** Starts a program as a gateway with a marker does. */
@@ -15,7 +15,7 @@ async function withMarked(
   const marker = `gateway_${randomBytes(6).toString("hex")}`;
   const { PATH = "", HOME = "" } = process.env;
   const child = spawn("sleep", ["60"], { env: { PATH, POSTERN_GATEWAY: marker }, stdio: "ignore", detached: true });
-  const watchdog = startWatchdog({ marker, env: { PATH, HOME }, log: SILENT });
+  const watchdog = new Watchdog({ marker, env: { PATH, HOME }, log: SILENT });
   try {
     await use(child, watchdog, marker);
   } finally {
@@ -53,8 +53,8 @@ describe("the watchdog", { skip: process.platform === "linux" ? false : "program
       const file = JSON.stringify(new URL("../../../lib/system/process/watchdog.ts", import.meta.url).href);
       const { PATH = "", HOME = "" } = process.env;
       const options = `{ marker: "${marker}", env: ${JSON.stringify({ PATH, HOME })}, log: { error() {} } }`;
-      const program = `import(${file}).then(({ startWatchdog }) => {
-        startWatchdog(${options}).beat(60000);
+      const program = `import(${file}).then(({ Watchdog }) => {
+        new Watchdog(${options}).beat(60000);
         setInterval(() => console.log("at work"), 20);
       });`;
       const args = "Deno" in globalThis ? ["eval", program] : ["--no-warnings", "-e", program];
