@@ -35,8 +35,6 @@ export interface ToolCallRequest {
    * not run, whatever the policy says. Default: nobody did
    */
   readonly approvedDigest?: string | undefined;
-  /** Approval of that state, for the audit. Default: the audit names none where the policy allows the call */
-  readonly approvalId?: string | undefined;
   /** Patterns of the tools that exist for the caller. undefined: all enabled tools */
   readonly allowed?: readonly string[] | undefined;
   /** Writes the call to the journal before it runs, and resolves when that is on disk. Not called for a call that does not run */
