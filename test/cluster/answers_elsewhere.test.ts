@@ -51,8 +51,8 @@ function withQuestion(place: string, use: (scene: Scene) => Promise<void>): Prom
     await database.clock.advance(LEASE_MS);
     const { token } = await other.services.tokens.issue({ scopes: ["admin"], label: "test" });
     const router = createRouter({ services: other.services, routes: ROUTES });
-    const fetch = (path: string, init: RequestInit) =>
-      router.fetch(new Request(START + path, init), { remoteAddress: "127.0.0.1" });
+    const fetch = async (path: string, init: RequestInit) =>
+      await router.fetch(new Request(START + path, init), { remoteAddress: "127.0.0.1" });
     await use({
       ...{ database, asking, approvalId: await pending() ?? "", file: join(folder, "work", WRITE.path) },
       send: (path, body, type) =>

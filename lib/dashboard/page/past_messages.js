@@ -68,7 +68,7 @@ function askedBefore(message) {
   /** @type {string[]} */
   const files = [];
   const words = [first, ...rest].filter((part) => {
-    const [, name] = (part.type === "text" && part !== first ? DOCUMENT.exec(part.text ?? "") : null) ?? [];
+    const [, name] = (part.type === "text" && part !== first ? DOCUMENT.exec(String(part.text)) : null) ?? [];
     if (part.type === "image_url") files.push("Picture");
     if (name !== undefined) files.push(String(parsed(name)));
     return part.type !== "image_url" && name === undefined;

@@ -169,15 +169,7 @@ async function permitAsked(call: AskedCall, options: PermitOptions): Promise<Per
   if (request.scope.signal.aborted) throw cancelError(request.scope.signal);
   const { approvedDigest = binding.digest } = request;
   if (binding.digest !== approvedDigest) return { ok: false, rule: RULE_BINDING, reason: changedSince(tool.name) };
-  const { approvalId: approvedBy } = request;
-  if (call.decision.kind === "allow") {
-    return {
-      ok: true,
-      rule: call.decision.rule,
-      binding,
-      ...(approvedBy === undefined ? {} : { approvalId: approvedBy }),
-    };
-  }
+  if (call.decision.kind === "allow") return { ok: true, rule: call.decision.rule, binding };
   const answer = await askFirst(tool, { request, asked: toApprovalRequest(call, binding, options) }, options);
   const { approvalId } = answer;
   const answered = { rule: answer.rule, ...(approvalId === undefined ? {} : { approvalId }) };

@@ -240,7 +240,12 @@ interface CallUnderWay {
   readonly label: string;
 }
 
-async function call(given: ToolCallRequest, parts: ExecutorParts): Promise<ToolCallOutcome> {
+/** @param edited approval whose answer brought the input. Default: the input is that of the request */
+async function call(
+  given: ToolCallRequest,
+  parts: ExecutorParts,
+  edited?: { readonly approvalId: string | undefined },
+): Promise<ToolCallOutcome> {
   const { options, catalogue, policy } = parts;
   if (given.scope.signal.aborted) throw cancelError(given.scope.signal);
   const look = <T>(work: () => Promise<T>) => options.shared?.before(given.scope, work) ?? work();
@@ -284,7 +289,8 @@ async function call(given: ToolCallRequest, parts: ExecutorParts): Promise<ToolC
   if (permitted.ok === "edited") return await callEdited(found, { given, permitted }, parts);
   if (!permitted.ok) return await refuseWith("denied", permitted, prepared);
   if (request.scope.signal.aborted) throw cancelError(request.scope.signal);
-  const { rule, approvalId } = permitted;
+  // The policy may allow by itself what a person put in the place of a call
+  const { rule, approvalId = edited?.approvalId } = permitted;
   if (!await audit.decided({ prepared, kind: "allow", rule, reason: "", approvalId })) {
     return await refuseWith("failed", { rule: "audit", reason: unaudited(tool.name) }, prepared);
   }
@@ -313,8 +319,8 @@ async function callEdited(
   const answer = { decision: "approve", reason: "Approved with another input", ...pickId(approvalId) } as const;
   const approver = Object.assign(() => Promise.resolve(answer), { elicit: given.approver.elicit });
   const text = JSON.stringify(input);
-  const edited = { ...given, name: tool.name, input: text, approvedDigest: digest, approvalId, approver };
-  const outcome = await call(edited, parts);
+  const edited = { ...given, name: tool.name, input: text, approvedDigest: digest, approver };
+  const outcome = await call(edited, parts, { approvalId });
   const { redactor } = parts.options.services;
   const shown = cutText(text, { limit: MAX_EDIT_TOLD, digest: canonicalDigest(input) });
   const told = `[A person changed this call before approving it. Its input in place of yours: ${shown}]`;

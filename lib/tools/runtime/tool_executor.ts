@@ -45,8 +45,6 @@ export interface ToolCallRequest extends CallListeners {
    * not run, whatever the policy says. Default: nobody did
    */
   readonly approvedDigest?: string | undefined;
-  /** Approval of that state, for the audit. Default: the audit names none where the policy allows the call */
-  readonly approvalId?: string | undefined;
   /** Patterns of the tools that exist for the caller. undefined: all enabled tools */
   readonly allowed?: readonly string[] | undefined;
   /** Model that makes the call. Default: it sees no pictures, and answers no tool */
