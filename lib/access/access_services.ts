@@ -31,7 +31,7 @@ export interface AccessNeeds {
 /** Everything that decides who may call. */
 export interface AccessServices {
   readonly tokens: Pick<Tokens, keyof Tokens>;
-  readonly pairing: Pairing;
+  readonly pairing: Pick<Pairing, keyof Pairing>;
   readonly tickets: Tickets;
 }
 
