@@ -135,12 +135,12 @@ const DOCUMENT = /^File ("(?:[^"\\\n]|\\.)*"), mark ([0-9a-f]{24})[,.]/;
 
 /** A document that a person sends along. */
 export interface SentDocument {
-  /** Its name as JSON */
+  /** Name as JSON */
   readonly name: string;
   /** 24 hexadecimal digits that the text does not hold */
   readonly mark: string;
   readonly text: string;
-  /** What is left out, such as `, cut after page 3 of 9`; "" for nothing */
+  /** Note of what is left out, such as `, cut after page 3 of 9`; "" for nothing */
   readonly cut: string;
 }
 
