@@ -2,7 +2,6 @@ import { CancelError } from "../../base/cancel.ts";
 import { ToolError } from "../../base/errors.ts";
 import { canonicalDigest, isRecord, type JsonObject, type JsonSchema, type ObjectJsonSchema } from "../../base/json.ts";
 import { createForeignInput, type ForeignInput, withDefaults } from "../../tools/runtime/foreign_input.ts";
-import { SchemaError } from "../../tools/runtime/json_schema.ts";
 import { parseInput } from "../../tools/runtime/parse_input.ts";
 import type { Access, PreparedCall, Tool, ToolContext } from "../../tools/runtime/tool.ts";
 import type { ToolResult } from "../../tools/runtime/tool_call.ts";
@@ -191,11 +190,12 @@ function progressTeller(
  */
 export function createMcpInput(name: string, inputSchema: JsonSchema): ForeignInput {
   const schema = toObjectSchema(inputSchema);
-  const nullable = Object.entries(schema.properties).flatMap(([field, form]) => (allowsNull(form) ? [field] : []));
+  let nullable: readonly string[] = [];
   try {
+    nullable = Object.entries(schema.properties).flatMap(([field, form]) => (allowsNull(form) ? [field] : []));
     return createForeignInput(name, schema, { nullable });
-  } catch (error) {
-    if (!(error instanceof SchemaError)) throw error;
+  } catch {
+    // Attack: one that throws anything else, as {"$ref": {"toString": 1}}, would take the tools of all owners away
   }
   const fields = Object.keys(schema.properties);
   const parsing = { tool: name, fields, required: schema.required ?? [], textField: undefined, nullable };

@@ -35,6 +35,8 @@ const CHOICES: readonly string[] = ["allOf", "anyOf", "oneOf"];
 const OF_PARTS = ["properties", "additionalProperties", "items", "prefixItems", ...CHOICES, "not", "$ref"];
 /** Levels of JSON to which objects are closed. compileSchema refuses what is nested half as deep */
 const MAX_CLOSED_DEPTH = 64;
+/** Schemas within one schema. compileSchema refuses more */
+const MAX_CLOSED = 500;
 
 /**
  * Returns a schema whose objects are closed where they name properties and say nothing of others: who lists the fields means no other. Its
@@ -54,21 +56,30 @@ export function closeObjects(schema: unknown): unknown {
     seen.add(part);
     const { properties, additionalProperties, items, prefixItems, not, $ref } = part;
     const ownParts = [...Object.values(isRecord(properties) ? properties : {}), additionalProperties, items];
-    for (const own of [...ownParts, ...listOf(prefixItems)]) todo.push([own, isAlone && !isJoined(part)]);
-    const isOnly = isAlone && OF_PARTS.filter((keyword) => saysOfParts(part, keyword)).length === 1;
     const forms = CHOICES.flatMap((keyword) => listOf(part[keyword]));
+    // Attack: a server's schema of 128 KiB has room for 30,000 forms, of which each is looked at for each field
+    if (alone.size + together.size > 2 * MAX_CLOSED || ownParts.length + forms.length > MAX_CLOSED + 2) return schema;
+    const isOwn = isAlone && !isJoined(part);
+    for (const own of [...ownParts, ...listOf(prefixItems)]) todo.push([own, isOwn]);
+    const isOnly = isAlone && OF_PARTS.filter((keyword) => saysOfParts(part, keyword)).length === 1;
     const shared = KINDS.filter((kind) => forms.filter((form) => kindsOf(form, schema).includes(kind)).length > 1);
     for (const form of forms) {
       todo.push([form, isOnly && !kindsOf(form, schema).some((kind) => shared.includes(kind))]);
     }
     todo.push([not, false], [findDefinition(schema, $ref), isOnly]);
   }
+  /** Each object once: a program's may hold itself, and what is copied for each way to it has no end */
+  const copies = new Map<object, unknown>();
   const close = (value: unknown, depth: number): unknown => {
     if (depth > MAX_CLOSED_DEPTH || typeof value !== "object" || value === null) return value;
     if (Array.isArray(value)) return value.map((item) => close(item, depth + 1));
+    if (copies.has(value)) return copies.get(value);
+    copies.set(value, value);
     const copy = Object.fromEntries(Object.entries(value).map(([name, part]) => [name, close(part, depth + 1)]));
     const isClosed = depth > 0 && alone.has(value) && !together.has(value) && isClosable(copy);
-    return isClosed ? { ...copy, additionalProperties: false } : copy;
+    const closed = isClosed ? { ...copy, additionalProperties: false } : copy;
+    copies.set(value, closed);
+    return closed;
   };
   return close(schema, 0);
 }
@@ -76,7 +87,9 @@ export function closeObjects(schema: unknown): unknown {
 function isClosable(schema: JsonSchema): boolean {
   const { properties } = schema;
   return isRecord(properties) && Object.keys(properties).length > 0 &&
-    schema["additionalProperties"] === undefined && !isJoined(schema);
+    schema["additionalProperties"] === undefined && !isJoined(schema) &&
+    // Else nothing would fit any more
+    listOf(schema["required"]).every((name) => typeof name !== "string" || Object.hasOwn(properties, name));
 }
 
 /** Tells whether others describe the parts of a value beside a schema's own keywords. */

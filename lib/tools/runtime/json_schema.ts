@@ -80,7 +80,7 @@ export function compileSchema(given: unknown, whole?: unknown): CheckedSchema {
       (inner, at, isPart) => compile(inner, at, { depth: depth + 1, sameValue: isPart ? undefined : sameValue }),
     );
     if (ref === undefined) return check;
-    const name = String(ref);
+    const name = typeof ref === "string" ? ref : "";
     const at = path === "" ? "$ref" : `${path}.$ref`;
     sameValue?.set(name, at);
     let definition = definitions.get(name);
@@ -187,8 +187,9 @@ function definitionOf(root: Schema, ref: unknown, at: string): unknown {
 
 /** Returns the definition of a schema that a reference names, or for `#` the schema itself; undefined: there is none of this name. */
 export function findDefinition(root: unknown, ref: unknown): unknown {
-  if (ref === "#" || !isRecord(root)) return ref === "#" ? root : undefined;
-  const [, place = "", name = ""] = /^#\/(\$defs|definitions)\/([^/]+)$/.exec(String(ref)) ?? [];
+  if (ref === "#") return root;
+  if (typeof ref !== "string" || !isRecord(root)) return undefined;
+  const [, place = "", name = ""] = /^#\/(\$defs|definitions)\/([^/]+)$/.exec(ref) ?? [];
   const definitions = root[place];
   const key = name.replaceAll("~1", "/").replaceAll("~0", "~");
   return isRecord(definitions) && Object.hasOwn(definitions, key) ? definitions[key] : undefined;
@@ -300,7 +301,7 @@ function bound(
 function typeCheck(schema: Schema, path: string): Check {
   const given = schema["type"];
   const types = Array.isArray(given) ? given : [given];
-  if (types.length === 0 || !types.every((type) => TYPES.includes(String(type)))) {
+  if (types.length === 0 || !types.every((type) => typeof type === "string" && TYPES.includes(type))) {
     throw new SchemaError(`"${path}" must be one of ${TYPES.join(", ")}, or a list of them`);
   }
   return (value, at) =>

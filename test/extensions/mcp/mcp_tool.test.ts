@@ -56,3 +56,13 @@ test("a required property with a default gets it where the call leaves it out, a
   assert.throws(() => read("{}"), { code: "invalid_input", message: /"name"/ });
   assert.throws(() => read('{"name":"a","type":null}'), { code: "invalid_input" });
 });
+
+test("whatever a server writes as a schema, its tool has a reader, and no other tool suffers", () => {
+  const noText = { toString: 1 };
+  let deep: JsonSchema = { type: "null" };
+  for (let level = 0; level < 8_000; level++) deep = { anyOf: [deep] };
+  for (const field of [{ $ref: noText }, { $ref: [noText] }, { type: noText }, { type: [noText] }, deep]) {
+    const { read } = createMcpInput("mcp__s__t", { type: "object", properties: { a: field } });
+    assert.deepEqual(read('{"a": 1}'), { a: 1 });
+  }
+});

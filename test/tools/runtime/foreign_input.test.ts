@@ -179,3 +179,27 @@ function hasUnnamed(value: unknown, given: readonly unknown[], whole: Fields): b
     return named.length === 0 || hasUnnamed(part, named, whole);
   });
 }
+
+test("a schema that requires what it does not name stays open: nothing would fit it any more", () => {
+  const beds = { bed: object({ row: { type: "integer" } }, { required: ["row", "side"] }) };
+  for (const at of [ref("bed"), beds.bed, { anyOf: [ref("bed"), { type: "null" }] }]) {
+    const closed = closeObjects(object({ at }, { $defs: beds }));
+    assert.ok(takes(closed, { at: { row: 1, side: "left" } }), JSON.stringify(at));
+    assert.equal(takes(closed, { at: { row: 1 } }), false);
+  }
+});
+
+test("a schema with more parts than are understood is looked at once, and left as it is", () => {
+  let looks = 0;
+  const form = new Proxy({}, { get: (_, name) => void (name === "items" && looks++) });
+  const properties = Object.fromEntries(Array.from({ length: 3_000 }, (_, i) => [`f${i}`, {}]));
+  const schema = object({ at: { properties, anyOf: Array(1_000).fill(form) } });
+  assert.equal(closeObjects(schema), schema);
+  assert.ok(looks < 10, `the forms were looked at ${looks} times`);
+});
+
+test("a program's schema that holds itself is copied once, and refused by its depth", () => {
+  const itself: Record<string, unknown> = { type: "object" };
+  itself["properties"] = { left: itself, right: itself };
+  assert.throws(() => compileSchema(closeObjects(object({ at: itself }))), SchemaError);
+});
