@@ -118,6 +118,9 @@ test(
           assert.deepEqual(await kept(gateway), ["image.png", "list.txt"], "what was left out is forgotten");
           assert.equal(await page.locator("#files").isVisible(), false);
           await page.locator(".question").getByText("With list.txt, image.png").waitFor();
+          const { data: sent } = await jsonOf(gateway.call("/v1/files"));
+          const place = new URL(page.url()).hash.slice("#chat/".length);
+          assert.deepEqual(sent.map((file: { conversation_id: string }) => file.conversation_id), [place, place]);
           await page.reload();
           await page.locator(".question").getByText("With list.txt, Picture").waitFor();
           assert.equal(await page.locator(".question").getByText("milk").count(), 0);

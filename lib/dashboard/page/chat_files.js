@@ -15,7 +15,7 @@ const KINDS = "pictures (PNG, JPEG, WebP, GIF), PDF, Word documents (.docx) and 
  * Files that go with the next message: each is sent to the gateway as soon as it is chosen, dropped or pasted.
  * @param {object} options
  * @param {import("./session.js").Session} options.session
- * @param {() => string | undefined} options.conversationId of the conversation that they are for
+ * @param {() => string} options.conversationId of the conversation that they are for
  */
 export function createChatFiles({ session, conversationId }) {
   const list = byId("files", HTMLUListElement);
@@ -61,9 +61,8 @@ export function createChatFiles({ session, conversationId }) {
     list.append(root);
     list.hidden = false;
     const form = new FormData();
-    const place = conversationId();
     form.append("purpose", "user_data");
-    if (place !== undefined) form.append("conversation_id", place);
+    form.append("conversation_id", conversationId());
     form.append("file", file);
     try {
       const reply = await session.request("v1/files", { method: "POST", form, signal: leaving.signal });

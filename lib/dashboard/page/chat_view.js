@@ -51,6 +51,8 @@ export function createChatView({ session }) {
   let atEnd = true;
   /** @type {string | undefined} */
   let conversationId;
+  /** Id of a new conversation that files were sent for before its first message: they go when it is deleted @type {string | undefined} */
+  let newId;
   /** Models that may be chosen @type {readonly Model[]} */
   let known = [];
   /** Place of the oldest message that is shown: those before it are there to be asked for */
@@ -62,7 +64,7 @@ export function createChatView({ session }) {
     onDeleted: () => beginNew(),
   });
 
-  const files = createChatFiles({ session, conversationId: () => conversationId });
+  const files = createChatFiles({ session, conversationId: () => conversationId ?? (newId ??= makeId()) });
 
   const socket = createChatSocket({
     session,
@@ -261,13 +263,14 @@ export function createChatView({ session }) {
     if (reply !== undefined || text.trim() === "") return;
     begin(text, sent);
     isDefault = model.value === "";
+    const place = conversationId ?? newId;
     try {
       await socket.send({
         type: "message",
         text,
         ...(sent.length === 0 ? {} : { files: sent.map(({ id }) => id) }),
         ...(model.value === "" ? {} : { model: model.value }),
-        ...(conversationId === undefined ? {} : { conversation_id: conversationId }),
+        ...(place === undefined ? {} : { conversation_id: place }),
       });
     } catch (error) {
       fail(messageOf(error));
@@ -288,7 +291,7 @@ export function createChatView({ session }) {
     forgetReply();
     waiting = [];
     joined = false;
-    conversationId = undefined;
+    conversationId = newId = undefined;
     firstShown = 0;
     earlier.hidden = true;
     showNote("");
@@ -472,4 +475,10 @@ export function createChatView({ session }) {
 /** @param {string} id */
 function pathOf(id) {
   return `v1/conversations/${encodeURIComponent(id)}`;
+}
+
+/** Returns an id that nobody can guess. */
+function makeId() {
+  const bytes = crypto.getRandomValues(new Uint8Array(16));
+  return `conv_${Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("")}`;
 }
