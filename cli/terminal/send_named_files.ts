@@ -3,9 +3,11 @@ import { stat } from "node:fs/promises";
 import { homedir } from "node:os";
 import { basename, join, resolve } from "node:path";
 import { MAX_SENT_BYTES, MAX_SENT_FILES } from "../../handlers/wire/sent_files.ts";
+import { createSystemRandom } from "../../lib/base/random.ts";
 import { withoutEnd } from "../../lib/base/text.ts";
 import { type CommandContext, CommandError } from "../command.ts";
 import type { ReachedGateway } from "../reach_gateway.ts";
+import type { ChatTopic } from "./chat_session.ts";
 import { isYes } from "./require_yes.ts";
 import { printableLine } from "./terminal_text.ts";
 
@@ -19,7 +21,8 @@ export type Typed = { readonly words: readonly string[] } | { readonly pastes: r
 
 /**
  * Sends the files that a message names as `@path`, and returns their ids. The person names them, and this process reads them with the
- * person's rights: no rule of tools is asked. A word that names no file stays a word.
+ * person's rights: no rule of tools is asked. A word that names no file stays a word. A new conversation gets its id here, so that its files
+ * go with it when it is deleted.
  *
  * Attack: somebody else's text, pasted, piped or put into an argument by a script, names a file of the person, such as `@~/.ssh/id_rsa`.
  * So a name that nobody typed is asked about, and where nobody can be asked its file is not sent.
@@ -27,9 +30,10 @@ export type Typed = { readonly words: readonly string[] } | { readonly pastes: r
  */
 export async function sendNamedFiles(
   text: string,
-  { context, gateway, typed }: {
+  { context, gateway, topic, typed }: {
     readonly context: Pick<CommandContext, "say" | "io" | "flags">;
     readonly gateway: ReachedGateway;
+    readonly topic: ChatTopic;
     readonly typed: Typed;
   },
 ): Promise<readonly string[]> {
@@ -50,7 +54,8 @@ export async function sendNamedFiles(
   for (const path of await mayGo(asked, context) ? asked : []) paths.add(path);
   const ids: string[] = [];
   for (const path of paths) {
-    const { id, bytes } = await gateway.call("POST /v1/files", { raw: await formOf(path) });
+    topic.conversationId ??= createSystemRandom().id("conv_");
+    const { id, bytes } = await gateway.call("POST /v1/files", { raw: await formOf(path, topic.conversationId) });
     context.say(`Sent ${printableLine(path)}, ${bytes} bytes`);
     ids.push(id);
   }
@@ -99,9 +104,13 @@ async function existing(given: string): Promise<string | undefined> {
   return found?.isFile() === true ? path : undefined;
 }
 
-async function formOf(path: string): Promise<{ readonly type: string; readonly bytes: Uint8Array }> {
+async function formOf(
+  path: string,
+  conversationId: string,
+): Promise<{ readonly type: string; readonly bytes: Uint8Array }> {
   const form = new FormData();
   form.append("purpose", "user_data");
+  form.append("conversation_id", conversationId);
   form.append("file", new File([await readBounded(path)], basename(path)));
   const sent = new Response(form);
   return { type: sent.headers.get("content-type") ?? "", bytes: new Uint8Array(await sent.arrayBuffer()) };

@@ -2,7 +2,9 @@ import assert from "node:assert/strict";
 import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
+import type { JsonObject } from "../../../lib/base/json.ts";
 import { writeControlFile } from "../../../lib/host/control_file.ts";
+import { jsonOf } from "../../support/json_of.ts";
 import { withRunningGateway } from "../../support/running_gateway.ts";
 import { type Machine, onMachine, type RunOptions } from "../support/run_in.ts";
 
@@ -115,12 +117,14 @@ function withFiles(
     readonly chat: (argv: readonly string[], options?: RunOptions) => ReturnType<Machine["run"]>;
     readonly told: () => string;
     readonly dataDir: string;
+    /** Values of a field of what a list of the gateway has */
+    readonly listed: (path: string, field: string) => Promise<readonly unknown[]>;
   }) => Promise<void>,
 ) {
   return onMachine(({ run, cwd }) =>
     withRunningGateway(
       { script: Array.from({ length: 6 }, () => ({ text: "Milk" })) },
-      async ({ url, token, dataDir, provider }) => {
+      async ({ url, token, dataDir, provider, call }) => {
         const record = { address: `${url}/`, pid: process.pid, token, started_at: "", version: "", workspace: cwd };
         await writeControlFile(dataDir, record);
         await writeFile(join(dataDir, "my list.txt"), "milk, bread");
@@ -129,6 +133,7 @@ function withFiles(
           chat: (argv, options) => run(["chat", ...argv, "--data-dir", dataDir], options),
           told: () => JSON.stringify(provider.requests.at(-1)?.messages.at(-1)?.content),
           dataDir,
+          listed: async (path, field) => (await jsonOf(call(path))).data.map((one: JsonObject) => one[field]),
         });
       },
     )
@@ -136,7 +141,7 @@ function withFiles(
 }
 
 test("@ and a path send a file along, and a word that names none is only a word", () =>
-  withFiles(async ({ chat, told, dataDir }) => {
+  withFiles(async ({ chat, told, dataDir, listed }) => {
     const path = join(dataDir, "my list.txt");
     for (const word of [`@${path}`, `@"${path}"`]) {
       const { code, stderr } = await chat(["What is in it, @nobody? Write to me@example.org", word]);
@@ -148,6 +153,9 @@ test("@ and a path send a file along, and a word that names none is only a word"
     const typed = await chat([], { answers: [`What is in @"${path}"?`] });
     assert.match(typed.stderr, /^Sent .*my list\.txt, 11 bytes$/m);
     assert.match(told(), /milk, bread/);
+    const places = await listed("/v1/files", "conversation_id");
+    assert.equal(places.length, 3);
+    assert.deepEqual(places.toSorted(), (await listed("/v1/conversations", "id")).toSorted(), "each goes with its own");
   }));
 
 test("a file that somebody else's text names is asked about, and goes nowhere where nobody can be asked", () =>
