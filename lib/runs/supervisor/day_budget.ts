@@ -9,6 +9,8 @@ import type { Store } from "../../storage/store.ts";
 
 /** Budget of `[budget] tokens_per_day`: shared by all runs, durable, reserved before each call (docs/design/runs.md "Budgets"). */
 export interface DayBudget extends TokenBudget {
+  /** Tells whether a limit is set now. */
+  isSet(): boolean;
   /**
    * Refuses a request that could not begin, before anything is accepted. Tokens that calls at work have set aside count as free, since
    * they may come back.
@@ -89,6 +91,10 @@ class StoredDayBudget implements DayBudget {
     this.#store = store;
     this.#clock = clock;
     this.#tokensPerDay = tokensPerDay;
+  }
+
+  isSet(): boolean {
+    return this.#tokensPerDay() > 0;
   }
 
   async check(input: number): Promise<void> {

@@ -64,7 +64,7 @@ export interface LaunchParts {
   readonly cluster: RunCoordination;
   readonly providers: Providers;
   readonly tools: ToolExecutor;
-  readonly configured: Pick<RunConfiguration, "agent" | "halted" | "tokensPerDay">;
+  readonly configured: Pick<RunConfiguration, "agent" | "halted">;
   readonly approvals?: Pick<RunApprovals, "approverOf"> | undefined;
   /** Receives the events of each run: those on record, and at its end those of a run without a record. Default: nobody does */
   readonly onEvents?: OnRecorded | undefined;
@@ -308,9 +308,9 @@ export class RunLauncher {
 
   #enter(plan: Plan, accepted: AcceptedRun, recorder: RunRecorder | undefined): ActiveRun {
     const { scope, request, parent, settings: { limits: { tokensPerRun } }, controller } = plan;
-    const { configured, supervised: { day } } = this.#parts;
+    const { day } = this.#parts.supervised;
     // A run's own limit is within its parent's, and that within the day's, so that no work escapes a limit by being handed down
-    const isDayLimited = request.call === undefined && (configured.tokensPerDay?.() ?? 0) > 0;
+    const isDayLimited = request.call === undefined && day.isSet();
     const within = parent?.budget ?? (isDayLimited ? day : undefined);
     return new ActiveRun({
       accepted,

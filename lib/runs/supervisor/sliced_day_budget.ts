@@ -23,6 +23,7 @@ export function createSlicedDayBudget(
     onNewKey: (key) => forgetDaysBefore(store, dayOf(Date.parse(key) - DAY_MS)),
   });
   return {
+    isSet: () => limit() > 0,
     reserve: (need) => budget.reserve(need),
     close: () => budget.close(),
     async check(input) {

@@ -90,9 +90,9 @@ export class RunStarter {
       await this.#checkOwner(conversationId, caller);
     }
     const request = asked.by.steers === undefined ? asked : await this.#steer(asked);
-    const { agentOf, configured: { tokensPerDay }, supervised: { day } } = this.#options;
+    const { agentOf, supervised: { day } } = this.#options;
     const profile = agent?.name === undefined ? undefined : await agentOf(agent.name, request.model);
-    if (request.call === undefined && (tokensPerDay?.() ?? 0) > 0) await day.check(lastBytes(messages));
+    if (request.call === undefined && day.isSet()) await day.check(lastBytes(messages));
     if (messages.at(-1)?.role === "tool") await this.#parkedRecords.recall(messages);
     const needsGuidance = request.agentTools !== "none" && request.call === undefined;
     const guidance = needsGuidance ? await this.#options.guidance?.() : undefined;

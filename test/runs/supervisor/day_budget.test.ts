@@ -150,6 +150,7 @@ describe("the day's budget", () => {
 
   test("writes nothing without a limit", async () => {
     const { reserve, stored, budget } = setUp(0);
+    assert.equal(budget.isSet(), false);
     await budget.check(1_000_000);
     (await reserve(100, 400)).settle(500);
     assert.equal(await stored(), undefined);

@@ -348,6 +348,7 @@ describe("the day's budget in a cluster", () => {
     await midnight();
     // Today's record gets the version of yesterday's
     await other.reserve(3_000, 3_000);
+    assert.equal(gateway.budget.isSet(), true);
     await Promise.all([gateway.check(20_000).catch(() => {}), bench.clock.advance(0)]);
     late.resolve();
     await waiting;
