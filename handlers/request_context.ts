@@ -187,8 +187,7 @@ export class GatewayRequestContext implements RequestContext {
     this.path = options.path;
     const { requestId } = options;
     this.replyHeaders = { "x-request-id": requestId, vary: "Origin" };
-    // The paths of messages and of models begin so
-    this.wantsMessagesForm = this.path.startsWith("/v1/m") && wantsMessagesForm(this.path, request.headers);
+    this.wantsMessagesForm = wantsMessagesForm(this.path, request.headers);
     if (this.wantsMessagesForm) this.replyHeaders["request-id"] = requestId;
   }
 

@@ -78,7 +78,9 @@ export function isMessagesPath(path: string): boolean {
  * formats ask for, where the client says by `anthropic-version` that it knows that form.
  */
 export function wantsMessagesForm(path: string, headers: Headers): boolean {
-  return isMessagesPath(path) || (isModelsPath(path) && headers.has("anthropic-version"));
+  // The paths of both begin so, and those of most requests do not
+  return path.startsWith("/v1/m") &&
+    (isMessagesPath(path) || (isModelsPath(path) && headers.has("anthropic-version")));
 }
 
 /** Tells whether clients of several formats ask for a path: the form of an answer is that of the client. */
