@@ -58,17 +58,17 @@ export function pastTurns(messages) {
   return turns;
 }
 
-/** A document behind the words of a message, as the gateway shows it to the model. Source: lib/base/records/message.ts */
+/** A document among the parts of a message, as the gateway shows it to the model. Source: lib/base/records/message.ts */
 const DOCUMENT = /^File ("(?:[^"\\]|\\.)*"), mark ([0-9a-f]{24})[^]*\nEnd of the file, mark \2\.$/;
 
 /** @param {Message} message of a person, whose files are named and not shown */
 function askedBefore(message) {
-  const [first, ...rest] = Array.isArray(message.content) ? message.content : [];
-  if (first === undefined) return question(textOf(message));
+  const { content } = message;
+  const parts = Array.isArray(content) ? content : [{ type: "text", text: content ?? "" }];
   /** @type {string[]} */
   const files = [];
-  const words = [first, ...rest].filter((part) => {
-    const [, name] = (part.type === "text" && part !== first ? DOCUMENT.exec(String(part.text)) : null) ?? [];
+  const words = parts.filter((part) => {
+    const [, name] = (part.type === "text" ? DOCUMENT.exec(String(part.text)) : null) ?? [];
     if (part.type === "image_url") files.push("Picture");
     if (name !== undefined) files.push(String(parsed(name)));
     return part.type !== "image_url" && name === undefined;
