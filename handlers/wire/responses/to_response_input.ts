@@ -347,7 +347,7 @@ function joinThoughts(before: Thought, { extra, opaque }: Thought): Thought {
   };
 }
 
-/** Reads the sealed texts of a body, and names those that it cannot read. */
+/** Reader of the sealed texts of a body, and the list that names what it cannot read. */
 interface SealedPlace {
   readonly ignored: string[];
   readonly seals: Seals;

@@ -45,7 +45,7 @@ export function createChatFiles({ session, conversationId }) {
   async function send(file) {
     const { name } = file;
     const leaving = new AbortController();
-    const state = element("span", { class: "hint" }, "is sent");
+    const state = element("span", { class: "hint" }, "is being sent");
     const button = element("button", { type: "button", class: "quiet", "aria-label": `Remove ${name}` }, "×");
     const root = element(
       "li",
@@ -94,7 +94,7 @@ export function createChatFiles({ session, conversationId }) {
 
   /** @param {string} id */
   function forget(id) {
-    // The gateway keeps it where it does not answer, until a person deletes it
+    // A gateway that does not answer keeps the file, until a person deletes it
     session.request(`v1/files/${encodeURIComponent(id)}`, { method: "DELETE" }).catch(() => {});
   }
 
@@ -106,7 +106,7 @@ export function createChatFiles({ session, conversationId }) {
   });
   message.addEventListener("paste", (event) => {
     const { files, types } = event.clipboardData ?? new DataTransfer();
-    // What an office program copies is a text first, with a picture of it
+    // Office programs copy a text, and a picture of it beside
     if (files.length === 0 || types.includes("text/plain")) return;
     event.preventDefault();
     add(files);

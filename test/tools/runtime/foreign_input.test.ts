@@ -54,7 +54,7 @@ test("what several schemas describe together stays open, with a definition that 
     [{ at: { ...bed, not: object({ herb: { const: "y" } }, { required: ["herb"] }) } }, {}, {
       at: { row: 1, herb: "x" },
     }],
-    // One use is alone, the other is not
+    // The field describes it alone, the branch does not
     [{ at: ref("bed"), or: { allOf: [ref("bed"), herb] } }, { bed }, { or: { row: 1, herb: "x" } }],
     [{ at: ref("a") }, { a: { allOf: [ref("b"), object({ in: herb })] }, b: object({ in: bed }) }, {
       at: { in: { row: 1, herb: "x" } },
@@ -69,7 +69,7 @@ test("what several schemas describe together stays open, with a definition that 
   }
   const never = object({ at: { not: object({ row: { type: "string" } }) } });
   assert.ok(!takes(closeObjects(never), { at: { row: "x", herb: 1 } }), "what is refused stays refused");
-  // What no reference reaches is nobody's business
+  // A definition that no reference reaches stays as it is
   assert.deepEqual(closeObjects(object({}, { $defs: { bed } })), object({}, { $defs: { bed } }));
 });
 
