@@ -40,10 +40,11 @@ describe("steering in Chromium", { skip: NO_PAGE_TEST }, () => {
       assert.equal(await page.locator("#send").innerText(), "Queue");
       assert.equal(await page.isVisible("#steer-hint"), !isPhone);
 
-      await say("Then the peas", "queue");
+      const accepted = () => page.waitForResponse("**/v1/runs/*/messages");
+      await Promise.all([accepted(), say("Then the peas", "queue")]);
       await waits("Then the peas").waitFor();
       assert.equal(await page.inputValue("#message"), "");
-      await say("Only this week", "steer");
+      await Promise.all([accepted(), say("Only this week", "steer")]);
       await waits("Steers at the next step").waitFor();
       gateway.takeIn();
       await waits("Only this week").waitFor({ state: "detached" });
@@ -64,6 +65,35 @@ describe("steering in Chromium", { skip: NO_PAGE_TEST }, () => {
       await gateway.close();
     });
   }
+
+  test("a message that was taken in before the page knows of its acceptance does not wait", async () => {
+    const gateway = await startFakeGateway();
+    const page = await browser.newPage();
+    page.setDefaultTimeout(PATIENCE_MS);
+    const known = Promise.withResolvers<void>();
+    await page.route("**/v1/runs/*/messages", async (route) => {
+      const response = await route.fetch();
+      gateway.takeIn();
+      await known.promise;
+      await route.fulfill({ response });
+    });
+    await page.goto(gateway.url);
+    await page.fill("#pair-code", gateway.code);
+    await page.keyboard.press("Enter");
+    await page.fill("#message", "slow beans");
+    await page.keyboard.press("Enter");
+    await page.getByText("The README says:").waitFor();
+    await page.fill("#message", "Only this week");
+    await page.keyboard.press("Control+Enter");
+    await page.locator("#turns .notice").filter({ hasText: "You: Only this week" }).waitFor();
+    known.resolve();
+    await page.locator(".waits").waitFor({ state: "detached" });
+    gateway.release();
+    await page.locator("#turns .reply").getByText("That is all").waitFor();
+    assert.equal(gateway.commands.filter(({ type }) => type === "resume").length, 0);
+    await page.close();
+    await gateway.close();
+  });
 
   test("a message that is accepted once another conversation is open is not shown there", async () => {
     const gateway = await startFakeGateway();

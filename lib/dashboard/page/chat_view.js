@@ -46,6 +46,8 @@ export function createChatView({ session }) {
   let stopping = false;
   /** Messages that wait behind the reply, or to be taken into it @type {{ id: string, text: string, root: HTMLElement }[]} */
   let waiting = [];
+  /** Messages that the reply took in, whose acceptance may reach this page later @type {Set<string>} */
+  const taken = new Set();
   /** The reply was joined in its middle: others may wait behind it that this page did not send */
   let joined = false;
   let atEnd = true;
@@ -99,7 +101,10 @@ export function createChatView({ session }) {
     const shown = reply;
     shown.waits();
     if (typeof frame.run_id === "string") run = { id: frame.run_id, seq: frame.seq };
-    if (frame.type === "message_taken") forgetWaiting(frame.message_id);
+    if (frame.type === "message_taken") {
+      taken.add(frame.message_id);
+      forgetWaiting(frame.message_id);
+    }
     if (frame.type === "error") {
       if (frame.code === "taken_in") return end(() => dropReply(shown));
       // The gateway stops, and the run with it until the next start: the socket is closed next
@@ -173,6 +178,7 @@ export function createChatView({ session }) {
       });
       // Another conversation is shown by now: the gateway has the message
       if (conversationId !== place) return;
+      if (taken.has(accepted.id)) return root.remove();
       waiting.push({ id: accepted.id, text, root });
       // The reply may have ended meanwhile
       if (reply === undefined) end(() => {});
@@ -205,6 +211,7 @@ export function createChatView({ session }) {
     reply = undefined;
     run = undefined;
     stopping = false;
+    taken.clear();
   }
 
   /** Reads on where the connection was lost, for as long as the reply is wanted. */
