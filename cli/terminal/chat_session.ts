@@ -61,8 +61,9 @@ export async function openChatSession(gateway: ReachedGateway, options: ChatOpti
   socket.send(JSON.stringify({ type: "hello", events: true, approvals: options.canApprove }));
   const frames = socket.frames()[Symbol.asyncIterator]();
   const { topic } = options;
-  const open = new OpenMessages();
+  let work = new OpenWork();
   async function* reply(command: Readonly<Record<string, unknown>>): AsyncGenerator<ChatEvent> {
+    work = new OpenWork();
     socket.send(JSON.stringify(command));
     for (;;) {
       const frame = await frames.next();
@@ -75,8 +76,8 @@ export async function openChatSession(gateway: ReachedGateway, options: ChatOpti
       const event = JSON.parse(frame.value) as ChatEvent;
       if (event.type === "run_start") topic.conversationId = event.conversation_id ?? topic.conversationId;
       yield event;
-      open.take(event);
-      if (event.type !== "accepted" && isTerminal(event) && open.isOver()) return;
+      work.take(event);
+      if (work.isOver()) return;
     }
   }
   return {
@@ -87,7 +88,7 @@ export async function openChatSession(gateway: ReachedGateway, options: ChatOpti
       }),
     join: (runId) => reply({ type: "resume", run_id: runId, after: 0 }),
     steer(text, mode) {
-      open.send();
+      work.send();
       socket.send(JSON.stringify({ type: "message", text, mode, conversation_id: topic.conversationId }));
     },
     cancel: () => socket.send(JSON.stringify({ type: "cancel" })),
@@ -95,31 +96,38 @@ export async function openChatSession(gateway: ReachedGateway, options: ChatOpti
   };
 }
 
-/** Messages to the reply at work whose own end is still to come. */
-class OpenMessages {
-  /** Number of those that were not accepted yet */
+/** A reply at work, and the messages to it whose own end is still to come. */
+class OpenWork {
+  #hasBegun = false;
+  #hasEnded = false;
+  /** Number of messages that were not accepted yet */
   #sent = 0;
   readonly #accepted = new Set<string>();
+  /** Messages that were taken in before this side knew that they were accepted */
+  readonly #taken = new Set<string>();
 
   send(): void {
     this.#sent++;
   }
 
   take(event: ChatEvent & { readonly run_id?: string }): void {
-    if (event.type === "accepted") {
+    if (event.type === "run_start") this.#hasBegun = true;
+    else if (event.type === "accepted") {
       this.#sent--;
-      this.#accepted.add(event.run_id);
-    } else if (event.type === "message_taken") this.#accepted.delete(event.message_id);
-    else if (isTerminal(event)) {
-      // A refusal belongs to no run
-      if (event.run_id === undefined && this.#sent > 0) this.#sent--;
+      if (!this.#taken.delete(event.run_id)) this.#accepted.add(event.run_id);
+    } else if (event.type === "message_taken") {
+      if (!this.#accepted.delete(event.message_id)) this.#taken.add(event.message_id);
+    } else if (isTerminal(event)) {
+      // A refusal belongs to no run: that of a message to the reply leaves the reply at work
+      if (event.run_id === undefined && this.#hasBegun && this.#sent > 0) this.#sent--;
+      else this.#hasEnded = true;
       this.#accepted.delete(event.run_id ?? "");
     }
   }
 
-  /** Tells whether no reply of its own follows. */
+  /** Tells whether the reply has ended, and no reply to a message follows. */
   isOver(): boolean {
-    return this.#sent === 0 && this.#accepted.size === 0;
+    return this.#hasEnded && this.#sent === 0 && this.#accepted.size === 0;
   }
 }
 
