@@ -167,6 +167,7 @@ test("revoke() works at once and for good, and knows the unknown", async () => {
   const { store, tokens } = setUp();
   const all = await tokens();
   const { token, record } = await all.issue({ scopes: ["chat"], label: "x" });
+  assert.ok(all.verify(token));
   const revoked = all.revoke(record.id);
   assert.equal(all.verify(token), undefined);
   assert.equal(await revoked, true);
