@@ -23,7 +23,14 @@ import { resumedRequest } from "../recovery/run_input.ts";
 import type { FollowOptions, RunHandle, RunRequest } from "../run_request.ts";
 import { type ActiveRun, AttachedRun, durableHandle } from "./active_run.ts";
 import type { AgentOf } from "./agent_profile.ts";
-import { type LaunchOptions, type LaunchParts, type RunConfiguration, RunLauncher } from "./launch_run.ts";
+import {
+  type LaunchedRun,
+  type LaunchOptions,
+  type LaunchParts,
+  type RunConfiguration,
+  RunLauncher,
+} from "./launch_run.ts";
+import type { RunRecorder } from "../journal/run_recorder.ts";
 import type { RunGuidance } from "./run_settings.ts";
 
 /** Parts that a start needs, with those that are handed on to the launcher. */
@@ -39,6 +46,9 @@ export interface RunStarterOptions extends Omit<LaunchParts, "memory" | "configu
   /** Returns the reason for which no run is started any more. Undefined while runs are. */
   readonly draining: () => string | undefined;
 }
+
+/** What a new run is launched with beside its request. */
+type Asked = Pick<LaunchOptions, "profile" | "guidance" | "id">;
 
 /** Longest time from the first look at a request to the first record of its run, at another gateway. */
 const MAX_ACCEPTING_MS = 600_000;
@@ -77,30 +87,42 @@ export class RunStarter {
   /** Accepts a run and starts it, see `RunSupervisor.start`. */
   async start(asked: RunRequest): Promise<RunHandle> {
     this.#requireOpen();
-    const request = toLasting(asPlain(asked), this.#options.configured.whenReaderLeaves);
-    const { by: { after, ...by }, messages } = request;
-    if (after === undefined || !request.wishes?.condenses) return await this.#start(request);
-    const history = await this.#conversations.upTo(after, by.caller);
-    return await this.#start({ ...request, by, messages: [...history.messages, ...messages] });
-  }
-
-  async #start(asked: RunRequest): Promise<RunHandle> {
-    const { agent, conversationId, messages, by: { after, caller } } = asked;
-    if (after === undefined && conversationId !== undefined && !beginsConversation(asked)) {
+    const lasting = toLasting(asPlain(asked), this.#options.configured.whenReaderLeaves);
+    const sent = lasting.by.after !== undefined && lasting.wishes?.condenses
+      ? await this.#withHistory(lasting, lasting.by.after)
+      : lasting;
+    const { agent, conversationId, messages, by: { after, caller, steers } } = sent;
+    if (after === undefined && conversationId !== undefined && !beginsConversation(sent)) {
       await this.#checkOwner(conversationId, caller);
     }
-    const request = asked.by.steers === undefined ? asked : await this.#steer(asked);
+    const request = steers === undefined ? sent : await this.#steer(sent);
     const { agentOf, supervised: { day } } = this.#options;
     const profile = agent?.name === undefined ? undefined : await agentOf(agent.name, request.model);
     if (request.call === undefined && day.isSet()) await day.check(lastBytes(messages));
     if (messages.at(-1)?.role === "tool") await this.#parkedRecords.recall(messages);
     const needsGuidance = request.agentTools !== "none" && request.call === undefined;
     const guidance = needsGuidance ? await this.#options.guidance?.() : undefined;
-    if (after === undefined) return await this.#launch(request, { profile, guidance });
+    if (after !== undefined) return await this.#goOn(request, { after, profile, guidance });
+    const launched = this.#launch(request, { profile, guidance });
+    return launched instanceof Promise ? await launched : launched;
+  }
+
+  /** Returns a request whose conversation is to be condensed, with the messages of that. */
+  async #withHistory(request: RunRequest, after: ConversationPlace): Promise<RunRequest> {
+    const { by: { after: _, ...by }, messages } = request;
+    const history = await this.#conversations.upTo(after, by.caller);
+    return { ...request, by, messages: [...history.messages, ...messages] };
+  }
+
+  /** Launches a run behind another one. */
+  async #goOn(
+    request: RunRequest,
+    { after, ...asked }: Asked & { readonly after: ConversationPlace },
+  ): Promise<RunHandle> {
     const id = this.#options.kit.random.id("run_");
-    const taken = await this.#take(after, caller, id);
+    const taken = await this.#take(after, request.by.caller, id);
     try {
-      return await this.#launch({ ...request, conversationId: taken }, { profile, guidance, id });
+      return await this.#launch({ ...request, conversationId: taken }, { ...asked, id });
     } catch (error) {
       await this.#conversations.giveBack(taken, after);
       throw error;
@@ -124,7 +146,7 @@ export class RunStarter {
   }
 
   /** Launches a run whose request has passed every look at the store. */
-  async #launch(request: RunRequest, asked: Pick<LaunchOptions, "profile" | "guidance" | "id">): Promise<RunHandle> {
+  #launch(request: RunRequest, asked: Asked): RunHandle | Promise<RunHandle> {
     // The gateway may have been drained meanwhile
     this.#requireOpen();
     const { cluster } = this.#options;
@@ -133,7 +155,18 @@ export class RunStarter {
     const launched = this.#launcher.launch(request, asked);
     const { entry, run, recorder } = launched;
     if (!request.durable || recorder === undefined) return new AttachedRun(entry, runAgent(run));
-    const { isReady, leave, workspace } = launched;
+    return this.#accept(request, { ...launched, recorder, isChild });
+  }
+
+  /** Puts the run of durable work on disk, and sets it to work. */
+  async #accept(
+    request: RunRequest,
+    { entry, run, recorder, isReady, leave, workspace, isChild }: LaunchedRun & {
+      readonly recorder: RunRecorder;
+      readonly isChild: boolean;
+    },
+  ): Promise<RunHandle> {
+    const { cluster } = this.#options;
     const { id } = entry;
     const parentId = request.by.parentId ?? null;
     const beginning = cluster.beginningOf({ id, conversationId: entry.conversationId, parentId, workspace }, {
