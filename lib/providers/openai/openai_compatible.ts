@@ -39,15 +39,19 @@ export function createOpenAiCompatible(settings: UpstreamSettings, forms: Vendor
     const { signal, whole = false, givesFields = false } = options;
     const { passed, reasoning_effort } = request.parameters;
     return sendInForm({
-      ...{ forms, request, provider: upstream.name },
-      build: (fitted, form, others) => {
-        const changed = new Set(others);
+      forms,
+      request,
+      provider: upstream.name,
+      build: (fitted, form, changed) => {
         const body = toOpenAiRequest(fitted, { form, whole, provider: upstream.name, changed });
         notices.length = 0;
         if (reasoning_effort !== undefined || (givesFields && passed?.sent !== undefined)) {
           notices.push(...leftOut(request, form).map(parameterIgnored));
         }
-        if (givesFields) notices.push(...[...changed, ...passed?.changed ?? []].map(parameterChanged));
+        if (givesFields) {
+          for (const name of changed) notices.push(parameterChanged(name));
+          for (const name of passed?.changed ?? []) notices.push(parameterChanged(name));
+        }
         return body;
       },
       post: (body, onRefusal) =>
@@ -116,8 +120,8 @@ interface OpenAiRequestOptions {
   readonly whole: boolean;
   /** Name under which the opaque parts of its own replies were kept */
   readonly provider: string;
-  /** Gets the names of what goes out in another form */
-  readonly changed: Set<string>;
+  /** Gets the names of what goes out in another form, each once */
+  readonly changed: string[];
 }
 
 /**
@@ -125,29 +129,29 @@ interface OpenAiRequestOptions {
  * ones stand where they came. Left out are another vendor's opaque parts, `is_error` and `denied_by`, which the format has no place for.
  */
 function toOpenAiRequest(request: ProviderRequest, options: OpenAiRequestOptions): string {
-  const { max_tokens, max_completion_tokens, limit_holds_thinking: _, passed, ...parameters } = request.parameters;
+  const { max_tokens, max_completion_tokens, passed } = request.parameters;
   const { form, whole, changed } = options;
   const limit = max_completion_tokens ?? max_tokens;
   const said = request.messages.some(hasPictures) ? spreadPictures(request) : request.messages;
   const isFilled = form.wantsReasoning === true || form.wantsSignatures === true;
   const messages = isFilled || said.some(isSpecial) ? said.map((message) => toWire(message, options)) : said;
   const joint = joinMessages(messages, form);
-  if (joint !== messages) changed.add("messages[].role");
+  if (joint !== messages) addOnce(changed, "messages[].role");
   const body: Record<string, unknown> = {
     model: request.model,
     messages: joint,
     stream: !whole,
-    ...parameters,
   };
+  for (const [name, value] of Object.entries(request.parameters)) if (!OWN_PARAMETERS.has(name)) body[name] = value;
   if (passed !== undefined) Object.assign(body, passed.body);
   const { stream_options: asked } = passed?.body ?? {};
   if (whole || !form.takesStreamOptions) delete body["stream_options"];
   else body["stream_options"] = { ...(isRecord(asked) ? asked : {}), include_usage: true };
   if (form.takesEffort === false) delete body["reasoning_effort"];
   if (limit !== undefined) body[form.limit] = limit;
-  if (max_tokens !== undefined && body["max_tokens"] !== max_tokens) changed.add("max_tokens");
+  if (max_tokens !== undefined && body["max_tokens"] !== max_tokens) addOnce(changed, "max_tokens");
   if (max_completion_tokens !== undefined && body["max_completion_tokens"] !== max_completion_tokens) {
-    changed.add("max_completion_tokens");
+    addOnce(changed, "max_completion_tokens");
   }
   if (request.tools.length > 0) {
     body["tools"] = request.tools.map(toTool);
@@ -158,6 +162,18 @@ function toOpenAiRequest(request: ProviderRequest, options: OpenAiRequestOptions
   }
   return JSON.stringify(body);
 }
+
+function addOnce(names: string[], name: string): void {
+  if (!names.includes(name)) names.push(name);
+}
+
+/** Parameters that have another place, or another name, in a request. */
+const OWN_PARAMETERS: ReadonlySet<string> = new Set([
+  "max_tokens",
+  "max_completion_tokens",
+  "limit_holds_thinking",
+  "passed",
+]);
 
 /**
  * Puts the pictures of tool results into a user message after all results of their turn, since a tool message of this format holds
@@ -218,8 +234,10 @@ function toWireAssistant(message: AssistantMessage, { provider, form, changed }:
   };
   // The gateway's own name for it, beside the vendor's, says nothing more
   const isTold = reasoning === undefined || others["reasoning"] === reasoning || !form.takesReasoning;
-  if ((reasoning !== undefined && isTold) || form.wantsReasoning === true) changed.add("messages[].reasoning_content");
-  if (form.wantsSignatures === true && calls !== undefined) changed.add("messages[].tool_calls[].extra_content");
+  if ((reasoning !== undefined && isTold) || form.wantsReasoning === true) {
+    addOnce(changed, "messages[].reasoning_content");
+  }
+  if (form.wantsSignatures === true && calls !== undefined) addOnce(changed, "messages[].tool_calls[].extra_content");
   const sent = calls?.map((call, i) => toWireCall(call, own.calls?.[i] ?? undefined));
   return {
     ...known,

@@ -10,8 +10,8 @@ export interface FormedRequest {
   /** Name of the provider, under which messages keep what it gave */
   readonly provider: string;
   readonly request: ProviderRequest;
-  /** Returns the JSON of a request in a form. The messages of the request have it already, and `changed` names what that took */
-  readonly build: (request: ProviderRequest, form: VendorForm, changed: readonly string[]) => string;
+  /** Returns the JSON of a request in a form. The messages of the request have it already; `changed` names what that took, and gets what the rest takes */
+  readonly build: (request: ProviderRequest, form: VendorForm, changed: string[]) => string;
   /** Sends it. `onRefusal` is called with a refusal of the server, and gives the reply in its place or throws it */
   readonly post: (body: string, onRefusal: (error: ProviderError) => Promise<HttpExchange>) => Promise<HttpExchange>;
 }
@@ -21,28 +21,36 @@ export interface FormedRequest {
  * again in the other one, each form once and before the first byte; what led to a reply is kept. A request that is taken costs nothing.
  * @throws {ProviderError} the last refusal
  */
-export function sendInForm({ forms, provider, request, build, post }: FormedRequest): Promise<HttpExchange> {
-  const { model } = request;
-  const send = (form: VendorForm, taught: Partial<VendorForm>, refused?: Refused): Promise<HttpExchange> => {
-    const shown = request.pictures === undefined || form.sees ? request : { ...request, pictures: undefined };
-    const filled = form.takesBlanks === false ? leaveOutBlanks(shown) : shown;
-    const fitted = fitCallIds(filled, { provider, ids: form.callIds });
-    const changed = [
-      ...(filled === shown ? [] : ["messages[].content"]),
-      ...(fitted === filled ? [] : ["messages[].tool_calls[].id"]),
-    ];
-    const body = build(fitted, form, changed);
-    if (body === refused?.body) return Promise.reject(refused.error);
-    return post(body, async (error) => {
-      const lesson = lessonOf(form, error, body);
-      if (lesson === undefined || Object.keys(lesson).some((field) => field in taught)) throw error;
-      const all = { ...taught, ...lesson };
-      const reply = await send({ ...form, ...lesson }, all, { body, error });
-      forms.learn(model, all);
-      return reply;
-    });
-  };
-  return send(forms.of(model), NOTHING);
+export function sendInForm(asked: FormedRequest): Promise<HttpExchange> {
+  return send(asked, { form: asked.forms.of(asked.request.model), taught: NOTHING });
+}
+
+/** A try of a request. */
+interface Try {
+  readonly form: VendorForm;
+  /** What the refusals before it have taught */
+  readonly taught: Partial<VendorForm>;
+  readonly refused?: Refused;
+}
+
+function send(asked: FormedRequest, { form, taught, refused }: Try): Promise<HttpExchange> {
+  const { forms, provider, request } = asked;
+  const shown = request.pictures === undefined || form.sees ? request : { ...request, pictures: undefined };
+  const filled = form.takesBlanks === false ? leaveOutBlanks(shown) : shown;
+  const fitted = fitCallIds(filled, { provider, ids: form.callIds });
+  const changed: string[] = [];
+  if (filled !== shown) changed.push("messages[].content");
+  if (fitted !== filled) changed.push("messages[].tool_calls[].id");
+  const body = asked.build(fitted, form, changed);
+  if (body === refused?.body) return Promise.reject(refused.error);
+  return asked.post(body, async (error) => {
+    const lesson = lessonOf(form, error, body);
+    if (lesson === undefined || Object.keys(lesson).some((field) => field in taught)) throw error;
+    const all = { ...taught, ...lesson };
+    const reply = await send(asked, { form: { ...form, ...lesson }, taught: all, refused: { body, error } });
+    forms.learn(request.model, all);
+    return reply;
+  });
 }
 
 /** Request that was refused: what is the same in another form is not sent again. */

@@ -270,8 +270,7 @@ class Exchange implements Dispatcher.DispatchHandler, HttpExchange, QueuedExchan
       this.#queue.push(chunk);
       this.#queuedBytes += chunk.length;
       if (this.#queuedBytes <= this.#maxWhole) {
-        this.#countWait();
-        this.#waitingSince = this.#context.clock.monotonic();
+        this.#waitingSince = this.#countWait();
         return;
       }
       this.give();
@@ -333,8 +332,11 @@ class Exchange implements Dispatcher.DispatchHandler, HttpExchange, QueuedExchan
     return queue.length === 1 ? queue[0] as Uint8Array : Buffer.concat(queue);
   }
 
-  #countWait(): void {
-    if (this.#waitingSince !== undefined) this.#quietMs += this.#context.clock.monotonic() - this.#waitingSince;
+  /** @returns the time by the monotonic clock */
+  #countWait(): number {
+    const now = this.#context.clock.monotonic();
+    if (this.#waitingSince !== undefined) this.#quietMs += now - this.#waitingSince;
+    return now;
   }
 
   #checkSilence(timeoutMs: number): void {
