@@ -45,7 +45,7 @@ export class EventRecorder {
   }
 
   /** Records what has its stamp: for what every run says, an event made in one piece costs a third of a body with its stamp */
-  keep(event: AgentEvent): AgentEvent {
+  keep<Kind extends AgentEvent>(event: Kind): Kind {
     this.#run.journal.record?.([event]);
     return event;
   }
@@ -56,8 +56,9 @@ export class EventRecorder {
     more: { readonly added: readonly Message[]; readonly refused?: ProviderError },
   ): readonly AgentEvent[] | Promise<readonly AgentEvent[]> {
     this.ended = true;
-    const events = this.note([body]);
-    const [terminal] = events as [AgentOutcome["terminal"]]; // one body gives one event of its type
+    // Spreading loses which member of the union the body is
+    const terminal = this.keep({ seq: this.next(), time: this.time(), ...body } as AgentOutcome["terminal"]);
+    const events = [terminal];
     try {
       const written = this.#run.journal.end({ terminal, added: more.added, refused: more.refused });
       if (!(written instanceof Promise)) return events;

@@ -343,8 +343,8 @@ class AgentLoop implements LoopState {
 
   /** Ends the run. Returns the events that wait, with the terminal one. */
   #end(body: TerminalBody): Shown {
-    const { events, added, head } = this;
-    this.head = [];
+    const { events, added } = this;
+    const head = this.takeHead();
     const ended = events.end(body, { added });
     return ended instanceof Promise ? ended.then((last) => [...head, ...last]) : [...head, ...ended];
   }

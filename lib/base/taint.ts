@@ -19,12 +19,16 @@ const MORE = "and others";
 /** Returns the origins of several taints, each once. With more than 16 the last one is `and others`. */
 export function joinTaints(...taints: readonly (Taint | undefined)[]): Taint {
   // Most work has read nothing from outside
-  if (!taints.some((taint) => taint !== undefined && taint.length > 0)) return UNTAINTED;
+  if (taints.every(isClean)) return UNTAINTED;
   const origins = new Set<string>();
   for (const taint of taints) for (const origin of taint ?? UNTAINTED) origins.add(shortened(origin));
   if (origins.size <= MAX_ORIGINS) return [...origins];
   origins.delete(MORE);
   return [...[...origins].slice(0, MAX_ORIGINS - 1), MORE];
+}
+
+function isClean(taint: Taint | undefined): boolean {
+  return taint === undefined || taint.length === 0;
 }
 
 /** Returns the field `taint` of a record; nothing for a record that no outside content reached. */
@@ -39,7 +43,7 @@ export class RunTaint {
 
   /** @param origins what the run inherits: from its parent, its schedule or its conversation */
   constructor(origins: Taint = UNTAINTED) {
-    this.#origins = joinTaints(origins);
+    this.#origins = isClean(origins) ? UNTAINTED : joinTaints(origins);
   }
 
   get origins(): Taint {
