@@ -6,7 +6,8 @@ import type { Identity } from "../lib/access/identity.ts";
 import type { Caller } from "../lib/base/records/caller.ts";
 import { callerOf, confirmCaller, type Door } from "./door.ts";
 import type { QueryField, RequestContext, Route, RouteParts, RouteReply, RunClaim } from "./route.ts";
-import { readJson, readJsonValue, readRaw } from "./wire/read_json.ts";
+import { checkBody } from "./wire/check_body.ts";
+import { readJson, readRaw, takeJson, toJsonValue } from "./wire/read_json.ts";
 import { type Reply, sendReply } from "./wire/reply.ts";
 
 type QueryFields = Readonly<Record<string, QueryField<unknown>>>;
@@ -148,9 +149,9 @@ export function defineRoute<
   type Input = RouteInput<PathParams<Path>, QueryValues<Query>, BodyOf<Body, Optional, Raw, Read>>;
   type Work = (parts: Pick<RouteParts, Need>, input: Input) => Answer;
   const { before, handle, repeat, read, ...route } = form;
-  const readBody = bodyReader(form, read);
-  const takesNone = form.strict === true && readBody === undefined;
-  const isPlain = readBody === undefined && before === undefined && !takesNone;
+  const reading = bodyReading(form, read);
+  const takesNone = form.strict === true && reading === undefined;
+  const isPlain = reading === undefined && before === undefined && !takesNone;
   const inputOf = (request: Request, context: RequestContext) =>
     // Params, query and body have the types that the route itself declares
     new RequestInput(request, context, route.query && readQuery(route.query, context.query)) as RequestInput & Input;
@@ -159,26 +160,26 @@ export function defineRoute<
     const reply = handle(context.parts, inputOf(request, context));
     return reply instanceof Promise ? reply.then((value) => sendReply(context, value)) : sendReply(context, reply);
   }
-  async function answerLater(
-    request: Request,
-    context: RequestContext,
-    { check, work }: { readonly check: typeof before; readonly work: Work } = { check: before, work: handle },
-  ): Promise<Response> {
+  const answerLater = (check: typeof before, work: Work) => async (request: Request, context: RequestContext) => {
     if (takesNone) await readJson(request, context, NO_FIELDS, { optional: true });
     const input = inputOf(request, context);
     const checked = check?.(context.parts, input);
     if (checked !== undefined) await checked;
-    const reading: RequestInput = input;
-    if (readBody !== undefined) reading.body = await readBody(request, context, input);
+    if (reading !== undefined) {
+      const sent = await reading.take(request, context);
+      const body = reading.toBody(sent, context, input);
+      const asked: RequestInput = input;
+      asked.body = body instanceof Promise ? await body : body;
+    }
     return sendReply(context, await work(context.parts, input));
-  }
+  };
   return {
     ...route,
     handle,
-    handler: isPlain ? answerNow : answerLater,
+    handler: isPlain ? answerNow : answerLater(before, handle),
     ...(repeat === undefined ? {} : {
       repeat: (request, context, runId) =>
-        answerLater(request, context, { check: undefined, work: (parts, input) => repeat(parts, input, runId) }),
+        answerLater(undefined, (parts, input) => repeat(parts, input, runId))(request, context),
     }),
   };
 }
@@ -278,19 +279,32 @@ function readQuery(fields: QueryFields, query: URLSearchParams): unknown {
   );
 }
 
-type BodyReader = (request: Request, context: RequestContext, input: EarlyInput) => Promise<unknown>;
+/** How the body of a route is read, in two steps: one async function for both would cost each request a promise more. */
+interface BodyReading {
+  /** Takes the bytes off the wire. */
+  take(request: Request, context: RequestContext): Promise<Uint8Array>;
+  /** Makes what the handler gets of them. */
+  toBody(bytes: Uint8Array, context: RequestContext, input: EarlyInput): unknown;
+}
 
 const NO_FIELDS = v.strictObject({});
 
-/** Returns the reader of a route's body; undefined where it is not looked at. */
-function bodyReader(
+/** Returns how a route's body is read; undefined where it is not looked at. */
+function bodyReading(
   { body, bodyOptional: optional = false, rawBody }: Pick<Route, "body" | "bodyOptional" | "rawBody">,
   read: ((json: unknown, input: EarlyInput, ignored: string[], parts: RouteParts) => unknown) | undefined,
-): BodyReader | undefined {
-  if (rawBody !== undefined) return (request, context) => readRaw(request, context, rawBody);
-  if (read !== undefined) {
-    return async (request, context, input) =>
-      read(await readJsonValue(request, context, { optional }), input, context.ignored, context.parts);
+): BodyReading | undefined {
+  if (rawBody !== undefined) {
+    return { take: (request, context) => readRaw(request, context, rawBody), toBody: (bytes) => bytes };
   }
-  return body && ((request, context) => readJson(request, context, body, { optional }));
+  if (read === undefined && body === undefined) return undefined;
+  const options = { optional };
+  return {
+    take: (request, context) => takeJson(request, context, options),
+    toBody(bytes, context, input) {
+      const json = toJsonValue(bytes, options);
+      if (read !== undefined) return read(json, input, context.ignored, context.parts);
+      return json === undefined || body === undefined ? undefined : checkBody(body, json, context.ignored);
+    },
+  };
 }

@@ -80,7 +80,6 @@ export class Visit implements RouteVisitor {
   readonly #ticket: string | null;
   /** The server beneath can hand the connection over to a WebSocket */
   readonly #canUpgrade: boolean;
-  readonly #limits: RateLimitOptions;
   /** Name of the route in metrics and the access log */
   #route = "unmatched";
   #isAllowedPage = false;
@@ -100,13 +99,12 @@ export class Visit implements RouteVisitor {
     this.#handshake = isHandshake(request);
     this.#ticket = this.#handshake ? context.query.get("ticket") : null;
     this.#canUpgrade = canUpgrade;
-    this.#limits = {
-      settings: this.#settings,
-      address: context.remoteAddress,
-      now: this.#startedAt,
-      refused: parts.observer.rateLimited,
-      replyHeaders: context.replyHeaders,
-    };
+  }
+
+  get #limits(): RateLimitOptions {
+    const { remoteAddress: address, replyHeaders } = this.#context;
+    const refused = this.#parts.observer.rateLimited;
+    return { settings: this.#settings, address, now: this.#startedAt, refused, replyHeaders };
   }
 
   /** Answers the request. A route without path parameters whose handler needs no promise is answered without one. */

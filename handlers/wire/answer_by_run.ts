@@ -3,12 +3,12 @@ import type { AgentEvent } from "../../lib/base/records/agent_event.ts";
 import type { RunHandle, RunPace, RunRequest, RunSupervisor } from "../../lib/runs/run_request.ts";
 import type { Services } from "../../lib/services.ts";
 import type { RouteInput } from "../define_route.ts";
-import type { RouteParts } from "../route.ts";
+import type { RouteParts, RunClaim } from "../route.ts";
 import { attachRun, type DecodedBody, readRun, requireAgent } from "./agent_runs.ts";
 import { addNamed, type CollectedReply, collectReply, type NamedFields } from "./collect_reply.ts";
 import { type EventEncoder, eventStream, KEEP_ALIVE_MS, openEvents, paceComment } from "./event_stream.ts";
 import { endedInSilence, runFailure, toHttpError } from "./http_errors.ts";
-import { changeHeaders, type FailureReply, fallbackHeader, type Reply, streamReply } from "./reply.ts";
+import { changeHeaders, fallbackHeader, type Reply, streamReply } from "./reply.ts";
 import type { WireInput } from "./to_completion_input.ts";
 
 /** Members of a reply that do not change while it is told. */
@@ -80,83 +80,83 @@ export async function answerByRun<Input extends WireInput>(
   // A repeat must find the work, so it outlives its client (docs/design/http.md "Idempotency")
   const { storing } = input;
   const durable = claim !== undefined || storing?.isBackground === true;
-  const reading: { pace?: RunPace | undefined } = {};
   if (durable || agentTools !== "none") await asked.confirm({ access: "tools" });
-  const run = typeof runId === "string"
-    ? await attachRun(runId, { runs, request: asked }, {
-      streams: input.stream,
-      onPace: (now) => void (reading.pace = now),
-    })
-    : await runs.start({
-      kind: "chat",
-      messages: input.messages,
-      model: input.model,
-      by: { caller: asked.caller, requestId: asked.requestId, after: input.after },
-      wishes: input.wishes,
-      durable,
-      claim: storing === undefined
-        ? claim?.write
-        : (id) => [...claim === undefined ? [] : [claim.write(id)].flat(), ...storing.writes(id)],
-      ...(storing === undefined ? {} : { conversationId: storing.conversationId }),
-      reader: durable ? undefined : { controller: asked.controller, whole: !input.stream },
-      agentTools,
-      ...(input.agent === undefined ? {} : { agent: input.agent }),
-    });
-  return { ...await told(wire, run, { parts, asked, reading }), runId: run.id };
-}
-
-/** Tells the events of a run in the client's language. */
-async function told<Input extends WireInput>(
-  wire: Wire<Input>,
-  run: RunHandle,
-  { parts, asked, reading }: {
-    readonly parts: AnswerParts;
-    readonly asked: DecodedRequest<Input>;
-    /** How the events come; told once */
-    readonly reading: { pace?: RunPace | undefined };
-  },
-): Promise<Reply> {
-  const { claim, body: { input } } = asked;
-  const { storing } = input;
+  const reading: Reading = { pace: undefined };
+  const run = typeof runId === "string" ? await attached(runId, { runs, asked, reading }) : await runs.start({
+    kind: "chat",
+    messages: input.messages,
+    model: input.model,
+    by: { caller: asked.caller, requestId: asked.requestId, after: input.after },
+    wishes: input.wishes,
+    durable,
+    claim: storing === undefined ? claim?.write : writesOf(storing, claim),
+    conversationId: storing?.conversationId,
+    reader: durable ? undefined : { controller: asked.controller, whole: !input.stream },
+    agentTools,
+    agent: input.agent,
+  });
   const isRecorded = run.durable || storing !== undefined;
   const handle = run.durable ? readRun(run, { claim, tools: parts.tools }, { streams: input.stream }) : run;
+  const createdMs = isRecorded ? await createdAt(handle, runs) : parts.kit.clock.now();
   const head: AnswerHead = {
     runId: handle.id,
-    created: Math.floor(
-      (isRecorded ? await createdAt(handle, requireAgent(parts).runs) : parts.kit.clock.now()) / 1000,
-    ),
+    created: Math.floor(createdMs / 1000),
     model: handle.model,
     conversationId: handle.conversationId,
   };
   const named: NamedFields = { ignored: [], changed: [] };
   try {
-    if (input.stream) {
-      const comment = () => {
-        const { pace } = reading;
-        reading.pace = undefined;
-        return pace === undefined ? "" : paceComment(pace);
-      };
-      return await streamed(wire, handle, { parts, asked, head, named, comment });
-    }
+    if (input.stream) return await streamed(wire, handle, { parts, asked, head, named, reading });
     if (storing?.isBackground && wire.accepted !== undefined) {
-      return { status: 200, body: wire.accepted(head, input), type: "application/json" };
+      return { status: 200, body: wire.accepted(head, input), type: "application/json", runId: handle.id };
     }
     const reply = await collectReply(handle, { inOrder: wire.inOrder, named });
     const { fallback } = reply;
     const answered = fallback !== undefined && reply.fallbackAnswered ? { ...head, model: fallback } : head;
     const fallen = fallback === undefined ? undefined : fallbackHeader(fallback);
-    // The history of a conversation may be trimmed, that of a client never is
-    const headers = storing === undefined ? fallen : changeHeaders(reply);
     return {
       status: 200,
       body: wire.json(answered, reply, input),
       type: "application/json",
-      headers,
-      ...toClientNames(named, wire, input),
+      // The history of a conversation may be trimmed, that of a client never is
+      headers: storing === undefined ? fallen : changeHeaders(reply),
+      runId: handle.id,
+      ignored: ignoredIn(named, wire),
+      changed: changedIn(named, wire, input),
     };
   } catch (error) {
-    return { error, hadEffect: handle.hadEffect(), ...toClientNames(named, wire, input) };
+    return {
+      error,
+      hadEffect: handle.hadEffect(),
+      runId: handle.id,
+      ignored: ignoredIn(named, wire),
+      changed: changedIn(named, wire, input),
+    };
   }
+}
+
+/** How the events of a run come; told once. */
+interface Reading {
+  pace: RunPace | undefined;
+}
+
+function attached(
+  runId: string,
+  { runs, asked, reading }: {
+    readonly runs: RunSupervisor;
+    readonly asked: DecodedRequest<WireInput>;
+    readonly reading: Reading;
+  },
+): Promise<RunHandle> {
+  return attachRun(runId, { runs, request: asked }, {
+    streams: asked.body.input.stream,
+    onPace: (now) => void (reading.pace = now),
+  });
+}
+
+/** Returns what is written with the first record of a run that is stored. */
+function writesOf(storing: NonNullable<WireInput["storing"]>, claim: RunClaim | undefined): RunRequest["claim"] {
+  return (id) => [...claim === undefined ? [] : [claim.write(id)].flat(), ...storing.writes(id)];
 }
 
 /** Returns when a durable run was created, in ms since the epoch. Every reader of the run gets the same value. */
@@ -171,14 +171,13 @@ interface Streaming<Input extends WireInput> {
   readonly head: AnswerHead;
   /** Receives the parameters that notices before the first byte name */
   readonly named: NamedFields;
-  /** See EventStreamOptions */
-  readonly comment: () => string;
+  readonly reading: Reading;
 }
 
 async function streamed<Input extends WireInput>(
   wire: Wire<Input>,
   handle: RunHandle,
-  { parts: { kit: { clock, log } }, asked, head, named, comment }: Streaming<Input>,
+  { parts: { kit: { clock, log } }, asked, head, named, reading }: Streaming<Input>,
 ): Promise<Reply> {
   const { claim, requestId, body: { input } } = asked;
   const opening = await openEvents(handle, { clock, maxWaitMs: KEEP_ALIVE_MS });
@@ -206,25 +205,38 @@ async function streamed<Input extends WireInput>(
     encoder,
     clock,
     keepAlive: wire.keepAlive,
-    comment,
+    comment() {
+      const { pace } = reading;
+      reading.pace = undefined;
+      return pace === undefined ? "" : paceComment(pace);
+    },
     toError: (error) => toError(error ?? endedInSilence()),
     onLeave: () => handle.leave("client_gone"),
   });
-  return { ...streamReply(stream), headers, ...toClientNames(named, wire, input) };
+  return {
+    ...streamReply(stream),
+    headers,
+    runId: head.runId,
+    ignored: ignoredIn(named, wire),
+    changed: changedIn(named, wire, input),
+  };
 }
 
-/** Returns the client's names of what does not reach the model, and of what does in another form: by its wire's own translation, and by the provider. */
-function toClientNames<Input extends WireInput>(
-  { ignored, changed }: NamedFields,
-  { fieldName = (name) => name }: Pick<Wire<Input>, "fieldName">,
-  input: WireInput,
-): Pick<FailureReply, "ignored" | "changed"> {
-  return {
-    ignored: ignored.length === 0 ? undefined : ignored.map((name) => fieldName(name) ?? name),
-    changed: changed.length === 0
-      ? input.changed
-      : [...new Set([...input.changed ?? [], ...changed.flatMap((name) => fieldName(name) ?? [])])],
-  };
+type Naming = Pick<Wire<never>, "fieldName">;
+
+/** Returns the client's names of what does not reach the model. */
+function ignoredIn({ ignored }: NamedFields, wire: Naming): readonly string[] | undefined {
+  return ignored.length === 0 ? undefined : ignored.map((name) => clientName(name, wire) ?? name);
+}
+
+/** Returns the client's names of what reaches the model in another form: by its wire's own translation, and by the provider. */
+function changedIn({ changed }: NamedFields, wire: Naming, input: WireInput): readonly string[] | undefined {
+  if (changed.length === 0) return input.changed;
+  return [...new Set([...input.changed ?? [], ...changed.flatMap((name) => clientName(name, wire) ?? [])])];
+}
+
+function clientName(name: string, { fieldName }: Naming): string | undefined {
+  return fieldName === undefined ? name : fieldName(name);
 }
 
 function checkToolChoice(

@@ -31,28 +31,32 @@ export async function readJson<S extends GenericSchema>(
   request: Request,
   context: RequestContext,
   schema: S,
-  options: { readonly optional?: boolean } = {},
+  options: JsonOptions = {},
 ): Promise<InferOutput<S> | undefined> {
-  const value = await readJsonValue(request, context, options);
+  const value = toJsonValue(await takeJson(request, context, options), options);
   return value === undefined ? undefined : checkBody(schema, value, context.ignored);
 }
 
-/**
- * Reads the JSON value of the body without a schema. Checks media type, size, UTF-8, nesting and syntax.
- * @returns undefined for an empty body when `optional`
- * @throws as readJson
- */
-export async function readJsonValue(
+/** Whether an empty body counts as none. Default false */
+interface JsonOptions {
+  readonly optional?: boolean;
+}
+
+/** Checks the media type and takes the bytes of a JSON body off the wire. @throws as readJson, the refusal of the media type at once */
+export function takeJson(
   request: Request,
   context: RequestContext,
-  options: { readonly optional?: boolean } = {},
-): Promise<unknown> {
+  { optional = false }: JsonOptions = {},
+): Promise<Uint8Array> {
   // The media type of an empty body does not count: curl -d "" sends the type of a form
-  const isEmpty = options.optional === true && request.headers.get("content-length") === "0";
+  const isEmpty = optional && request.headers.get("content-length") === "0";
   if (!isEmpty) checkMediaType(request.headers.get("content-type"));
-  const bytes = await context.body();
-  if (bytes.length === 0 && options.optional) return undefined;
-  return parseJsonBytes(bytes);
+  return context.body();
+}
+
+/** Returns the JSON value of a body without a schema; undefined for an empty one when `optional`. @throws as parseJsonBytes */
+export function toJsonValue(bytes: Uint8Array, { optional = false }: JsonOptions = {}): unknown {
+  return bytes.length === 0 && optional ? undefined : parseJsonBytes(bytes);
 }
 
 /** Reads a body that is no JSON. @throws {HttpError} 415 unsupported_media_type, and as readJson */
