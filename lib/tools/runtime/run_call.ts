@@ -63,13 +63,26 @@ export async function runCall(
   const config = runner.config();
   const timeoutMs = tool.timeoutMs?.(config) ?? runner.timeoutMs ?? DEFAULT_TIMEOUT_MS;
   let questions: CallAsker | undefined;
+  let isOver = false;
   const work = (signal: AbortSignal, limit: TimeLimit) => {
-    questions = new CallAsker(runner, { tool, prepared, request, limit, signal });
+    const { client, approver: { elicit }, model } = request;
+    // Made with the first question, since most calls ask nothing. Nobody is asked for a call that has ended
+    const asker = () => {
+      questions ??= new CallAsker(runner, { tool, prepared, request, limit, signal });
+      if (isOver) questions.end();
+      return questions;
+    };
     return prepared.run({
       ...surroundings(runner, tool, { services, config }),
-      ...toCallContext(runner, tool, request),
-      ...questions.parts(),
+      ...toCallContext(runner, request),
+      ...client?.asks === undefined
+        ? { elicit: elicit && ((...question) => asker().elicit(...question)), client: undefined, sample: model?.sample }
+        : asker().parts(client.asks),
       signal,
+      // Made for those that write to it
+      get log() {
+        return logOf(runner, tool, request);
+      },
     });
   };
   const subject = haltSubject(tool, prepared, request);
@@ -80,6 +93,7 @@ export async function runCall(
   const { clock, halts } = runner;
   const watch = (stop: (error: CancelError) => void) => halts?.watch(subject, stop);
   const ending = await runBounded(work, { clock, timeoutMs, signal: request.scope.signal, watch });
+  isOver = true;
   questions?.end();
   const ended = toEnded(ending, { runner, tool, prepared, request, timeoutMs });
   if ("error" in ended || questions === undefined || questions.taint.length === 0) return ended;
@@ -130,9 +144,8 @@ function toEnded(ending: Ending<ToolResult>, { runner, tool, prepared, request, 
 /** Returns the context of a call beside its signal and its surroundings. */
 function toCallContext(
   runner: CallRunner,
-  tool: Tool,
   request: ToolCallRequest,
-): Omit<ToolContext, keyof ScreenContext | "signal" | "elicit" | "client" | "sample"> {
+): Omit<ToolContext, keyof ScreenContext | "signal" | "log" | "elicit" | "client" | "sample"> {
   const { scope, model, client } = request;
   const onTold = client?.onTold;
   // A tool does not see what the doors and the executor alone need
@@ -150,7 +163,6 @@ function toCallContext(
     direct: scope.direct ?? false,
     sees: model?.sees ?? false,
     clock: runner.clock,
-    log: logOf(runner, tool, request),
     progress: (message) => request.onProgress?.(runner.redact(message)),
     tell: onTold === undefined ? undefined : (level, message) => onTold(level, runner.redact(message)),
   };
@@ -252,7 +264,12 @@ export async function runBounded<T>(
   const abort = () => controller.abort(cancelError(signal));
   signal.addEventListener("abort", abort, { once: true });
   const limit = new TimeLimit({ clock, ms: timeoutMs, onOver: () => controller.abort(new CancelError("timeout")) });
-  const stopped = stopAfterGrace(controller.signal, clock);
+  const stopped = Promise.withResolvers<Ending<never>>();
+  let grace: Timer | undefined;
+  controller.signal.addEventListener("abort", () => {
+    const ending = { kind: "stopped", error: cancelError(controller.signal) } as const;
+    grace = clock.after(STOP_GRACE_MS, () => stopped.resolve(ending));
+  }, { once: true });
   const unwatch = options.watch?.((error) => controller.abort(error));
   try {
     const working = work(controller.signal, limit).then(
@@ -263,23 +280,13 @@ export async function runBounded<T>(
           ? { kind: "stopped", error: cancelError(controller.signal) }
           : { kind: "failed", error },
     );
-    return await Promise.race([working, stopped.ending]);
+    return await Promise.race([working, stopped.promise]);
   } finally {
     signal.removeEventListener("abort", abort);
     unwatch?.();
     limit.clear();
-    stopped.clear();
+    grace?.clear();
   }
-}
-
-function stopAfterGrace(signal: AbortSignal, clock: Clock) {
-  let timer: Timer | undefined;
-  const ending = new Promise<Ending<never>>((resolve) => {
-    signal.addEventListener("abort", () => {
-      timer = clock.after(STOP_GRACE_MS, () => resolve({ kind: "stopped", error: cancelError(signal) }));
-    }, { once: true });
-  });
-  return { ending, clear: () => timer?.clear() };
 }
 
 /** Largest output of a tool, in bytes of UTF-8. */
