@@ -285,7 +285,7 @@ async function call(
   if (halted !== undefined) {
     return await refuseWith("denied", { rule: RULE_HALTED, reason: haltedCall(tool.name, halted) }, prepared);
   }
-  const seen = request.scope.taint?.with(ahead);
+  const seen = ahead.length === 0 ? request.scope.taint : request.scope.taint?.with(ahead);
   const decision = await policy.decideAtPlaces(tool, { prepared, decision: judged.decision }, seen);
   const permitted = await parts.permit(tool, { prepared, decision }, { request, audit, mayBeEdited });
   if (permitted.ok === "edited") return await callEdited(found, { given, permitted }, parts);
