@@ -1,7 +1,8 @@
 import { CancelError } from "../base/cancel.ts";
 import type { AgentEvent, AgentEventBody } from "../base/records/agent_event.ts";
+import type { ReadSkill } from "../tools/runtime/tool_call.ts";
 import type { AgentRun, RecordedResult, TurnCall } from "./agent_run.ts";
-import { type CallResult, callTools, type ReadSkills } from "./tool_calls.ts";
+import { type CallResult, callTools } from "./tool_calls.ts";
 
 /** The calls of one turn, and the bounds they run under. */
 export interface ToolWorkOptions {
@@ -9,8 +10,8 @@ export interface ToolWorkOptions {
   /** Calls that may still run under `max_tool_calls` */
   readonly left: number;
   readonly allowed: readonly string[];
-  /** Skills that the run has read: those of this turn are added */
-  readonly skills: ReadSkills;
+  /** Skills that the run has read which take tools from it: those of this turn are added */
+  readonly skills: ReadSkill[];
   readonly known: ReadonlyMap<string, RecordedResult> | undefined;
   /** Takes each result as it comes: those that are there when the run is stopped belong to its history */
   readonly ended: CallResult[];
