@@ -104,7 +104,9 @@ export class CallTaint {
       const started = { ...effects, ...result?.line && { line: result.line }, command };
       return joinTaints(await this.#readByCommand(started), await this.#listedBy(started));
     }
-    const listed = await this.#named(this.#resolved(result?.lists ?? [], effects.root));
+    const listed = result?.lists === undefined
+      ? UNTAINTED
+      : await this.#named(this.#resolved(result.lists, effects.root));
     const isRead = access === "read" || result?.reads !== undefined || EDITING.has(tool.name);
     if (!isRead) return listed;
     return joinTaints(listed, await this.#of(this.#resolved(result?.reads ?? effects.paths ?? [], effects.root), seen));
