@@ -57,6 +57,8 @@ export class ModelRequests implements CallNaming {
   readonly #run: AgentRun;
   /** The agent's tools that the model may call, deferred ones among them */
   readonly #own: readonly Tool[];
+  /** Their names */
+  readonly agentTools: readonly string[];
   /** Tools that the requests declare. Undefined without tools of the agent: those of the client alone */
   readonly tools: DeclaredTools | undefined;
   /** True when the model is offered tools of the agent. Without them a run has one turn */
@@ -72,13 +74,9 @@ export class ModelRequests implements CallNaming {
     });
     const isOffered = agentTools.length > 0;
     this.#own = isOffered && clientTools.length > 0 ? besideClientTools(agentTools, clientTools) : agentTools;
+    this.agentTools = this.#own.map((tool) => tool.name);
     this.offersTools = this.#own.length > 0;
     this.tools = isOffered ? new DeclaredTools(this.#own, { deferred, clientTools }) : undefined;
-  }
-
-  /** Names of the agent's tools that the model may call, deferred ones among them */
-  get agentTools(): readonly string[] {
-    return this.#own.map((tool) => tool.name);
   }
 
   newCallId(): string {

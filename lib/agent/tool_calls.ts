@@ -129,7 +129,7 @@ class RunningCall {
       return this.#end(SKIPPED, true, { skipped: true });
     }
     if (mayRun && problem === undefined) return await this.#execute();
-    await this.#withdraw();
+    await this.#run.tools.approve.withdraw?.(this.#call.id, this.#options.emit);
     this.#start(this.#parsed.input);
     return this.#end(
       problem ?? `Cannot call "${name}": the limit of ${maxToolCalls} tool calls for one run is reached`,
@@ -148,7 +148,7 @@ class RunningCall {
       const outcome = await this.#ask();
       if (this.#journalFailure !== undefined) throw this.#journalFailure.error;
       if (!this.#isShown) {
-        await this.#withdraw();
+        await this.#run.tools.approve.withdraw?.(this.#call.id, this.#options.emit);
         this.#start(this.#parsed.input);
       }
       const { output, isError, data } = outcome.result;
@@ -196,7 +196,7 @@ class RunningCall {
   }
 
   async #onStart({ input, access, repeatable }: PreparedCall): Promise<void> {
-    await this.#withdraw();
+    await this.#run.tools.approve.withdraw?.(this.#call.id, this.#options.emit);
     this.#start(input ?? null);
     if (access === "read") return;
     try {
@@ -228,10 +228,6 @@ class RunningCall {
     if (this.#journalFailure !== undefined) throw this.#journalFailure.error;
     log.error("Tool call failed inside", { run_id: runId, call_id: id, tool: name, error });
     return result;
-  }
-
-  #withdraw(): Promise<void> | undefined {
-    return this.#run.tools.approve.withdraw?.(this.#call.id, this.#options.emit);
   }
 
   #start(input: unknown): void {
