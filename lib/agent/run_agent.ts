@@ -293,7 +293,7 @@ class AgentLoop implements LoopState {
       skills: this.#skills,
       known: known?.results,
       ended: this.#results = [],
-      note: (bodies) => this.events.note(bodies),
+      events: this.events,
     };
   }
 

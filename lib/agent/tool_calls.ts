@@ -186,7 +186,7 @@ class RunningCall {
       approvedDigest: facts.call?.digest,
       ...(passesOn === undefined ? {} : { inherited: { ...passesOn, approver } }),
       allowed: skills.length === 0 ? allowed : allowed.filter((tool) => refusalBySkill(tool, skills) === undefined),
-      onStart: (prepared) => this.#onStart(prepared),
+      onStart: this.#onStart,
       onWritten: (file) => void (this.#written.length < MAX_WRITTEN ? this.#written.push(file) : this.#droppedFiles++),
       onProgress: (message) => emit({ type: "tool_progress", call_id: this.#call.id, message }),
     };
@@ -195,7 +195,8 @@ class RunningCall {
       : withEffectRight(this.#slot, () => executor.call(request));
   }
 
-  async #onStart({ input, access, repeatable }: PreparedCall): Promise<void> {
+  /** Shows the start, and writes it where the call may have an effect. Bound, so that the executor calls it directly */
+  readonly #onStart = async ({ input, access, repeatable }: PreparedCall): Promise<void> => {
     await this.#run.tools.approve.withdraw?.(this.#call.id, this.#options.emit);
     this.#start(input ?? null);
     if (access === "read") return;
@@ -206,7 +207,7 @@ class RunningCall {
       this.#journalFailure = { error };
       throw error;
     }
-  }
+  };
 
   /** @throws what the caller of the tools must know: a cancellation, or a journal that cannot be written */
   #failed(error: unknown): CallResult {
