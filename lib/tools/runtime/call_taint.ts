@@ -66,7 +66,7 @@ export class CallTaint {
     if (prepared.effects.command !== undefined) request.scope.taint?.add(read);
     const written = this.#writtenBy(tool, prepared);
     const captured = CAPTURING.has(tool.name) ? [tool.name] : undefined;
-    const taint = joinTaints(taintOf(request), originOf(tool, prepared), read, captured);
+    const taint = joinTaints(request.scope.taint?.origins, originOf(tool, prepared), read, captured);
     if (taint.length > 0) await taintedFiles?.mark(written, { taint, root });
     return read;
   }
@@ -161,9 +161,4 @@ function originOf({ name, source, outside = false }: Tool, { access, effects }: 
   const [url = ""] = effects.urls ?? [];
   const host = URL.parse(url)?.host;
   return [host === undefined ? name : `${name} ${host}`];
-}
-
-/** Returns the outside content that the run of a call has read so far. */
-export function taintOf({ scope: { taint } }: Pick<ToolCallRequest, "scope">): Taint {
-  return taint?.origins ?? UNTAINTED;
 }

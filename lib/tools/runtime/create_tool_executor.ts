@@ -30,7 +30,6 @@ import {
   type CallRunner,
   failedResult,
   haltedCall,
-  haltSubject,
   pickServices,
   reportBug,
   runCall,
@@ -281,7 +280,7 @@ async function call(
   // Nobody is asked about a call that is halted
   const { halts } = options;
   if (halts?.isUncertain === true) await look(() => halts.look());
-  const halted = halts?.refusalOf(haltSubject(tool, prepared, request));
+  const halted = halts?.refusalOf({ tool: tool.name, access: prepared.access, runId: request.scope.runId });
   if (halted !== undefined) {
     return await refuseWith("denied", { rule: RULE_HALTED, reason: haltedCall(tool.name, halted) }, prepared);
   }

@@ -3,13 +3,12 @@ import type { Clock, Timer } from "../../base/clock.ts";
 import { ToolError } from "../../base/errors.ts";
 import { firstBytes } from "../../base/text.ts";
 import type { KnownSecrets } from "../../base/redact.ts";
-import { joinTaints } from "../../base/taint.ts";
+import { joinTaints, UNTAINTED } from "../../base/taint.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
 import type { Config } from "../../config/config.ts";
 import { type Halts, type HaltSubject, RULE_HALTED } from "../../guard/halts.ts";
 import { isUnreadable } from "../../storage/read_records.ts";
 import { CallAsker } from "./call_asker.ts";
-import { taintOf } from "./call_taint.ts";
 import { isPathRefusal, isPlainRead, RULE_SCREEN } from "./look_ahead.ts";
 import type { SharedCalls } from "./shared_calls.ts";
 import { INSUFFICIENT_SCOPE } from "./owned_things.ts";
@@ -85,7 +84,7 @@ export async function runCall(
       },
     });
   };
-  const subject = haltSubject(tool, prepared, request);
+  const subject: HaltSubject = { tool: tool.name, access: prepared.access, runId: request.scope.runId };
   const halted = runner.halts?.refusalOf(subject);
   if (halted !== undefined) {
     return { outcome: "denied", rule: RULE_HALTED, result: failedResult(haltedCall(tool.name, halted)) };
@@ -157,7 +156,7 @@ function toCallContext(
     caller: scope.caller,
     allowed: request.allowed,
     depth: scope.depth,
-    taint: taintOf(request),
+    taint: scope.taint?.origins ?? UNTAINTED,
     links: scope.taint?.links,
     inherited: request.inherited,
     direct: scope.direct ?? false,
@@ -196,15 +195,6 @@ export function reportBug(
 function awayMeanwhile(tool: string): string {
   return `Cannot finish "${tool}": the database of the gateways went down while the call was at work, so nobody knows ` +
     "whether it took effect (storage_unavailable); look before you make it again";
-}
-
-/** Returns a call as halts look at it. */
-export function haltSubject(
-  { name }: Pick<Tool, "name">,
-  { access }: Pick<PreparedCall, "access">,
-  { scope: { runId } }: Pick<ToolCallRequest, "scope">,
-): HaltSubject {
-  return { tool: name, access, runId };
 }
 
 /** Says to the model that a call does not begin, since a person has halted it. @param reason the end of a sentence */
