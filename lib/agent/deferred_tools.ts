@@ -39,7 +39,8 @@ export function chooseTools(tools: readonly Tool[], options: ChooseToolsOptions)
   const { mode, wishes: { clientTools, toolChoice }, isFree } = options;
   const others = tools.filter(({ name }) => name !== TOOL_SEARCH);
   const forced = typeof toolChoice === "object" ? toolChoice.name : undefined;
-  const canSearch = besideClientTools(tools.filter((tool) => !others.includes(tool)), clientTools).length > 0;
+  const search = tools.filter((tool) => !others.includes(tool));
+  const canSearch = (clientTools.length === 0 ? search : besideClientTools(search, clientTools)).length > 0;
   const isWanted = mode === "on" || (mode === "auto" && (others.length > AUTO_ABOVE || areLong(others)));
   const rare = others.filter((tool) => tool.alwaysOffered !== true && tool.name !== forced);
   if (!canSearch || !isWanted || isFree || rare.length === 0) return { agentTools: others, deferred: NONE };

@@ -11,7 +11,6 @@ import { checkLength, fitRequest, type FittedRequest } from "./context_window.ts
 import { besideClientTools, DeclaredTools, NONE } from "./deferred_tools.ts";
 import type { EventRecorder } from "./event_recorder.ts";
 import { type CallNaming, LiveTurn, type ModelTurn, restoreTurn } from "./model_turn.ts";
-import type { CallResult } from "./tool_calls.ts";
 import { createTokenAccount, type TokenAccount } from "./token_budget.ts";
 
 /** State of a run's loop that its next turn begins in. */
@@ -58,8 +57,10 @@ export class ModelRequests implements CallNaming {
   readonly #run: AgentRun;
   /** The agent's tools that the model may call, deferred ones among them */
   readonly #own: readonly Tool[];
-  /** Undefined without tools of the agent: the requests declare those of the client alone */
-  readonly #tools: DeclaredTools | undefined;
+  /** Their names */
+  readonly agentTools: readonly string[];
+  /** Tools that the requests declare. Undefined without tools of the agent: those of the client alone */
+  readonly tools: DeclaredTools | undefined;
   /** True when the model is offered tools of the agent. Without them a run has one turn */
   readonly offersTools: boolean;
 
@@ -72,14 +73,10 @@ export class ModelRequests implements CallNaming {
       signal: run.scope.signal,
     });
     const isOffered = agentTools.length > 0;
-    this.#own = isOffered ? besideClientTools(agentTools, clientTools) : agentTools;
+    this.#own = isOffered && clientTools.length > 0 ? besideClientTools(agentTools, clientTools) : agentTools;
+    this.agentTools = this.#own.map((tool) => tool.name);
     this.offersTools = this.#own.length > 0;
-    this.#tools = isOffered ? new DeclaredTools(this.#own, { deferred, clientTools }) : undefined;
-  }
-
-  /** Names of the agent's tools that the model may call, deferred ones among them */
-  get agentTools(): readonly string[] {
-    return this.#own.map((tool) => tool.name);
+    this.tools = isOffered ? new DeclaredTools(this.#own, { deferred, clientTools }) : undefined;
   }
 
   newCallId(): string {
@@ -88,7 +85,9 @@ export class ModelRequests implements CallNaming {
 
   ownerOf(name: string): TurnCall["owner"] {
     if (this.#run.resume?.gone.has(name) === true) return "agent";
-    return this.#own.length === 0 || this.#isClients(name) ? "client" : "agent";
+    return this.#own.length === 0 || this.#run.model.wishes.clientTools.some((tool) => tool.name === name)
+      ? "client"
+      : "agent";
   }
 
   /**
@@ -111,12 +110,12 @@ export class ModelRequests implements CallNaming {
     const plain: ProviderRequest = {
       model: id,
       messages,
-      tools: last ? [] : this.#tools?.declared ?? clientTools,
+      tools: last ? [] : this.tools?.declared ?? clientTools,
       toolChoice: last ? undefined : choice,
       parallelToolCalls: last ? undefined : parallelToolCalls,
       parameters,
     };
-    const stableTools = last ? 0 : this.#tools?.stable ?? 0;
+    const stableTools = last ? 0 : this.tools?.stable ?? 0;
     const request = stableTools === 0 ? plain : { ...plain, stableTools };
     const { contextWindowTokens } = limits;
     if (contextWindowTokens === 0 && findWindow !== undefined && isLong(messages)) {
@@ -127,11 +126,6 @@ export class ModelRequests implements CallNaming {
     const fitted = window > 0 ? fitRequest(request, window, fixed) : { request, shortened: 0, dropped: 0 };
     if (fixed > 0 && contextWindowTokens > 0) checkLength(fitted.request.messages, contextWindowTokens);
     return account === undefined ? fitted : openFitted(fitted, account);
-  }
-
-  /** Takes the results of a turn's calls: the next request declares the deferred tools that they found or named. */
-  takeResults(results: readonly CallResult[]): void {
-    this.#tools?.takeResults(results);
   }
 
   /** Returns the usage of a finished turn and settles the budget. Returns a promise of an estimate, marked as such, only where the provider did not report usage */
@@ -145,10 +139,6 @@ export class ModelRequests implements CallNaming {
   /** Settles the budget of a turn that was left in the middle of its reply: the provider stops there too. */
   async leave(request: ProviderRequest, turn: ModelTurn): Promise<void> {
     await settled(estimateUsage(request, (count) => turn.estimate(count)), this.account);
-  }
-
-  #isClients(name: string): boolean {
-    return this.#run.model.wishes.clientTools.some((tool) => tool.name === name);
   }
 }
 

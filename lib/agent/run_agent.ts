@@ -6,6 +6,7 @@ import type { ProviderEvent } from "../base/records/provider_event.ts";
 import { addUsage, NO_USAGE, type Usage } from "../base/records/usage.ts";
 import { taintField } from "../base/taint.ts";
 import { mayHaveBeenServed } from "../providers/retry.ts";
+import type { ReadSkill } from "../tools/runtime/tool_call.ts";
 import type { AgentRun, AgentSteering, RecordedRun, SteeringMessage, TurnCall } from "./agent_run.ts";
 import { type FittedRequest, trimNotice } from "./context_window.ts";
 import { EventRecorder, type TerminalBody, toTerminal } from "./event_recorder.ts";
@@ -13,7 +14,7 @@ import { afterTools, createLoopGuard, type LoopGuard, toMessages } from "./loop_
 import { askTurn, type LoopState, ModelRequests, type OpenTurn, replayTurn } from "./model_request.ts";
 import { type ModelTurn, separatorAfter, type TurnFinish } from "./model_turn.ts";
 import { hasMoreThanClient, turnKeys } from "./parked_client_calls.ts";
-import { type CallResult, ReadSkills } from "./tool_calls.ts";
+import type { CallResult } from "./tool_calls.ts";
 import { toolWork, type ToolWorkOptions } from "./tool_work.ts";
 import { noteOpening, noteResults, noteTurn } from "./untrusted_text.ts";
 
@@ -107,8 +108,8 @@ class AgentLoop implements LoopState {
   #number = 0;
   #recorded: RecordedRun | undefined = undefined;
   #guard: LoopGuard | undefined = undefined;
-  /** Skills that the run has read. Made with the first tool work */
-  #skills: ReadSkills | undefined = undefined;
+  /** Skills that the run has read which take tools from it */
+  readonly #skills: ReadSkill[] = [];
   /** Results of the running turn's calls, for the history of a run that is stopped among them */
   #results: CallResult[] = [];
 
@@ -139,7 +140,7 @@ class AgentLoop implements LoopState {
     for (const { results } of recorded?.turns ?? []) {
       for (const { taint, skill } of results.values()) {
         run.scope.taint.add(taint);
-        if (skill !== undefined) (this.#skills ??= new ReadSkills()).add(skill);
+        if (skill !== undefined && skill.disallowedTools.length > 0) this.#skills.push(skill);
       }
     }
     if (run.tools.agentTools.length > 0) noteOpening(run, messages);
@@ -289,10 +290,10 @@ class AgentLoop implements LoopState {
       calls: own,
       left: this.callsLeft,
       allowed: this.requests.agentTools,
-      skills: this.#skills ??= new ReadSkills(),
+      skills: this.#skills,
       known: known?.results,
       ended: this.#results = [],
-      note: (bodies) => this.events.note(bodies),
+      events: this.events,
     };
   }
 
@@ -304,7 +305,7 @@ class AgentLoop implements LoopState {
   ): Shown | undefined {
     const { limits, scope: { signal } } = this.run;
     this.callsLeft -= own.length;
-    this.requests.takeResults(results);
+    this.requests.tools?.takeResults(results);
     noteResults(this.run, results);
     const verdict = (this.#guard ??= createLoopGuard()).observe(
       // A call that was not made is no failure of the model

@@ -4,7 +4,7 @@ import type { AgentEventBody, WrittenFile } from "../base/records/agent_event.ts
 import type { DeniedBy } from "../base/records/approval.ts";
 import type { Picture, ToolMessage } from "../base/records/message.ts";
 import { type Taint, taintField, UNTAINTED } from "../base/taint.ts";
-import type { CallingModel, ToolCallOutcome, ToolExecutor } from "../tools/runtime/tool_executor.ts";
+import type { CallingModel, ToolCallOutcome, ToolCallRequest, ToolExecutor } from "../tools/runtime/tool_executor.ts";
 import { matchesPatterns } from "../tools/runtime/registry.ts";
 import type { Approver, ReadSkill } from "../tools/runtime/tool_call.ts";
 import type { PreparedCall } from "../tools/runtime/tool.ts";
@@ -19,8 +19,8 @@ export interface CallToolsOptions {
   readonly left: number;
   /** Names of the tools this run was told of */
   readonly allowed: readonly string[];
-  /** Skills that the run has read, which take tools from it */
-  readonly skills: ReadSkills;
+  /** Skills that the run has read which take tools from it: those that the calls read are added */
+  readonly skills: ReadSkill[];
   /** Results of calls that ended before the run was interrupted: these are not made again */
   readonly known: ReadonlyMap<string, RecordedResult> | undefined;
   /** Takes the results as they come */
@@ -46,27 +46,13 @@ export interface CallResult {
 }
 
 /**
- * Skills that a run has read, and the tools that they take from it. What was taken stays taken to the end of the run.
+ * Returns why a tool cannot be called any more: a skill that the run has read takes it, to the end of the run. Undefined for one that can.
  * Source: docs/design/skills.md "Narrowing"
  */
-export class ReadSkills {
-  readonly #read: ReadSkill[] = [];
-
-  add(skill: ReadSkill): void {
-    if (skill.disallowedTools.length > 0) this.#read.push(skill);
-  }
-
-  /** Returns why a tool cannot be called any more. Undefined for one that can. */
-  refusalOf(tool: string): string | undefined {
-    const by = this.#read.find(({ disallowedTools }) => matchesPatterns(tool, disallowedTools));
-    if (by === undefined) return undefined;
-    return `Cannot call "${tool}": the skill "${by.name}", which this run has read, turns it off for the rest of the run`;
-  }
-
-  /** Returns the tools that can still be called. */
-  narrow(tools: readonly string[]): readonly string[] {
-    return this.#read.length === 0 ? tools : tools.filter((tool) => this.refusalOf(tool) === undefined);
-  }
+function refusalBySkill(tool: string, read: readonly ReadSkill[]): string | undefined {
+  const by = read.find(({ disallowedTools }) => matchesPatterns(tool, disallowedTools));
+  if (by === undefined) return undefined;
+  return `Cannot call "${tool}": the skill "${by.name}", which this run has read, turns it off for the rest of the run`;
 }
 
 /** Result of a call that a message of a person came before. */
@@ -133,15 +119,17 @@ class RunningCall {
 
   async run(mayRun: boolean): Promise<CallResult> {
     const { name } = this.#call;
+    const { skills } = this.#options;
     const { resume, steering, scope: { signal }, limits: { maxToolCalls } } = this.#run;
-    const problem = resume?.gone.get(name) ?? this.#options.skills.refusalOf(name) ?? this.#parsed.problem;
+    const taken = skills.length === 0 ? undefined : refusalBySkill(name, skills);
+    const problem = resume?.gone.get(name) ?? taken ?? this.#parsed.problem;
     if (signal.aborted) throw cancelError(signal);
     if (steering?.isDue === true && await this.#isSteered(steering)) {
       this.#start(this.#parsed.input);
       return this.#end(SKIPPED, true, { skipped: true });
     }
     if (mayRun && problem === undefined) return await this.#execute();
-    await this.#withdraw();
+    await this.#run.tools.approve.withdraw?.(this.#call.id, this.#options.emit);
     this.#start(this.#parsed.input);
     return this.#end(
       problem ?? `Cannot call "${name}": the limit of ${maxToolCalls} tool calls for one run is reached`,
@@ -160,7 +148,7 @@ class RunningCall {
       const outcome = await this.#ask();
       if (this.#journalFailure !== undefined) throw this.#journalFailure.error;
       if (!this.#isShown) {
-        await this.#withdraw();
+        await this.#run.tools.approve.withdraw?.(this.#call.id, this.#options.emit);
         this.#start(this.#parsed.input);
       }
       const { output, isError, data } = outcome.result;
@@ -173,7 +161,7 @@ class RunningCall {
         return picture;
       });
       const { taint, skill, turnOn, deniedBy } = outcome;
-      if (skill !== undefined) this.#options.skills.add(skill);
+      if (skill !== undefined && skill.disallowedTools.length > 0) this.#options.skills.push(skill);
       return this.#end(output, isError, { taint, pictures, skill, turnOn, deniedBy });
     } catch (error) {
       return this.#failed(error);
@@ -188,27 +176,28 @@ class RunningCall {
       (request, waiting) => approve(request, waiting, emit),
       elicit === undefined ? {} : { elicit: (request, waiting) => elicit(request, waiting, emit) },
     );
-    const call = () =>
-      executor.call({
-        name: this.#call.name,
-        input: inputOf(this.#call),
-        callId: this.#call.id,
-        scope,
-        model,
-        approver,
-        approvedDigest: facts.call?.digest,
-        ...(passesOn === undefined ? {} : { inherited: { ...passesOn, approver } }),
-        allowed: skills.narrow(allowed),
-        onStart: (prepared) => this.#onStart(prepared),
-        onWritten: (file) =>
-          void (this.#written.length < MAX_WRITTEN ? this.#written.push(file) : this.#droppedFiles++),
-        onProgress: (message) => emit({ type: "tool_progress", call_id: this.#call.id, message }),
-      });
-    return scope.right === undefined ? call() : withEffectRight(this.#slot, call);
+    const request: ToolCallRequest = {
+      name: this.#call.name,
+      input: inputOf(this.#call),
+      callId: this.#call.id,
+      scope,
+      model,
+      approver,
+      approvedDigest: facts.call?.digest,
+      ...(passesOn === undefined ? {} : { inherited: { ...passesOn, approver } }),
+      allowed: skills.length === 0 ? allowed : allowed.filter((tool) => refusalBySkill(tool, skills) === undefined),
+      onStart: this.#onStart,
+      onWritten: (file) => void (this.#written.length < MAX_WRITTEN ? this.#written.push(file) : this.#droppedFiles++),
+      onProgress: (message) => emit({ type: "tool_progress", call_id: this.#call.id, message }),
+    };
+    return scope.right === undefined
+      ? executor.call(request)
+      : withEffectRight(this.#slot, () => executor.call(request));
   }
 
-  async #onStart({ input, access, repeatable }: PreparedCall): Promise<void> {
-    await this.#withdraw();
+  /** Shows the start, and writes it where the call may have an effect. Bound, so that the executor calls it directly */
+  readonly #onStart = async ({ input, access, repeatable }: PreparedCall): Promise<void> => {
+    await this.#run.tools.approve.withdraw?.(this.#call.id, this.#options.emit);
     this.#start(input ?? null);
     if (access === "read") return;
     try {
@@ -218,7 +207,7 @@ class RunningCall {
       this.#journalFailure = { error };
       throw error;
     }
-  }
+  };
 
   /** @throws what the caller of the tools must know: a cancellation, or a journal that cannot be written */
   #failed(error: unknown): CallResult {
@@ -240,10 +229,6 @@ class RunningCall {
     if (this.#journalFailure !== undefined) throw this.#journalFailure.error;
     log.error("Tool call failed inside", { run_id: runId, call_id: id, tool: name, error });
     return result;
-  }
-
-  #withdraw(): Promise<void> | undefined {
-    return this.#run.tools.approve.withdraw?.(this.#call.id, this.#options.emit);
   }
 
   #start(input: unknown): void {

@@ -1,7 +1,9 @@
 import { CancelError } from "../base/cancel.ts";
-import type { AgentEvent, AgentEventBody } from "../base/records/agent_event.ts";
+import type { AgentEvent } from "../base/records/agent_event.ts";
+import type { ReadSkill } from "../tools/runtime/tool_call.ts";
 import type { AgentRun, RecordedResult, TurnCall } from "./agent_run.ts";
-import { type CallResult, callTools, type ReadSkills } from "./tool_calls.ts";
+import type { EventRecorder } from "./event_recorder.ts";
+import { type CallResult, callTools } from "./tool_calls.ts";
 
 /** The calls of one turn, and the bounds they run under. */
 export interface ToolWorkOptions {
@@ -9,13 +11,13 @@ export interface ToolWorkOptions {
   /** Calls that may still run under `max_tool_calls` */
   readonly left: number;
   readonly allowed: readonly string[];
-  /** Skills that the run has read: those of this turn are added */
-  readonly skills: ReadSkills;
+  /** Skills that the run has read which take tools from it: those of this turn are added */
+  readonly skills: ReadSkill[];
   readonly known: ReadonlyMap<string, RecordedResult> | undefined;
   /** Takes each result as it comes: those that are there when the run is stopped belong to its history */
   readonly ended: CallResult[];
   /** Stamps and records what the tools emit */
-  readonly note: (bodies: readonly AgentEventBody[]) => readonly AgentEvent[];
+  readonly events: Pick<EventRecorder, "note">;
 }
 
 /**
@@ -26,7 +28,7 @@ export interface ToolWorkOptions {
  */
 export async function* toolWork(
   run: AgentRun,
-  { calls, left, allowed, skills, known, ended: results, note }: ToolWorkOptions,
+  { calls, left, allowed, skills, known, ended: results, events }: ToolWorkOptions,
 ): AsyncGenerator<readonly AgentEvent[], readonly CallResult[], undefined> {
   const { provider, id } = run.model;
   const queue = createEventQueue();
@@ -48,7 +50,7 @@ export async function* toolWork(
       },
     },
     emit(body) {
-      if (body.type !== "tool_progress" || queue.hasRoom()) queue.push(note([body]));
+      if (body.type !== "tool_progress" || queue.hasRoom()) queue.push(events.note([body]));
     },
   }).finally(() => {
     ended = true;
@@ -56,7 +58,7 @@ export async function* toolWork(
   });
   working.catch(() => {});
   try {
-    for (let events = await queue.take(); events.length > 0; events = await queue.take()) yield events;
+    for (let taken = await queue.take(); taken.length > 0; taken = await queue.take()) yield taken;
     return await working;
   } finally {
     if (!ended) {

@@ -59,13 +59,12 @@ export function taintOfMessages(messages: readonly Message[]): Taint {
     if (message.role === "system" || message.role === "developer") continue;
     const text = textOf(message.content);
     if (message.role === "user" && text.startsWith(SUMMARY_MARK)) origins.push("summary");
-    origins.push(...originsIn(text));
+    if (text.includes("<untrusted ")) origins.push(...originsIn(text));
   }
   return joinTaints(origins);
 }
 
 function originsIn(text: string): readonly string[] {
-  if (!text.includes("<untrusted ")) return [];
   return [...text.matchAll(OPENING)].slice(0, MAX_ENVELOPES).map(([, origin = ""]) =>
     // Attack: no envelope of a gateway has another text than JSON, and whoever writes one must not fail each request with it
     isWholeJson(origin) ? String(JSON.parse(origin)) : origin.slice(1, -1)

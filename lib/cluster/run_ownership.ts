@@ -1,4 +1,4 @@
-import { CancelError } from "../base/cancel.ts";
+import { CancelError, neverAborted } from "../base/cancel.ts";
 import type { Clock } from "../base/clock.ts";
 import type { EffectRight } from "../base/effect_right.ts";
 import { storageUnavailable } from "../storage/postgres/server_watch.ts";
@@ -245,7 +245,7 @@ export class RunOwnership implements OwnedRuns, WorkPlaces {
    * and waits as well: before its effects `mayAct` decides. A call is rejected with a {@link CancelError}: `shutdown` when others own the run now,
    * the signal's reason when it aborts during a pause.
    */
-  patienceOf(runId: string, signal: AbortSignal): Patience {
+  patienceOf(runId: string, signal = neverAborted()): Patience {
     const { clock } = this.#options;
     const afterPause = async () => this.#owned.has(runId) ? await this.mayAct(runId, signal) : undefined;
     return createPatience({ clock, signal, pauseMs: RETRY_MS, afterPause });

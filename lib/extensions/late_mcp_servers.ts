@@ -1,7 +1,6 @@
 import type { OpenedList } from "../base/opened_list.ts";
 import type { Redactor } from "../base/redact.ts";
 import type { Store } from "../storage/store.ts";
-import type { Tool } from "../tools/runtime/tool.ts";
 import type { AcceptedToolsOptions } from "./mcp/accepted_tools.ts";
 import type { McpServers, McpServersOptions } from "./mcp/mcp_servers.ts";
 
@@ -13,39 +12,28 @@ export interface LateMcpServersOptions
   readonly opened: OpenedList;
 }
 
-const NONE: readonly Tool[] = [];
-
 /** MCP servers of the newest configuration. Their modules are loaded when the first server may be used. */
 export class LateMcpServers {
+  /** Servers that are there now. Undefined before the first one may be used */
+  now: McpServers | undefined = undefined;
   readonly #options: LateMcpServersOptions;
-  #servers: McpServers | undefined;
   #last: Promise<void> = Promise.resolve();
 
   constructor(options: LateMcpServersOptions) {
     this.#options = options;
   }
 
-  /** Servers that are there now. Undefined before the first one may be used */
-  get now(): McpServers | undefined {
-    return this.#servers;
-  }
-
-  /** Returns the tools of all servers. The same array until they change. */
-  tools(): readonly Tool[] {
-    return this.#servers?.tools() ?? NONE;
-  }
-
   /** Opens the servers of the start, where some may be used. */
   async open(): Promise<void> {
     const { enabled, allowed_servers: allowed } = this.#options.config().security.mcp;
-    if (enabled && allowed.length > 0) this.#servers = await this.#load();
+    if (enabled && allowed.length > 0) this.now = await this.#load();
   }
 
   /** Makes the servers those of the newest configuration, one change after the other. A failure is logged. */
   follow(): Promise<void> {
     return this.#last = this.#last.then(async () => {
-      if (this.#servers === undefined) await this.open();
-      else await this.#servers.follow();
+      if (this.now === undefined) await this.open();
+      else await this.now.follow();
     }).catch((error: unknown) => {
       this.#options.log.error("The MCP servers do not follow the configuration", { error });
     });

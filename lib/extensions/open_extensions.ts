@@ -122,7 +122,7 @@ async function openExtensions(needs: ExtensionsNeeds, opened: OpenedList): Promi
     wasmModules: openWasmModules(needs, opened),
     skills: openSkills(needs, opened),
     instructions: openInstructions(needs),
-    tools: joinTools([nodes, plugins, mcp].flatMap((owner) => (owner === undefined ? [] : [() => owner.tools()]))),
+    tools: joinTools([{ now: nodes }, plugins, mcp]),
   };
 }
 
@@ -258,17 +258,17 @@ function openSkills(needs: ExtensionsNeeds, opened: OpenedList): LateSkills {
   });
   opened.own(load, closeMade);
   let lookedAt = -Infinity;
-  const isAny = async () => {
-    if (load.made() !== undefined) return true;
-    if (clock.monotonic() - lookedAt < SKILL_LOOK_MS) return false;
-    lookedAt = clock.monotonic();
-    return await isAnyFolder(skillFolders(config().skills.dirs, folders).map(({ path }) => path));
-  };
   return {
     load,
     async offer() {
       try {
-        return await isAny() ? await (await load()).offer() : NO_SKILLS;
+        if (load.made() === undefined) {
+          if (clock.monotonic() - lookedAt < SKILL_LOOK_MS) return NO_SKILLS;
+          lookedAt = clock.monotonic();
+          const places = skillFolders(config().skills.dirs, folders).map(({ path }) => path);
+          if (!await isAnyFolder(places)) return NO_SKILLS;
+        }
+        return await (await load()).offer();
       } catch (error) {
         // A run without skills is better than none
         log.error("The skills cannot be read", { error });

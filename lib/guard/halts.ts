@@ -70,8 +70,8 @@ export class Halts {
   #next = Promise.withResolvers<void>();
   /** The last look or change: the next one waits for it, so that none puts an older state in the place of a newer one */
   #working: Promise<unknown> = Promise.resolve();
-  /** True after a look that failed: somebody may have halted anything since */
-  #isUncertain = false;
+  /** True after a look that failed: somebody may have halted anything since, so nothing may begin before one succeeds */
+  isUncertain = false;
 
   constructor(options: HaltsOptions) {
     this.#options = options;
@@ -85,6 +85,7 @@ export class Halts {
 
   /** Returns why a call must not begin, as the end of a sentence. Undefined: it may */
   refusalOf({ tool, access, runId }: HaltSubject): string | undefined {
+    if (this.#recorded.length === 0 && this.#unwritten.length === 0) return undefined;
     return this.#why(({ kind, name }) =>
       kind === "all" || (kind === "network" && access === "network") ||
       // The access of a call is the widest thing it does: one that reaches the network may write as well
@@ -104,11 +105,6 @@ export class Halts {
     if (found === undefined) return undefined;
     const lifts = '"postern resume" lets it go on, for whoever has the scope "admin"';
     return `a person has halted ${haltedPart(found)} (since ${found.halted_at}); ${lifts}`;
-  }
-
-  /** Tells whether the last look has failed, so that nothing may begin before one succeeds. */
-  isUncertain(): boolean {
-    return this.#isUncertain;
   }
 
   /** Calls `stop` at once when the work is halted. Begins in the step of a look at `refusalOf`. @returns a function that ends this */
@@ -132,7 +128,7 @@ export class Halts {
   /** Reads the record: at the start, and among gateways after news of a change and once a second. @throws what the store throws */
   look(): Promise<void> {
     return this.#inTurn(async () => {
-      this.#isUncertain = true;
+      this.isUncertain = true;
       this.#take((await this.#read()).halts);
     });
   }
@@ -197,7 +193,7 @@ export class Halts {
 
   #take(halts: readonly Halt[]): void {
     const before = this.#recorded.map(({ id }) => id).join();
-    this.#isUncertain = false;
+    this.isUncertain = false;
     this.#recorded = halts;
     if (before !== halts.map(({ id }) => id).join()) this.#changed();
   }

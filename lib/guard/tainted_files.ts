@@ -215,7 +215,9 @@ class StoredTaintedFiles implements TaintedFiles {
 
   async written(paths: readonly string[]): Promise<void> {
     await this.#payOwed();
-    await this.#noteWritten(paths);
+    if (paths.length > 0) await this.#noteWritten(paths);
+    // Where the marks cannot be read, nothing is said about what the call gave
+    else await this.#records();
   }
 
   async #markWritten(

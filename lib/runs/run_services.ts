@@ -24,7 +24,6 @@ import type { RunEventFeed, TellProgram } from "./journal/run_event_feed.ts";
 import type { OnRecorded } from "./journal/run_store.ts";
 import type { RunSupervisor } from "./run_request.ts";
 import { createAgentOf } from "./supervisor/agent_profile.ts";
-import type { RunGuidance } from "./supervisor/run_settings.ts";
 import { createApprover } from "./supervisor/create_approver.ts";
 import type { ClusterMember } from "./supervisor/run_coordination.ts";
 import { createSupervisor } from "./supervisor/supervisor.ts";
@@ -77,7 +76,11 @@ function createRuns(
     providers: live.providers,
     tools: needs.tools.executor,
     audit: guard.audit.append,
-    guidance: () => guidanceOf(extensions),
+    async guidance() {
+      const { skills, instructions } = extensions;
+      const [{ prompt, isAny }, told] = await Promise.all([skills.offer(), instructions.offer()]);
+      return { instructions: told, skills: prompt, hasSkills: isAny };
+    },
     onEvents: needs.feed?.take,
     onRunEnd(runId) {
       system.browsers.closeRun(runId).catch((error: unknown) => {
@@ -110,12 +113,6 @@ function createRuns(
   });
   // After a drain nothing is left to stop. A start that fails half-way stops the runs that it has recovered
   return opened.own(runs, (open) => open.drain(0));
-}
-
-/** Returns the texts that a run begins with. */
-async function guidanceOf({ skills, instructions }: RunsNeeds["extensions"]): Promise<RunGuidance> {
-  const [{ prompt, isAny }, told] = await Promise.all([skills.offer(), instructions.offer()]);
-  return { instructions: told, skills: prompt, hasSkills: isAny };
 }
 
 /** Needs of `feedWing`. */

@@ -8,14 +8,7 @@ import { GroupCommit, ROLL_BACK } from "./sqlite/group_commit.ts";
 import { createDiskSync, type DiskSync } from "./sqlite/disk_sync.ts";
 import { openDatabase } from "./sqlite/open_database.ts";
 import { RecordStatements } from "./sqlite/record_statements.ts";
-import {
-  createUnreadableRecords,
-  forgetWritten,
-  singleWrites,
-  type Store,
-  type UnreadableRecords,
-  type Write,
-} from "./store.ts";
+import { createUnreadableRecords, forgetWritten, singleWrites, type Store, type UnreadableRecords } from "./store.ts";
 import { BestItems, cosineOf, toUnit } from "./vectors.ts";
 
 /** Vectors that are compared before the event loop goes on: some milliseconds for vectors of 1,536 numbers. */
@@ -118,7 +111,14 @@ class SqliteStore implements Store {
     return taken === ROLL_BACK ? undefined : taken;
   };
 
-  readonly batch: Store["batch"] = (writes) => this.#write(writes);
+  readonly batch: Store["batch"] = async (writes) => {
+    this.#requireOpen();
+    if (writes.length === 0) return true;
+    const encoded = writes.map(encodeWrite);
+    const result = await this.#commits.write(() => encoded.every((write) => this.#records.apply(write)) || ROLL_BACK);
+    if (result === true) forgetWritten(this.unreadable, writes);
+    return result === true;
+  };
 
   readonly #single = singleWrites(this.batch);
 
@@ -138,15 +138,6 @@ class SqliteStore implements Store {
     this.#database.close();
     this.#disk.close();
   };
-
-  async #write(writes: readonly Write[]): Promise<boolean> {
-    this.#requireOpen();
-    if (writes.length === 0) return true;
-    const encoded = writes.map(encodeWrite);
-    const result = await this.#commits.write(() => encoded.every((write) => this.#records.apply(write)) || ROLL_BACK);
-    if (result === true) forgetWritten(this.unreadable, writes);
-    return result === true;
-  }
 
   #requireOpen(): void {
     if (this.#closed) throw new Error(`Cannot use the store "${this.#path}": it is closed`);

@@ -7,6 +7,7 @@ import type { Tool } from "./runtime/tool.ts";
 
 /** Owner of tools that come and go, loaded when it has some. */
 interface ToolOwner {
+  /** Returns its tools: the same array until they change */
   tools(): readonly Tool[];
   close(): Promise<void>;
 }
@@ -15,8 +16,8 @@ interface ToolOwner {
 export interface LateTools<T> {
   /** Loads the owner at the first call. A load that fails is tried again at the next call. */
   load(): Promise<T>;
-  /** Returns its tools: none before it is loaded. The same array until they change. */
-  tools(): readonly Tool[];
+  /** Owner that is there now. Undefined before it is loaded */
+  readonly now: T | undefined;
 }
 
 /** Options of `openLateTools`. */
@@ -36,25 +37,25 @@ export interface LateToolsOptions<T extends ToolOwner> {
 /** Loads the owner of tools now when it has some, and later when it gets some. A load that fails is logged, and nothing else waits for it. */
 export async function openLateTools<T extends ToolOwner>(options: LateToolsOptions<T>): Promise<LateTools<T>> {
   const { isNeeded, folders, awaited, clock, log, opened } = options;
-  const owner: { loaded: T | undefined } = { loaded: undefined };
-  const load = lazily(async () => owner.loaded = await options.load());
+  const load = lazily(async () => late.now = await options.load());
+  const late: { readonly load: () => Promise<T>; now: T | undefined } = { load, now: undefined };
   const tryLoad = async () => {
     await load().catch((error: unknown) => log.error("The plugins cannot be loaded", { error }));
   };
   opened.own(load, closeMade);
   if (await isNeeded() || await isAnyFolder(folders)) await tryLoad();
   else opened.own(awaitFolder([awaited], { clock, onAppear: () => void tryLoad() }), (end) => end());
-  return { load, tools: () => owner.loaded?.tools() ?? NONE };
+  return late;
 }
 
-const NONE: readonly Tool[] = [];
-
-/** Joins lists of tools into one, which is the same array until one of the lists is another. */
-export function joinTools(lists: readonly (() => readonly Tool[])[]): () => readonly Tool[] {
+/** Joins the lists of the owners that are there into one, which is the same array until one of the lists is another. */
+export function joinTools(
+  owners: readonly { readonly now: Pick<ToolOwner, "tools"> | undefined }[],
+): () => readonly Tool[] {
   let known: readonly (readonly Tool[])[] = [];
-  let joined: readonly Tool[] = NONE;
+  let joined: readonly Tool[] = [];
   return () => {
-    const newest = lists.map((list) => list());
+    const newest = owners.flatMap(({ now }) => now === undefined ? [] : [now.tools()]);
     if (known.length !== newest.length || newest.some((list, index) => list !== known[index])) {
       known = newest;
       joined = newest.flat();

@@ -73,6 +73,16 @@ const NOT_FOR_PLAIN = [
 /** Tools whose files a run enters that calls `read_file`: each other tool was asked when the configuration was new. */
 const FOR_READ_FILE = ["lib/tools/files/file_scope.ts", "lib/tools/files/read_file.ts", "lib/tools/files/read_text.ts"];
 
+/** Parts that a call has no use for which reads a file, asks nobody and meets neither a halt, a mark nor a tool of others. */
+const NOT_FOR_CALL = [
+  "lib/extensions/late_mcp_servers.ts",
+  "lib/guard/create_approvals.ts",
+  "lib/guard/tainted_places.ts",
+  "lib/tools/runtime/bind_call.ts",
+  "lib/tools/runtime/call_asker.ts",
+  "lib/tools/runtime/shared_calls.ts",
+];
+
 test("a completion enters neither what has nothing to do for it, nor the tools that it does not call", {
   skip: "Deno" in globalThis && "Deno does not tell which functions were entered",
 }, () =>
@@ -95,8 +105,11 @@ test("a completion enters neither what has nothing to do for it, nor the tools t
     assert.ok(files.has("lib/agent/run_agent.ts"), "the run is seen");
     assert.deepEqual(NOT_FOR_PLAIN.filter((file) => files.has(file)), []);
     assert.deepEqual(NOT_FOR_PLAIN.filter((file) => !existsSync(join(PROJECT_ROOT, file))), []);
-    const tools = [...await filesOf(withTools)].filter((file) => /^lib\/tools\/(?!runtime\/)[a-z]+\//.test(file));
+    const entered = await filesOf(withTools);
+    const tools = [...entered].filter((file) => /^lib\/tools\/(?!runtime\/)[a-z]+\//.test(file));
     assert.deepEqual(tools.sort(), FOR_READ_FILE);
+    assert.deepEqual(NOT_FOR_CALL.filter((file) => entered.has(file)), []);
+    assert.deepEqual(NOT_FOR_CALL.filter((file) => !existsSync(join(PROJECT_ROOT, file))), []);
   }));
 
 test("the places of request_path.md have what they are named for", () => {

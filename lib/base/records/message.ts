@@ -156,6 +156,7 @@ export function saidParts(content: Content | null): readonly string[] {
 
 /** Returns what a person said, as one text; the names of the documents where nothing was said. */
 export function saidIn(content: Content | null): string {
+  if (typeof content === "string" && documentName(content) === undefined) return content;
   return saidParts(content).join("\n") || textsOf(content).flatMap((text) => documentName(text) ?? []).join(", ");
 }
 

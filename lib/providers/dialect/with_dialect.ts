@@ -1,5 +1,5 @@
 import { isRecord, type JsonSchema } from "../../base/json.ts";
-import { lazily } from "../../base/lazily.ts";
+import { lazily, lazilyEach } from "../../base/lazily.ts";
 import type { ProviderEvent } from "../../base/records/provider_event.ts";
 import {
   parameterChanged,
@@ -16,7 +16,6 @@ import type { FittedTools, SchemaCache } from "./fit_tools.ts";
  * calls come back under the tools' own names. A request whose tools every vendor takes goes to the provider as it is.
  */
 export function withDialect(forms: VendorForms): ProviderLayer {
-  const known = new WeakMap<JsonSchema, boolean>();
   const load = lazily(async () => {
     const [{ fitTools }, { DIALECTS }] = await Promise.all([
       import("./fit_tools.ts"),
@@ -27,9 +26,9 @@ export function withDialect(forms: VendorForms): ProviderLayer {
   });
   return (provider) => ({
     stream(request, options) {
-      const isPlain = request.tools.length === 0
-        ? hasPlainNames(request)
-        : forms.of(request.model).dialect !== "gemini" && hasPlainNames(request) && hasPlainTools(request, known);
+      const { tools, model } = request;
+      const isPlain = hasPlainCalls(request) &&
+        (tools.length === 0 || (forms.of(model).dialect !== "gemini" && arePlainTools(tools)));
       return isPlain ? provider.stream(request, options) : new FittedStream(provider, { request, options, load });
     },
   });
@@ -98,29 +97,26 @@ const MAX_NODES = 500;
 const MAX_DEPTH = 6;
 const TYPES = new Set(["string", "number", "integer", "boolean", "object", "array"]);
 
-function hasPlainNames({ tools, messages, toolChoice }: ProviderRequest): boolean {
-  return tools.every(({ name }) => TOOL_NAME.test(name)) &&
-    (typeof toolChoice !== "object" || TOOL_NAME.test(toolChoice.name)) &&
+function hasPlainCalls({ messages, toolChoice }: ProviderRequest): boolean {
+  return (typeof toolChoice !== "object" || TOOL_NAME.test(toolChoice.name)) &&
     messages.every((message) =>
       message.role !== "assistant" || message.tool_calls === undefined ||
       message.tool_calls.every((call) => TOOL_NAME.test(call.function.name))
     );
 }
 
-function hasPlainTools({ tools }: ProviderRequest, known: WeakMap<JsonSchema, boolean>): boolean {
-  return tools.every(({ description, parameters }) => {
-    if (description.length > MAX_DESCRIPTION) return false;
-    if (parameters === undefined) return true;
-    let isPlain = known.get(parameters);
-    if (isPlain === undefined) known.set(parameters, isPlain = isPlainSchema(parameters));
-    return isPlain;
-  });
-}
+/** Tells whether all vendors take these tools as they are. A run has the same ones in each turn. */
+const arePlainTools = lazilyEach((tools: ProviderRequest["tools"]): boolean =>
+  tools.every(({ name, description, parameters }) =>
+    TOOL_NAME.test(name) && description.length <= MAX_DESCRIPTION &&
+    (parameters === undefined || isPlainSchema(parameters))
+  )
+);
 
 /** Tells whether all vendors take a schema as it is. False says only that the schema must be looked at closely. */
-function isPlainSchema(schema: JsonSchema): boolean {
-  return schema["type"] === "object" && isRecord(schema["properties"]) && isPlainNode(schema, { left: MAX_NODES }, 0);
-}
+const isPlainSchema = lazilyEach((schema: JsonSchema): boolean =>
+  schema["type"] === "object" && isRecord(schema["properties"]) && isPlainNode(schema, { left: MAX_NODES }, 0)
+);
 
 function isPlainNode(node: unknown, budget: { left: number }, depth: number): boolean {
   if (!isRecord(node) || typeof node["type"] !== "string" || !TYPES.has(node["type"])) return false;

@@ -1,7 +1,6 @@
 import type { ClaimableRun } from "../../cluster/run_claims.ts";
 import type { JoinedGateway } from "../../cluster/leases.ts";
 import type { EndedTurn } from "../../agent/agent_run.ts";
-import { neverAborted } from "../../base/cancel.ts";
 import { type HttpError, refuse } from "../../base/errors.ts";
 import { isAtWork, type Run } from "../../base/records/run.ts";
 import { unknownFieldsOf } from "../../base/records/stored_object.ts";
@@ -118,8 +117,8 @@ export interface RunRights {
    * @param isWritten tells whether an earlier try was written whose answer was lost
    */
   write(runId: string, write: () => Promise<boolean>, isWritten: () => Promise<boolean>): Promise<boolean>;
-  /** Returns the patience of a run, which makes a call of the store again while the database is down. @param signal ends the pauses */
-  patienceOf(runId: string, signal: AbortSignal): Patience;
+  /** Returns the patience of a run, which makes a call of the store again while the database is down. @param signal ends the pauses. Default: never */
+  patienceOf(runId: string, signal?: AbortSignal): Patience;
   /** Tells all gateways that something about a run has changed. */
   tell(kind: "run" | "end", runId: string, seq?: number): void;
 }
@@ -253,7 +252,7 @@ export class RunStore {
   /** Reads for a run, and waits for the database while this gateway owns the run. */
   #patiently<T>(runId: string, read: () => Promise<T>): Promise<T> {
     if (!this.#ownership.owns(runId)) return read();
-    return this.#ownership.patienceOf(runId, neverAborted())(read);
+    return this.#ownership.patienceOf(runId)(read);
   }
 
   /** Keeps the head of a run that this gateway writes. Others may write the journals of other runs. */

@@ -161,12 +161,12 @@ export class RunJournal implements AgentJournal {
     const stopsForShutdown = request.durable && terminal.type === "error" && terminal.code === "shutdown";
     // Finished work must be on disk before the run counts as stopped for the shutdown. Unfinished work is left out.
     if (stopsForShutdown) return recorder?.commit().finally(() => onEnd(undefined));
-    if (!recorder?.active()) {
+    if (recorder?.isActive !== true) {
       const { onUnrecorded } = this.#options;
       if (recorder !== undefined) onUnrecorded?.(entry.id, recorder.unrecorded());
-      const noted = recorder === undefined ? undefined : this.#noteOwnWork(outcome);
-      if (noted === undefined) return this.#over(terminal, endStatus(terminal));
-      return noted.then(() => this.#over(terminal, endStatus(terminal)));
+      const isNoted = recorder !== undefined && mayAwaitClient(request, outcome) && hasOwnWork(outcome.added);
+      if (!isNoted) return this.#over(terminal, endStatus(terminal));
+      return this.#noteOwnWork(outcome).then(() => this.#over(terminal, endStatus(terminal)));
     }
     // The client repeats a request that failed before anything was said, so the conversation stays as it was.
     // A run that waits for a review goes on later, and says then what it did
@@ -189,10 +189,9 @@ export class RunJournal implements AgentJournal {
     return hasBegun && terminal.type === "error" && terminal.interrupted === true;
   }
 
-  /** Notes on disk that a run without records did work of the agent, when its client must come back. Undefined: nothing to note. */
-  #noteOwnWork(outcome: AgentOutcome): Promise<void> | undefined {
+  /** Notes on disk that a run without records did work of the agent, when its client must come back. */
+  #noteOwnWork(outcome: AgentOutcome): Promise<void> {
     const { entry, request, parkedRecords, log } = this.#options;
-    if (!mayAwaitClient(request, outcome) || !hasOwnWork(outcome.added)) return undefined;
     return parkedRecords.note(outcome.added, { before: request.messages.at(-1), taint: entry.taint.origins }).catch(
       (error) => {
         log.warn("Cannot note what a restart would lose of this run", { run_id: entry.id, error });

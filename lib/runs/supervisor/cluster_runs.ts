@@ -186,7 +186,7 @@ export class ClusterRuns implements RunCoordination {
   }
 
   /** Returns the patience of a run: it waits for the database while nobody else owns the run. @param signal ends the pauses */
-  patienceOf(runId: string, signal: AbortSignal): Patience {
+  patienceOf(runId: string, signal?: AbortSignal): Patience {
     return this.ownership.patienceOf(runId, signal);
   }
 

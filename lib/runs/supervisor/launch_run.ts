@@ -5,7 +5,7 @@ import type { ParkedClientCalls } from "../../agent/parked_client_calls.ts";
 import { createSummaryProvider } from "../../agent/summarize.ts";
 import { createRunBudget, type TokenBudget } from "../../agent/token_budget.ts";
 import { taintOfMessages } from "../../agent/untrusted_text.ts";
-import { CancelError, cancelReason, neverAborted } from "../../base/cancel.ts";
+import { CancelError, cancelReason } from "../../base/cancel.ts";
 import type { Clock } from "../../base/clock.ts";
 import { type HttpError, refuse } from "../../base/errors.ts";
 import { type Message, saidIn, textOf } from "../../base/records/message.ts";
@@ -479,7 +479,7 @@ export class RunLauncher {
   ) {
     const { memory: { parkedRecords }, kit: { log }, onEnd, onEvents, cluster } = this.#parts;
     // The end of a run that was cancelled is written too, and nothing of a plain completion
-    const patience = isPlain ? undefined : cluster.patienceOf(entry.id, neverAborted());
+    const patience = isPlain ? undefined : cluster.patienceOf(entry.id);
     return new RunJournal({
       entry,
       request,

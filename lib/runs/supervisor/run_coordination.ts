@@ -61,8 +61,8 @@ export interface RunCoordination {
   placeOf(place: QueuePlace, run: { readonly run: ClaimableRun; readonly isAccepted: boolean }): QueuePlace;
   /** Returns a provider that is asked only while this gateway may act for the run. */
   providerOf(provider: Provider, runId: string): Provider;
-  /** Returns what makes calls of the store for a run until they succeed. Undefined: they are made once. @param signal ends the pauses */
-  patienceOf(runId: string, signal: AbortSignal): Patience | undefined;
+  /** Returns what makes calls of the store for a run until they succeed. Undefined: they are made once. @param signal ends the pauses. Default: never */
+  patienceOf(runId: string, signal?: AbortSignal): Patience | undefined;
   /** Returns the right of a run to begin effects. Undefined: nobody can take it away */
   rightOf(runId: string, signal: AbortSignal): EffectRight | undefined;
   /**

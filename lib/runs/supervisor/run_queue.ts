@@ -83,26 +83,26 @@ export class RunQueue {
     this.#slots++;
   }
 
-  giveSlot(): void {
-    this.#slots--;
-  }
-
   /** Frees the slot of a run that waits. */
   vacateSlot(): void {
-    this.giveSlot();
-    this.startNext();
+    this.#slots--;
+    this.#startNext();
     if (this.freeSlots() > 0) this.#onVacated();
   }
 
-  free(conversationId: string): void {
-    this.#busy.delete(conversationId);
+  /** Takes a place back whose run leaves. @param isLent true: others have its slot meanwhile */
+  takeBack(place: SlotPlace, isLent: boolean): void {
+    if (!place.isReady) {
+      this.#waiting.delete(place);
+      return;
+    }
+    const { conversationId, isChild } = place.options;
+    if (!isChild && !isLent) this.#slots--;
+    if (conversationId !== null) this.#busy.delete(conversationId);
+    this.#startNext();
   }
 
-  stopWaiting(place: SlotPlace): void {
-    this.#waiting.delete(place);
-  }
-
-  startNext(): void {
+  #startNext(): void {
     for (const next of this.#waiting) {
       if (!this.#mayStart(next.options)) continue;
       this.#waiting.delete(next);
@@ -126,7 +126,8 @@ export class RunQueue {
     const { conversationId, isChild } = place.options;
     if (!isChild) this.#slots++;
     if (conversationId !== null) this.#busy.add(conversationId);
-    place.start();
+    place.isReady = true;
+    place.onReady?.();
   }
 
   /** @throws {HttpError} 503 `overloaded` */
@@ -144,34 +145,31 @@ export class RunQueue {
 /** Place of a run that works in a slot, or in the slot of its parent. */
 class SlotPlace implements QueuePlace {
   readonly options: EnterOptions;
+  /** True once the queue lets the run work. */
+  isReady = false;
+  /** Wakes who waits for that. */
+  onReady: (() => void) | undefined = undefined;
   readonly #queue: RunQueue;
-  #ready = false;
   /** Number of waits that the slot is lent for. */
   #paused = 0;
   #left = false;
-  #wake: (() => void) | undefined = undefined;
 
   constructor(queue: RunQueue, options: EnterOptions) {
     this.#queue = queue;
     this.options = options;
   }
 
-  start(): void {
-    this.#ready = true;
-    this.#wake?.();
-  }
-
   ready(): boolean {
-    return this.#ready;
+    return this.isReady;
   }
 
   wait(signal: AbortSignal): Promise<void> {
     if (signal.aborted) return Promise.reject(cancelError(signal));
-    if (this.#ready) return Promise.resolve();
+    if (this.isReady) return Promise.resolve();
     return new Promise((resolve, reject) => {
       const onAbort = () => reject(cancelError(signal));
       signal.addEventListener("abort", onAbort, { once: true });
-      this.#wake = () => {
+      this.onReady = () => {
         signal.removeEventListener("abort", onAbort);
         resolve();
       };
@@ -190,14 +188,7 @@ class SlotPlace implements QueuePlace {
   leave(): void {
     if (this.#left) return;
     this.#left = true;
-    if (!this.#ready) {
-      this.#queue.stopWaiting(this);
-      return;
-    }
-    const { conversationId, isChild } = this.options;
-    if (!isChild && this.#paused === 0) this.#queue.giveSlot();
-    if (conversationId !== null) this.#queue.free(conversationId);
-    this.#queue.startNext();
+    this.#queue.takeBack(this, this.#paused > 0);
   }
 
   #countPause(count: number): void {

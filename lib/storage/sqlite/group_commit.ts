@@ -169,11 +169,10 @@ export class GroupCommit {
 
   async #syncGroup(group: readonly Pending[]): Promise<void> {
     await this.#attempt(this.#disk.sync);
-    if (this.#failed === undefined) this.#settle(group);
-    else for (const pending of group) pending.reject(this.#failed);
-  }
-
-  #settle(group: readonly Pending[]): void {
+    if (this.#failed !== undefined) {
+      for (const pending of group) pending.reject(this.#failed);
+      return;
+    }
     this.#isHealthy = group.every(({ outcome }) => outcome !== undefined && "result" in outcome);
     for (const { outcome, resolve, reject } of group) {
       if (outcome !== undefined && "result" in outcome) resolve(outcome.result);

@@ -128,13 +128,14 @@ export class RecordStatements {
   /** @returns false when its precondition did not hold; a part of it may have been written */
   apply(write: EncodedWrite): boolean {
     const { put, insert, putIf } = this.#records;
+    const now = this.#now();
     switch (write.op) {
       case "put":
-        return this.#index(put.get(write.collection, write.key, write.json, ...this.#nowTwice()), write);
+        return this.#index(put.get(write.collection, write.key, write.json, now, now), write);
       case "insert":
-        return this.#index(insert.get(write.collection, write.key, write.json, ...this.#nowTwice()), write);
+        return this.#index(insert.get(write.collection, write.key, write.json, now, now), write);
       case "putIf":
-        return this.#index(putIf.get(write.json, this.#now(), write.collection, write.key, write.version), write);
+        return this.#index(putIf.get(write.json, now, write.collection, write.key, write.version), write);
       case "delete":
         this.#takeRow(write.collection, write.key);
         return true;
@@ -190,12 +191,6 @@ export class RecordStatements {
 
   #idOf(collection: string, key: string): Row[string] | undefined {
     return this.#records.idOf.get(collection, key)?.["id"];
-  }
-
-  /** Returns the times of a new record: created and updated. */
-  #nowTwice(): readonly [number, number] {
-    const time = this.#now();
-    return [time, time];
   }
 
   /** Keeps the full text in step with a record just written. */

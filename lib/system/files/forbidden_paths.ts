@@ -67,8 +67,9 @@ export function forbiddenNames(
   scope: { readonly workspaceRoot: string; readonly forbiddenPaths: readonly string[] },
   options: { readonly home: string; readonly ownPaths: readonly string[] },
 ): readonly string[] {
-  const expand = (path: string) => expandForbidden(path, { home: options.home, workspaceRoot: scope.workspaceRoot });
-  return [...[...BUILT_IN_FORBIDDEN_PATHS, ...scope.forbiddenPaths].map(expand), ...options.ownPaths];
+  const places = { home: options.home, workspaceRoot: scope.workspaceRoot };
+  const forbidden = [...BUILT_IN_FORBIDDEN_PATHS, ...scope.forbiddenPaths];
+  return [...forbidden.map((path) => expandForbidden(path, places)), ...options.ownPaths];
 }
 
 /** Decides by the names forbidden paths are configured with, and by where these lead; one that is not there counts by its name. */

@@ -2,6 +2,7 @@ import { cancelError } from "../../base/cancel.ts";
 import { ToolError } from "../../base/errors.ts";
 import { type Utf16, utf16Of, utf16ToUtf8 } from "../../base/text.ts";
 import type { OpenFile } from "../../system/files/files.ts";
+import { KEY_HEAD_BYTES } from "../../system/files/sensitive_files.ts";
 
 const CHUNK_BYTES = 65_536;
 const NEWLINE = 10;
@@ -78,9 +79,10 @@ export async function asUtf8(
   file: OpenFile,
   path: string,
 ): Promise<{ readonly file: OpenFile; readonly encoding: "utf-8" | Utf16 }> {
-  const mark = new Uint8Array(2);
-  await file.read(mark, 0);
-  const encoding = utf16Of(mark);
+  // As much as is looked at for a private key, so that the beginning is read once for both
+  const head = new Uint8Array(KEY_HEAD_BYTES);
+  await file.read(head, 0);
+  const encoding = utf16Of(head);
   if (encoding === undefined) return { file, encoding: "utf-8" };
   if (file.size > MAX_UTF16_BYTES) {
     throw new ToolError(

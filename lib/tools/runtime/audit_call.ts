@@ -71,23 +71,25 @@ export function auditCall(
       return false;
     }
   };
-  // Each try gets the same event, so that the audit knows one again that was written and whose answer was lost
-  const before = (event: AuditEvent) => shared?.before(scope, () => write(event)) ?? write(event);
-  const after = (event: AuditEvent) => shared?.after(request, () => write(event), () => false) ?? write(event);
   return {
-    decided: ({ prepared, kind, rule, reason, approvalId }) =>
-      before({
+    decided({ prepared, kind, rule, reason, approvalId }) {
+      // The parts of a line are left out: the command has its text
+      const { line: _line, ...effects }: Effects = prepared?.effects ?? {};
+      // Each try gets the same event, so that the audit knows one again that was written and whose answer was lost
+      const event: AuditEvent = {
         type: "decision",
         ...about(prepared),
         access: prepared?.access ?? null,
-        effects: recordedEffects(prepared?.effects),
+        effects,
         decision: kind,
         rule,
         reason: kind === "allow" ? "" : reason,
         approval_id: approvalId,
-      }),
+      };
+      return shared?.before(scope, () => write(event)) ?? write(event);
+    },
     async ended({ prepared, outcome, durationMs, output, pictures }) {
-      await after({
+      const event: AuditEvent = {
         type: "call",
         ...about(prepared),
         outcome,
@@ -95,12 +97,8 @@ export function auditCall(
         output_bytes: output === undefined ? null : Buffer.byteLength(output),
         output_digest: output === undefined ? null : hash("sha256", output),
         ...pictures.length === 0 ? {} : { picture_digests: pictures.map(({ picture }) => picture.sha256) },
-      });
+      };
+      await (shared?.after(request, () => write(event), () => false) ?? write(event));
     },
   };
-}
-
-/** Returns effects without the parts of a line: the command has its text. */
-function recordedEffects({ line: _line, ...effects }: Effects = {}): Effects {
-  return effects;
 }

@@ -55,22 +55,22 @@ export class CallAsker {
     this.#over.abort(new CancelError("cancelled", "The call has ended"));
   }
 
-  /** Returns the parts of the call's context that ask. */
-  parts(): Pick<ToolContext, "elicit" | "client" | "sample"> {
-    const { request: { approver, client, model }, signal } = this.#call;
-    const asks = client?.asks;
-    const isAnswered = approver.elicit !== undefined || asks?.can.has("form") === true || asks?.can.has("url");
-    const asked = asks === undefined ? undefined : this.#counted(asks);
+  /** Returns the parts of the call's context that ask, for a call of a client that can be asked. */
+  parts(asks: AskableClient): Pick<ToolContext, "elicit" | "client" | "sample"> {
+    const { request: { approver, model }, signal } = this.#call;
+    const isAnswered = approver.elicit !== undefined || asks.can.has("form") || asks.can.has("url");
+    const asked = this.#counted(asks);
     return {
-      elicit: isAnswered ? (elicitation, options = {}) => this.#elicit(elicitation, options) : undefined,
+      elicit: isAnswered ? (...question) => this.elicit(...question) : undefined,
       client: asked,
       // A call without a run has no model of its own: its client's model answers for it
       sample: model?.sample ??
-        (asked?.can.has("sample") ? (wanted, given) => asked.sample(wanted, { signal: given ?? signal }) : undefined),
+        (asked.can.has("sample") ? (wanted, given) => asked.sample(wanted, { signal: given ?? signal }) : undefined),
     };
   }
 
-  #elicit(elicitation: Elicitation, options: ElicitOptions): Promise<ElicitationAnswer> {
+  /** Asks a person, as `elicit` of the call's context. */
+  elicit(elicitation: Elicitation, options: ElicitOptions = {}): Promise<ElicitationAnswer> {
     if (++this.#asked > MAX_QUESTIONS) {
       const reason = `one call may ask ${MAX_QUESTIONS} questions, and its server has asked more`;
       return Promise.resolve<ElicitationAnswer>({ action: "cancel", reason });

@@ -66,7 +66,7 @@ export class CallTaint {
     if (prepared.effects.command !== undefined) request.scope.taint?.add(read);
     const written = this.#writtenBy(tool, prepared);
     const captured = CAPTURING.has(tool.name) ? [tool.name] : undefined;
-    const taint = joinTaints(taintOf(request), originOf(tool, prepared), read, captured);
+    const taint = joinTaints(request.scope.taint?.origins, originOf(tool, prepared), read, captured);
     if (taint.length > 0) await taintedFiles?.mark(written, { taint, root });
     return read;
   }
@@ -104,7 +104,9 @@ export class CallTaint {
       const started = { ...effects, ...result?.line && { line: result.line }, command };
       return joinTaints(await this.#readByCommand(started), await this.#listedBy(started));
     }
-    const listed = await this.#named(this.#resolved(result?.lists ?? [], effects.root));
+    const listed = result?.lists === undefined
+      ? UNTAINTED
+      : await this.#named(this.#resolved(result.lists, effects.root));
     const isRead = access === "read" || result?.reads !== undefined || EDITING.has(tool.name);
     if (!isRead) return listed;
     return joinTaints(listed, await this.#of(this.#resolved(result?.reads ?? effects.paths ?? [], effects.root), seen));
@@ -159,9 +161,4 @@ function originOf({ name, source, outside = false }: Tool, { access, effects }: 
   const [url = ""] = effects.urls ?? [];
   const host = URL.parse(url)?.host;
   return [host === undefined ? name : `${name} ${host}`];
-}
-
-/** Returns the outside content that the run of a call has read so far. */
-export function taintOf({ scope: { taint } }: Pick<ToolCallRequest, "scope">): Taint {
-  return taint?.origins ?? UNTAINTED;
 }

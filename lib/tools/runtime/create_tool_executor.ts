@@ -6,7 +6,7 @@ import type { DeniedBy } from "../../base/records/approval.ts";
 import { type KnownSecrets, redactJson } from "../../base/redact.ts";
 import { type RunTaint, UNTAINTED } from "../../base/taint.ts";
 import { cutText } from "../../base/text.ts";
-import { DURATION_BUCKETS_SECONDS, type Metrics } from "../../base/telemetry/metrics.ts";
+import { type Counter, DURATION_BUCKETS_SECONDS, type Histogram, type Metrics } from "../../base/telemetry/metrics.ts";
 import type { AuditAppend } from "../../guard/audit/audit_chain.ts";
 import { hiddenByOthers } from "../../guard/approvals.ts";
 import { RULE_HALTED } from "../../guard/halts.ts";
@@ -30,7 +30,6 @@ import {
   type CallRunner,
   failedResult,
   haltedCall,
-  haltSubject,
   pickServices,
   reportBug,
   runCall,
@@ -73,9 +72,9 @@ interface ExecutorParts {
   readonly bind: Bind;
   readonly preview: PermitOptions["preview"];
   readonly taint: CallTaint;
-  /** Counts a call by its outcome */
-  readonly count: (label: string, outcome: Outcome) => void;
-  readonly observeDuration: (ms: number) => void;
+  /** Calls by their tool and outcome */
+  readonly calls: { with(tool: string, outcome: Outcome): Counter };
+  readonly durations: Histogram;
 }
 
 type Bind = (tool: Tool, prepared: PreparedCall, signal: AbortSignal) => Promise<CallBinding>;
@@ -91,8 +90,7 @@ export function createToolExecutor(given: ToolExecutorOptions): ToolExecutor {
   });
 
   const about = (tool: Tool) => surroundings(options, tool, { services: options.services, config: options.config() });
-  const screen: PermitOptions["screen"] = (tool, prepared, opens) =>
-    requireReached(tool, prepared, { context: about(tool), opens });
+  const screen: PermitOptions["screen"] = (tool, prepared, opens) => requireReached(tool, prepared, { about, opens });
   const bind: Bind = async (tool, prepared, signal) => {
     const { services, workspaceRoot } = options;
     const hidden = hiddenByOthers(services.redactor.masked(prepared.input));
@@ -125,8 +123,8 @@ export function createToolExecutor(given: ToolExecutorOptions): ToolExecutor {
       reportBug: (tool, request, error) => reportBug(options, { tool, request, error }),
     }),
     taint: new CallTaint(options),
-    count: (label, outcome) => calls.with(label, outcome).add(),
-    observeDuration: (ms) => durations.with().observe(ms / 1000),
+    calls,
+    durations: durations.with(),
   };
   return {
     list: catalogue.list,
@@ -249,7 +247,10 @@ async function call(
   const { options, catalogue, policy } = parts;
   if (given.scope.signal.aborted) throw cancelError(given.scope.signal);
   const look = <T>(work: () => Promise<T>) => options.shared?.before(given.scope, work) ?? work();
-  const found = await look(() => fillCall(resolveCall(given, catalogue), given, options));
+  const named = resolveCall(given, catalogue);
+  const found = "reason" in named || named.tool.fill === undefined
+    ? named
+    : await look(() => fillCall(named, given, options));
   const request = "reason" in found ? given : { ...given, name: found.name, input: found.input };
   // A tool that stands for another has decided about its own input, and takes no other
   const mayBeEdited = "by" in found && found.by === undefined;
@@ -261,8 +262,8 @@ async function call(
   const { tool } = found;
   const first = judgeCall(found, policy, request.scope.taint);
   // Files that a command runs or copies taint the run: that counts for the decision about the command itself
-  const undecided = request.scope.taint === undefined ? undefined : undecidedCall(first);
-  const ahead = undecided === undefined
+  const undecided = first.kind === "judged" && first.decision.kind !== "deny" ? first.prepared : undefined;
+  const ahead = request.scope.taint === undefined || undecided === undefined
     ? UNTAINTED
     : await look(() => parts.taint.ahead({ tool, prepared: undecided }));
   const judged = ahead.length === 0 ? first : judgeCall(found, policy, request.scope.taint?.with(ahead));
@@ -278,12 +279,12 @@ async function call(
   }
   // Nobody is asked about a call that is halted
   const { halts } = options;
-  if (halts?.isUncertain() === true) await look(() => halts.look());
-  const halted = halts?.refusalOf(haltSubject(tool, prepared, request));
+  if (halts?.isUncertain === true) await look(() => halts.look());
+  const halted = halts?.refusalOf({ tool: tool.name, access: prepared.access, runId: request.scope.runId });
   if (halted !== undefined) {
     return await refuseWith("denied", { rule: RULE_HALTED, reason: haltedCall(tool.name, halted) }, prepared);
   }
-  const seen = request.scope.taint?.with(ahead);
+  const seen = ahead.length === 0 ? request.scope.taint : request.scope.taint?.with(ahead);
   const decision = await policy.decideAtPlaces(tool, { prepared, decision: judged.decision }, seen);
   const permitted = await parts.permit(tool, { prepared, decision }, { request, audit, mayBeEdited });
   if (permitted.ok === "edited") return await callEdited(found, { given, permitted }, parts);
@@ -340,20 +341,14 @@ function pickId(approvalId: string | undefined): { readonly approvalId?: string 
 }
 
 /** Returns a call with the input that its tool fills in. */
-async function fillCall<T extends ReturnType<typeof resolveCall>>(
-  found: T,
+async function fillCall(
+  found: ResolvedCall,
   { scope: { conversationId } }: ToolCallRequest,
   { config, services }: CallRunner,
-): Promise<T> {
-  if ("reason" in found || found.tool.fill === undefined) return found;
+): Promise<ResolvedCall> {
   const { tool: { fill, needs }, input } = found;
   const context = { conversationId, config: config(), services: pickServices(services, needs) };
-  return { ...found, input: await fill(input, context) };
-}
-
-/** Returns a call that may still run by its first decision. */
-function undecidedCall(first: Judgement): PreparedCall | undefined {
-  return first.kind === "judged" && first.decision.kind !== "deny" ? first.prepared : undefined;
+  return { ...found, input: await fill?.(input, context) ?? input };
 }
 
 type CallRefusal = Pick<Refusal, "reason" | "rule" | "approvalId" | "by">;
@@ -375,14 +370,14 @@ async function refuse(
     readonly refusal: CallRefusal;
     readonly prepared: PreparedCall | undefined;
   },
-  { options, catalogue, count }: ExecutorParts,
+  { options, catalogue, calls }: ExecutorParts,
 ): Promise<ToolCallOutcome> {
   const { reason, rule, approvalId } = refusal;
   const { name, scope: { taint } } = request;
   // Outside content may have told the model to call the tool, for a person to turn it on
   const isOffered = taint?.isTainted !== true && matchesPatterns(name, options.config().agent.tools);
   const turnOn = isOffered ? catalogue.get(name)?.turn_on ?? undefined : undefined;
-  count(label, outcome);
+  calls.with(label, outcome).add();
   await audit.decided({ prepared, kind: "deny", rule, reason, approvalId });
   return {
     result: boundResult(
@@ -407,24 +402,27 @@ async function runPermitted(
   { request, audit, label }: CallUnderWay,
   parts: ExecutorParts,
 ): Promise<ToolCallOutcome> {
-  const { options, count, observeDuration } = parts;
+  const { options, calls, durations } = parts;
   const started = options.clock.monotonic();
   const { binding } = permitted;
   const seen: WitnessedFiles = new Map();
   const work = async () =>
-    await changeOf({ tool, prepared, binding }, request, parts) ??
+    (binding && await changeOf({ tool, prepared, binding }, request, parts)) ??
       await runCall(options, { tool, prepared, binding, seen }, request);
   const ended = await (options.shared?.effect(request.scope, { tool, prepared }, work) ?? work());
   const durationMs = options.clock.monotonic() - started;
-  observeDuration(durationMs);
-  count(label, ended.outcome);
+  durations.observe(durationMs / 1000);
+  calls.with(label, ended.outcome).add();
   if ("error" in ended) {
     await audit.ended({ prepared, outcome: ended.outcome, durationMs, output: undefined, pictures: [] });
     throw request.scope.signal.aborted ? cancelError(request.scope.signal) : ended.error;
   }
   const given = ended.result;
   const { redactor } = options.services;
-  const { result, pictures } = await withPictures(boundResult(given, redactor), given, redactor);
+  const bounded = boundResult(given, redactor);
+  const { result, pictures } = given.pictures === undefined
+    ? { result: bounded, pictures: [] }
+    : await withPictures(bounded, given.pictures, redactor);
   if (ended.outcome === "denied") {
     const { approvalId } = permitted;
     await audit.decided({ prepared, kind: "deny", rule: ended.rule ?? "owner", reason: result.output, approvalId });
@@ -458,12 +456,11 @@ async function changeOf(
   { tool, prepared, binding }: {
     readonly tool: Tool;
     readonly prepared: PreparedCall;
-    readonly binding: CallBinding | undefined;
+    readonly binding: CallBinding;
   },
   { scope: { signal } }: ToolCallRequest,
   { bind }: ExecutorParts,
 ): Promise<Ended | undefined> {
-  if (binding === undefined) return undefined;
   try {
     if ((await bind(tool, prepared, signal)).digest === binding.digest) return undefined;
   } catch (error) {
@@ -476,10 +473,9 @@ async function changeOf(
 /** Adds the pictures of a result that are within the bounds, and a line for each that is not. */
 async function withPictures(
   bounded: ToolResult,
-  { pictures: given = [] }: ToolResult,
+  given: NonNullable<ToolResult["pictures"]>,
   known: KnownSecrets,
 ): Promise<{ readonly result: ToolResult; readonly pictures: readonly CheckedPicture[] }> {
-  if (given.length === 0) return { result: bounded, pictures: [] };
   const { checkPictures } = await import("./check_pictures.ts");
   const { pictures, notes } = await checkPictures(given, known);
   return { result: { ...bounded, output: [bounded.output, ...notes].join("\n") }, pictures };

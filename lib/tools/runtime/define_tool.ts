@@ -169,22 +169,21 @@ export function defineTool<const S extends InputSchema, const N extends ServiceN
     definition.check?.(input);
     return input;
   };
-  const { standsFor, fill } = definition;
+  const { standsFor, fill, repeatable, carriesTaint, admit, screen, bind, effects, effectsUnder } = definition;
   const prepare = (text: string): PreparedCall => {
     const input = read(text);
     return {
       input,
       digest: canonicalDigest(input),
       access: definition.accessOf?.(input) ?? access,
-      effects: definition.effects?.(input) ?? {},
-      effectsUnder: (config) => definition.effectsUnder?.(input, config) ?? definition.effects?.(input) ?? {},
-      repeatable: answerOf(definition.repeatable, input),
-      carriesTaint: answerOf(definition.carriesTaint, input),
-      admit: (config) => definition.admit?.(input, config),
-      screen: async (context) => await definition.screen?.(input, context),
-      ...(definition.bind === undefined
-        ? {}
-        : { bind: async (context) => await definition.bind?.(input, context) ?? { shown: [] } }),
+      effects: effects?.(input) ?? {},
+      repeatable: typeof repeatable === "function" ? repeatable(input) : repeatable ?? false,
+      carriesTaint: typeof carriesTaint === "function" ? carriesTaint(input) : carriesTaint ?? false,
+      // What a tool does not have is not asked
+      ...(effectsUnder && { effectsUnder: (config) => effectsUnder(input, config) }),
+      ...(admit && { admit: (config) => admit(input, config) }),
+      ...(screen && { screen: async (context) => await screen(input, context) }),
+      ...(bind && { bind: async (context) => await bind(input, context) }),
       // The executor hands in the services that `needs` names
       run: async (context) => await definition.run(input, context as ContextWith<N>),
     };
@@ -226,11 +225,6 @@ export function defineTool<const S extends InputSchema, const N extends ServiceN
     prepare,
     execute: async (text, context) => await prepare(text).run(context),
   };
-}
-
-/** Returns a property of a call that is the same for all inputs, or depends on this one. */
-function answerOf<I>(property: boolean | ((input: I) => boolean) | undefined, input: I): boolean {
-  return typeof property === "function" ? property(input) : property ?? false;
 }
 
 function toInputSchema(name: string, schema: InputSchema): ObjectJsonSchema {

@@ -32,11 +32,14 @@ export function isPlainRead({ access, effects: { root } }: Pick<PreparedCall, "a
 export async function requireReached(
   tool: Tool,
   prepared: PreparedCall,
-  { context, opens }: { readonly context: ScreenContext; readonly opens: boolean },
+  { about, opens }: { readonly about: (tool: Tool) => ScreenContext; readonly opens: boolean },
 ): Promise<void> {
-  await prepared.screen?.(context);
   const { paths = [], root } = prepared.effects;
-  if (!opens || root === undefined || !tool.needs.includes("files")) return;
+  const isOpened = opens && root !== undefined && tool.needs.includes("files");
+  if (prepared.screen === undefined && !isOpened) return;
+  const context = about(tool);
+  await prepared.screen?.(context);
+  if (!isOpened) return;
   const { files } = context.services;
   for (const path of new Set(paths)) {
     try {

@@ -9,7 +9,7 @@ import { switchOf, type ToolPolicy } from "./tool_policy.ts";
 
 /** Immutable snapshot of all known tools, enabled or not. */
 export interface ToolRegistry {
-  get(name: string): Tool | undefined;
+  readonly byName: ReadonlyMap<string, Tool>;
   /** All tools, sorted by name */
   readonly tools: readonly Tool[];
 }
@@ -40,7 +40,7 @@ export function createToolRegistry(
     else onLeftOut(`${fault}; the tool of ${tool.origin ?? tool.source} is left out`);
   }
   const sorted = [...byName.values()].sort((a, b) => (a.name < b.name ? -1 : 1));
-  return { get: (name) => byName.get(name), tools: sorted };
+  return { byName, tools: sorted };
 }
 
 function faultOf({ name }: Tool, taken: ReadonlyMap<string, Tool>): string | undefined {
@@ -88,7 +88,10 @@ export function createCatalogue(
   policy: Pick<ToolPolicy, "isEnabled" | "whyOff" | "accessOf" | "described">,
 ): ToolCatalogue {
   const registry = registryNow(options);
-  const find = (name: string) => registry().get(name) ?? registry().tools.find(({ otherName }) => otherName === name);
+  const find = (name: string) => {
+    const { byName, tools } = registry();
+    return byName.get(name) ?? tools.find(({ otherName }) => otherName === name);
+  };
   const toInfo = (tool: Tool): ToolInfo => {
     const whyOff = policy.whyOff(tool);
     return {
@@ -104,16 +107,15 @@ export function createCatalogue(
       ...(tool.clientNeeds === undefined ? {} : { client_needs: tool.clientNeeds }),
     };
   };
-  const isOwn = ({ source }: Tool) => source === "builtin";
   // A configuration alone decides about the gateway's own tools. One of others is also off while what it leads to is not there
   const offeredOf = lazilyEach(({ tools }: ToolRegistry) =>
     lazilyEach((_newest: Config) =>
-      tools.filter((tool) => !isOwn(tool) || policy.isEnabled(tool)).map(policy.described)
+      tools.filter((tool) => tool.source !== "builtin" || policy.isEnabled(tool)).map(policy.described)
     )
   );
   const enabled = (patterns: readonly string[]) =>
     offeredOf(registry())(options.config()).filter((tool) =>
-      matchesPatterns(tool.name, patterns) && (isOwn(tool) || policy.isEnabled(tool))
+      matchesPatterns(tool.name, patterns) && (tool.source === "builtin" || policy.isEnabled(tool))
     );
   return {
     find,

@@ -32,7 +32,7 @@ export function resolveCall(
   const { name, input, allowed } = call;
   const tool = catalogue.resolve(call);
   if ("reason" in tool) return tool;
-  const other = realCallOf(tool, input);
+  const other = tool.standsFor && realCallOf(tool, input);
   if (other === undefined) return { tool, name, input, by: undefined };
   const real = catalogue.resolve({ name: other.tool, allowed });
   if ("reason" in real) return real;

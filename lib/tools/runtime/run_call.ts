@@ -3,13 +3,12 @@ import type { Clock, Timer } from "../../base/clock.ts";
 import { ToolError } from "../../base/errors.ts";
 import { firstBytes } from "../../base/text.ts";
 import type { KnownSecrets } from "../../base/redact.ts";
-import { joinTaints } from "../../base/taint.ts";
+import { joinTaints, UNTAINTED } from "../../base/taint.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
 import type { Config } from "../../config/config.ts";
 import { type Halts, type HaltSubject, RULE_HALTED } from "../../guard/halts.ts";
 import { isUnreadable } from "../../storage/read_records.ts";
 import { CallAsker } from "./call_asker.ts";
-import { taintOf } from "./call_taint.ts";
 import { isPathRefusal, isPlainRead, RULE_SCREEN } from "./look_ahead.ts";
 import type { SharedCalls } from "./shared_calls.ts";
 import { INSUFFICIENT_SCOPE } from "./owned_things.ts";
@@ -63,16 +62,29 @@ export async function runCall(
   const config = runner.config();
   const timeoutMs = tool.timeoutMs?.(config) ?? runner.timeoutMs ?? DEFAULT_TIMEOUT_MS;
   let questions: CallAsker | undefined;
+  let isOver = false;
   const work = (signal: AbortSignal, limit: TimeLimit) => {
-    questions = new CallAsker(runner, { tool, prepared, request, limit, signal });
+    const { client, approver: { elicit }, model } = request;
+    // Made with the first question, since most calls ask nothing. Nobody is asked for a call that has ended
+    const asker = () => {
+      questions ??= new CallAsker(runner, { tool, prepared, request, limit, signal });
+      if (isOver) questions.end();
+      return questions;
+    };
     return prepared.run({
       ...surroundings(runner, tool, { services, config }),
-      ...toCallContext(runner, tool, request),
-      ...questions.parts(),
+      ...toCallContext(runner, request),
+      ...client?.asks === undefined
+        ? { elicit: elicit && ((...question) => asker().elicit(...question)), client: undefined, sample: model?.sample }
+        : asker().parts(client.asks),
       signal,
+      // Made for those that write to it
+      get log() {
+        return logOf(runner, tool, request);
+      },
     });
   };
-  const subject = haltSubject(tool, prepared, request);
+  const subject: HaltSubject = { tool: tool.name, access: prepared.access, runId: request.scope.runId };
   const halted = runner.halts?.refusalOf(subject);
   if (halted !== undefined) {
     return { outcome: "denied", rule: RULE_HALTED, result: failedResult(haltedCall(tool.name, halted)) };
@@ -80,6 +92,7 @@ export async function runCall(
   const { clock, halts } = runner;
   const watch = (stop: (error: CancelError) => void) => halts?.watch(subject, stop);
   const ending = await runBounded(work, { clock, timeoutMs, signal: request.scope.signal, watch });
+  isOver = true;
   questions?.end();
   const ended = toEnded(ending, { runner, tool, prepared, request, timeoutMs });
   if ("error" in ended || questions === undefined || questions.taint.length === 0) return ended;
@@ -130,9 +143,8 @@ function toEnded(ending: Ending<ToolResult>, { runner, tool, prepared, request, 
 /** Returns the context of a call beside its signal and its surroundings. */
 function toCallContext(
   runner: CallRunner,
-  tool: Tool,
   request: ToolCallRequest,
-): Omit<ToolContext, keyof ScreenContext | "signal" | "elicit" | "client" | "sample"> {
+): Omit<ToolContext, keyof ScreenContext | "signal" | "log" | "elicit" | "client" | "sample"> {
   const { scope, model, client } = request;
   const onTold = client?.onTold;
   // A tool does not see what the doors and the executor alone need
@@ -144,13 +156,12 @@ function toCallContext(
     caller: scope.caller,
     allowed: request.allowed,
     depth: scope.depth,
-    taint: taintOf(request),
+    taint: scope.taint?.origins ?? UNTAINTED,
     links: scope.taint?.links,
     inherited: request.inherited,
     direct: scope.direct ?? false,
     sees: model?.sees ?? false,
     clock: runner.clock,
-    log: logOf(runner, tool, request),
     progress: (message) => request.onProgress?.(runner.redact(message)),
     tell: onTold === undefined ? undefined : (level, message) => onTold(level, runner.redact(message)),
   };
@@ -184,15 +195,6 @@ export function reportBug(
 function awayMeanwhile(tool: string): string {
   return `Cannot finish "${tool}": the database of the gateways went down while the call was at work, so nobody knows ` +
     "whether it took effect (storage_unavailable); look before you make it again";
-}
-
-/** Returns a call as halts look at it. */
-export function haltSubject(
-  { name }: Pick<Tool, "name">,
-  { access }: Pick<PreparedCall, "access">,
-  { scope: { runId } }: Pick<ToolCallRequest, "scope">,
-): HaltSubject {
-  return { tool: name, access, runId };
 }
 
 /** Says to the model that a call does not begin, since a person has halted it. @param reason the end of a sentence */
@@ -252,7 +254,12 @@ export async function runBounded<T>(
   const abort = () => controller.abort(cancelError(signal));
   signal.addEventListener("abort", abort, { once: true });
   const limit = new TimeLimit({ clock, ms: timeoutMs, onOver: () => controller.abort(new CancelError("timeout")) });
-  const stopped = stopAfterGrace(controller.signal, clock);
+  const stopped = Promise.withResolvers<Ending<never>>();
+  let grace: Timer | undefined;
+  controller.signal.addEventListener("abort", () => {
+    const ending = { kind: "stopped", error: cancelError(controller.signal) } as const;
+    grace = clock.after(STOP_GRACE_MS, () => stopped.resolve(ending));
+  }, { once: true });
   const unwatch = options.watch?.((error) => controller.abort(error));
   try {
     const working = work(controller.signal, limit).then(
@@ -263,23 +270,13 @@ export async function runBounded<T>(
           ? { kind: "stopped", error: cancelError(controller.signal) }
           : { kind: "failed", error },
     );
-    return await Promise.race([working, stopped.ending]);
+    return await Promise.race([working, stopped.promise]);
   } finally {
     signal.removeEventListener("abort", abort);
     unwatch?.();
     limit.clear();
-    stopped.clear();
+    grace?.clear();
   }
-}
-
-function stopAfterGrace(signal: AbortSignal, clock: Clock) {
-  let timer: Timer | undefined;
-  const ending = new Promise<Ending<never>>((resolve) => {
-    signal.addEventListener("abort", () => {
-      timer = clock.after(STOP_GRACE_MS, () => resolve({ kind: "stopped", error: cancelError(signal) }));
-    }, { once: true });
-  });
-  return { ending, clear: () => timer?.clear() };
 }
 
 /** Largest output of a tool, in bytes of UTF-8. */

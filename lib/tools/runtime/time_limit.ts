@@ -30,7 +30,8 @@ export class TimeLimit {
 
   /** Ends the limit: nothing more happens. */
   clear(): void {
-    this.#stand();
+    this.#timer?.clear();
+    this.#timer = undefined;
     this.#pauses = Infinity;
   }
 

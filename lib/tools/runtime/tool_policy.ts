@@ -133,14 +133,15 @@ export function createToolPolicy(options: ToolPolicyOptions): ToolPolicy {
       & Pick<DecideInput, "named"> = options,
   ) => {
     const { autonomy } = options.config();
+    const off = offUntil(tool);
     return decide({
       tool: tool.name,
       access,
       effects,
       op: opOf(input),
       carriesTaint,
-      offUntil: offUntil(tool),
-      offWay: commandOn(tool),
+      offUntil: off,
+      offWay: off && commandOn(tool),
       autonomy,
       workspace: {
         root: workspaceRoot,

@@ -23,7 +23,7 @@ interface Asked {
 }
 
 /** Makes the questions of a call with a time limit of one second. */
-function bench({ can, client = {}, hasApprovals = true, sample }: Asked = {}) {
+function bench({ can = [], client = {}, hasApprovals = true, sample }: Asked = {}) {
   const clock = createFakeClock();
   let isOver = false;
   let approvals = 0;
@@ -34,17 +34,15 @@ function bench({ can, client = {}, hasApprovals = true, sample }: Asked = {}) {
   const request = {
     approver,
     ...(sample === undefined ? {} : { model: { sample } }),
-    ...(can === undefined ? {} : {
-      client: {
-        asks: {
-          can: new Set(can),
-          elicit: () => Promise.resolve(ACCEPT),
-          sample: () => Promise.resolve({ text: "theirs", model: "m" }),
-          roots: () => Promise.resolve([]),
-          ...client,
-        },
+    client: {
+      asks: {
+        can: new Set(can),
+        elicit: () => Promise.resolve(ACCEPT),
+        sample: () => Promise.resolve({ text: "theirs", model: "m" }),
+        roots: () => Promise.resolve([]),
+        ...client,
       },
-    }),
+    },
   };
   // The parts that questions do not reach are left out
   const call = {
@@ -52,7 +50,7 @@ function bench({ can, client = {}, hasApprovals = true, sample }: Asked = {}) {
     signal: new AbortController().signal,
   } as unknown as AskingCall;
   const asker = new CallAsker({ redact: (text) => text, workspaceRoot: "/w" }, call);
-  return { clock, asker, ...asker.parts(), limit, isOver: () => isOver, approvals: () => approvals };
+  return { clock, asker, ...asker.parts(request.client.asks), limit, isOver: () => isOver, approvals: () => approvals };
 }
 
 const QUESTION = { signal: new AbortController().signal };

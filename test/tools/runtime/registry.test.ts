@@ -10,8 +10,8 @@ const named = (name: string): Tool => ({ ...(sample as Tool), name });
 test("a registry knows its tools by name and refuses two of one name", () => {
   const registry = createToolRegistry([named("b"), named("a")]);
   assert.deepEqual(registry.tools.map((tool) => tool.name), ["a", "b"]);
-  assert.equal(registry.get("b")?.name, "b");
-  assert.equal(registry.get("constructor"), undefined);
+  assert.equal(registry.byName.get("b")?.name, "b");
+  assert.equal(registry.byName.get("constructor"), undefined);
   assert.throws(() => createToolRegistry([named("a"), named("a")]), /registered twice/);
 });
 
@@ -28,8 +28,8 @@ test("a tool of others whose name is wrong or taken is left out, and the others 
   const foreign = [other("a"), other("m"), other("m"), other("b.c"), other("z")];
   const registry = createToolRegistry([named("a")], foreign, (reason) => reasons.push(reason));
   assert.deepEqual(registry.tools.map((tool) => tool.name), ["a", "m", "z"]);
-  assert.equal(registry.get("a")?.source, "builtin");
-  assert.equal(registry.get("m"), foreign[1]);
+  assert.equal(registry.byName.get("a")?.source, "builtin");
+  assert.equal(registry.byName.get("m"), foreign[1]);
   assert.equal(reasons.length, 3);
   assert.equal(reasons[0], 'Tool "a" is registered twice; the tool of mcp files is left out');
   assert.match(reasons[2] ?? "", /^Tool name "b\.c" is not of .*; the tool of mcp files is left out$/);

@@ -7,7 +7,7 @@ import type { Access } from "../../../lib/guard/policy.ts";
 import { BUILTIN_TOOLS } from "../../../lib/tools/builtin.ts";
 import { type ContextWith, defineTool } from "../../../lib/tools/runtime/define_tool.ts";
 import type { Tool } from "../../../lib/tools/runtime/tool.ts";
-import type { ApprovalRequest, ToolResult } from "../../../lib/tools/runtime/tool_call.ts";
+import type { ApprovalRequest, Approver, ToolResult } from "../../../lib/tools/runtime/tool_call.ts";
 import { createFakeClock } from "../../support/fake_clock.ts";
 import { createToolBench, type ToolBenchOptions } from "../../support/tool_bench.ts";
 
@@ -357,6 +357,20 @@ test("a cancellation while a person is asked ends the call", async () => {
   });
   controller.abort(new CancelError("shutdown"));
   await assert.rejects(calling, { reason: "shutdown" });
+});
+
+test("a question after the end of its call reaches nobody", async () => {
+  let late: ContextWith<"memory">["elicit"];
+  let isTaken: boolean | undefined;
+  const { call } = bench([tool(({ elicit }) => (late = elicit, done("ran")))]);
+  const elicit: Approver["elicit"] = (_request, signal) => {
+    isTaken = signal.aborted;
+    return Promise.resolve({ action: "cancel", reason: "late" });
+  };
+  const approver = Object.assign(() => Promise.reject(new TypeError("No call is approved")), { elicit });
+  await call("probe", "x", { approver });
+  await late?.({ message: "Who?", schema: null, url: "https://example.com/" });
+  assert.equal(isTaken, true);
 });
 
 test("an approver that fails has approved nothing", async () => {
