@@ -113,8 +113,8 @@ async function startGuard(needs: GuardNeeds, opened: OpenedList): Promise<GuardS
   const approvals = await withProgram(stored, needs, opened);
   opened.own(await keepTidy(approvals, { clock, log, days: () => config().runs.retention_days }), (stop) => stop());
   const tainted = lazily(async () => {
-    const { createTaintedFiles } = await import("./tainted_files.ts");
-    return createTaintedFiles({
+    const { StoredTaintedFiles } = await import("./tainted_files.ts");
+    return new StoredTaintedFiles({
       ...{ store, clock, audit: audit.append },
       workspace: cluster.taintWorkspace,
       closing: cluster.closing,
@@ -130,8 +130,8 @@ async function startGuard(needs: GuardNeeds, opened: OpenedList): Promise<GuardS
     clear: async (...given) => await (await tainted()).clear(...given),
   };
   const trusted = lazily(async () => {
-    const { createTrustedDocuments } = await import("./trusted_documents.ts");
-    return createTrustedDocuments({ store, clock, audit: audit.append });
+    const { StoredTrustedDocuments } = await import("./trusted_documents.ts");
+    return new StoredTrustedDocuments({ store, clock, audit: audit.append });
   });
   const trustedDocuments: TrustedDocuments = {
     isTrusted: async (...given) => await (await trusted()).isTrusted(...given),

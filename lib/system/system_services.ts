@@ -115,8 +115,8 @@ async function startSystem(needs: SystemNeeds, opened: OpenedList): Promise<Syst
   const workers = opened.own(new Workers({ maxWorkers: MAX_WORKERS, clock }), (open) => open.close());
   await endLeftovers(processes, needs);
   const git = lazily(async () => {
-    const { createGit } = await import("./git/create_git.ts");
-    return createGit({ processes, home, ownPaths });
+    const { CheckedGit } = await import("./git/create_git.ts");
+    return new CheckedGit({ processes, home, ownPaths });
   });
   return {
     files: createFiles({ clock, home, ownPaths, locks: cluster.fileLocks }),

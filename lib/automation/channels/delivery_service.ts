@@ -98,12 +98,8 @@ const STOP_MS = 2_000;
 /** Old deliveries that each new one may delete. */
 const SWEEP = 20;
 
-/** Creates the deliveries over a store. Metric: postern_deliveries_total{status}. */
-export function createDeliveries(options: DeliveryOptions): Deliveries {
-  return new DeliveryService(options);
-}
-
-class DeliveryService implements Deliveries {
+/** The deliveries over a store. Metric: postern_deliveries_total{status}. */
+export class DeliveryService implements Deliveries {
   readonly #options: DeliveryOptions;
   readonly #context: DeliverContext;
   readonly #work: WorkPart;

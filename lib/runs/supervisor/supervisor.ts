@@ -65,15 +65,12 @@ const DAY_MS = 24 * 60 * 60 * 1000;
 /** Time for runs that a drain has cancelled to write their last event. */
 const SETTLE_MS = 2000;
 
-/** Returns the run supervisor: everything that executes is a run started here (docs/design/runs.md "The loop"). */
-export function createSupervisor(options: SupervisorOptions): RunSupervisor {
-  return new Supervisor(options);
-}
-
 /**
+ * The run supervisor: everything that executes is a run started here (docs/design/runs.md "The loop").
+ *
  * A run without conversation, effect and durability writes nothing. Metrics: postern_runs_total{status}, postern_runs_active.
  */
-class Supervisor implements RunSupervisor {
+export class Supervisor implements RunSupervisor {
   readonly #options: SupervisorOptions;
   readonly #runs: RunStore;
   readonly #active = createActiveRuns<ActiveRun>();

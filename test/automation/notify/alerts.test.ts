@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, test } from "node:test";
-import { createDeliveries } from "../../../lib/automation/channels/delivery_service.ts";
+import { DeliveryService } from "../../../lib/automation/channels/delivery_service.ts";
 import { DELIVERIES, type DeliveryRecord } from "../../../lib/automation/channels/delivery_record.ts";
 import { createAlertWatch } from "../../../lib/automation/notify/alert_watch.ts";
 import { createAlertWork } from "../../../lib/automation/notify/alert_work.ts";
@@ -63,7 +63,7 @@ function setUp(rule: Rule, options: SetUp = {}) {
     ...{ store, clock, random, log: SILENT, metrics: createMetrics(), audit: createFakeAudit(store).append },
     tell: (...given) => deliveries.alert(approvalAlert(...given)),
   });
-  const deliveries = createDeliveries({
+  const deliveries = new DeliveryService({
     ...{ store, clock, random, log: SILENT, metrics: createMetrics(), environment },
     runs: () => undefined,
     fetch: () => Promise.resolve(fetchSetUp({ clock: systemClock }).guarded),

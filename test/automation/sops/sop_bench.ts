@@ -1,5 +1,5 @@
 import type { Script } from "../../../fixtures/scripted_provider.ts";
-import { createSops } from "../../../lib/automation/sops/sop_service.ts";
+import { ProcedureService } from "../../../lib/automation/sops/sop_service.ts";
 import type { SopService, SopsOptions } from "../../../lib/automation/sops/sop_service.ts";
 import { type Caller, SCOPES } from "../../../lib/base/records/caller.ts";
 import { type Logger, SILENT } from "../../../lib/base/telemetry/log.ts";
@@ -85,7 +85,7 @@ export function createSopBench(options: SopBenchOptions): SopBench {
     approverOf: createApprover({ approvals, timeoutMs: () => ({ attached: 60_000, durable: 3_600_000 }) }),
   });
   const tools = { ...executor, masked: options.masked ?? executor.masked };
-  const sops = createSops({
+  const sops = new ProcedureService({
     kit: { clock, random, log },
     store,
     approvals,

@@ -12,7 +12,7 @@ import type { PluginHost } from "../plugin_host.ts";
 import type { OpenPlugin, PluginToOpen } from "../plugin_openers.ts";
 import { filledSettings, maskAnswer } from "../plugin_settings.ts";
 import { answerTooLarge, readAnswer, writeCall } from "../plugin_wire.ts";
-import { callTooSlow, openProgramPlugin, type ProgramServices } from "../process/program_plugin.ts";
+import { callTooSlow, ProgramHost, type ProgramServices } from "../process/program_plugin.ts";
 import { type FfiLibrary, type FfiPlace, openFfiLibrary } from "./ffi_library.ts";
 
 /**
@@ -52,7 +52,7 @@ function openProgram(
   };
   // Nobody could tell what a process that stays does to the workspace between two calls
   const mode = capabilities.workspace === "write" ? "one_shot" : "pooled";
-  return openProgramPlugin({ id, program, mode, capabilities, config }, services);
+  return new ProgramHost({ id, program, mode, capabilities, config }, services);
 }
 
 /** Opens a library in the gateway. One call runs at a time, aside of the gateway's own work; nothing can end it before it returns. */

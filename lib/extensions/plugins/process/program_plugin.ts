@@ -56,16 +56,6 @@ interface Lane {
 }
 
 /**
- * Opens a plugin that answers in lines of JSON. Nothing is started before the first call.
- *
- * Each call is prepared again: the workspace is looked through, so that a process which was started before a file of credentials appeared
- * gets no call after it.
- */
-export function openProgramPlugin(plugin: ProgramPlugin, services: ProgramServices): PluginHost {
-  return new ProgramHost(plugin, services);
-}
-
-/**
  * Creates the opener of process plugins: programs that read a call from their input, as one line of JSON, and write the answer to their
  * output, as one line of JSON. What they write to their error output is shown in the error of a call that fails.
  */
@@ -76,11 +66,17 @@ export function createProcessOpener(services: ProgramServices): OpenPlugin<"proc
     const file = command.startsWith("./") ? join(folder, command) : command;
     // Python would write compiled files into the package, and so change its digest
     const program = { file, args, folder, env: { PYTHONDONTWRITEBYTECODE: "1" } };
-    return Promise.resolve(openProgramPlugin({ id, program, mode, capabilities, config }, services));
+    return Promise.resolve(new ProgramHost({ id, program, mode, capabilities, config }, services));
   };
 }
 
-class ProgramHost implements PluginHost {
+/**
+ * A plugin that answers in lines of JSON. Nothing is started before the first call.
+ *
+ * Each call is prepared again: the workspace is looked through, so that a process which was started before a file of credentials appeared
+ * gets no call after it.
+ */
+export class ProgramHost implements PluginHost {
   readonly #plugin: ProgramPlugin;
   readonly #services: ProgramServices;
   readonly #title: string;
