@@ -98,17 +98,11 @@ const MAX_ROW_BYTES = 1_048_576;
 const TIFF = 2;
 const PNG = 10;
 
-/** Parameters of a predictor, as the stream's dictionary gives them. */
-export interface PredictorOptions {
-  readonly reader: PdfReader;
-  readonly budget: WorkBudget;
-}
-
 /** Undoes the prediction that stands before a compression, as cross-reference streams use it. Source: ISO 32000-2, section 7.4.4.4 */
 export function undoPredictor(
   bytes: Uint8Array,
   parameters: PdfDict,
-  { reader, budget }: PredictorOptions,
+  { reader, budget }: { readonly reader: PdfReader; readonly budget: WorkBudget },
 ): Uint8Array {
   const predictor = reader.number(parameters, "Predictor") ?? 1;
   if (predictor < TIFF) return bytes;

@@ -265,12 +265,10 @@ async function orFailure<T>(work: () => Promise<T>): Promise<T | NodeFailure> {
   }
 }
 
-interface AdmitOptions extends NodesOptions {
-  readonly window: SlidingWindow;
-  readonly isAllowed: (id: string) => boolean;
-}
-
-function admit({ token, id, address }: NodeHandshake, options: AdmitOptions): NodeAdmission {
+function admit(
+  { token, id, address }: NodeHandshake,
+  options: NodesOptions & { readonly window: SlidingWindow; readonly isAllowed: (id: string) => boolean },
+): NodeAdmission {
   const isRight = token !== undefined && options.authToken !== "" && isSame(token, options.authToken);
   // With the right token a node spends its own slots alone: others at its address cannot keep it out
   const sender = isRight && id !== undefined && options.isAllowed(id)

@@ -94,19 +94,16 @@ function removal(id: string): readonly Write[] {
   ];
 }
 
-/** Store of the runs, and the supervisor of those at work. */
-export interface CancelRunsOptions {
-  readonly store: Store;
-  /** Returns the supervisor; undefined when no run is at work. The runs then do not go on at the next start. */
-  readonly supervisor: () => Pick<RunSupervisor, "cancel"> | undefined;
-}
-
 /**
  * Cancels every recorded run that works with the rights of a token, with the runs that it started through schedules, procedures and
  * sub-agents. A person who lost a token thereby stops the work of somebody else who has the token.
  * @returns how many there were
  */
-export async function cancelRunsOf(tokenId: string, { store, supervisor }: CancelRunsOptions): Promise<number> {
+export async function cancelRunsOf(tokenId: string, { store, supervisor }: {
+  readonly store: Store;
+  /** Returns the supervisor; undefined when no run is at work. The runs then do not go on at the next start. */
+  readonly supervisor: () => Pick<RunSupervisor, "cancel"> | undefined;
+}): Promise<number> {
   const runs = new RunStore(store);
   let count = 0;
   for (const { id, cancelled } of await runs.open()) {
