@@ -16,7 +16,7 @@ import type { SharedApprovalNewsOptions } from "./approval_news.ts";
 import type { AnswerLinks } from "./answer_links.ts";
 import { type Audit, type AuditOptions, createAudit } from "./audit/audit.ts";
 import { accessEvent, loginEvent } from "./audit/audit_event.ts";
-import { createApprovals } from "./create_approvals.ts";
+import { StoredApprovals } from "./stored_approvals.ts";
 import { Halts } from "./halts.ts";
 import type { AskProgram } from "./program_approver.ts";
 import type { TaintedFiles, TaintWorkspace } from "./tainted_files.ts";
@@ -104,7 +104,7 @@ async function startGuard(needs: GuardNeeds, opened: OpenedList): Promise<GuardS
   const tellHalt = await cluster.watchHalts(() => halts.look(), opened);
   await halts.look();
   let tell: TellOfApproval | undefined;
-  const stored = createApprovals({
+  const stored = new StoredApprovals({
     ...{ store, clock, random, log, metrics },
     tell: async (...given) => await tell?.(...given),
     news: await cluster.openApprovalNews({ store, clock, log }),

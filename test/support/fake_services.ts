@@ -12,7 +12,7 @@ import type { Config } from "../../lib/config/config.ts";
 import type { GatewayState } from "../../lib/base/records/gateway_status.ts";
 import type { Services } from "../../lib/services.ts";
 import { AnswerLinks } from "../../lib/guard/answer_links.ts";
-import { createApprovals } from "../../lib/guard/create_approvals.ts";
+import { StoredApprovals } from "../../lib/guard/stored_approvals.ts";
 import { Halts } from "../../lib/guard/halts.ts";
 import { lazily } from "../../lib/base/lazily.ts";
 import { ClientCalls } from "../../lib/runs/client_calls.ts";
@@ -96,7 +96,7 @@ export function createFakeServices(options: FakeServicesOptions = {}): FakeServi
   let config = withGateway({ ...GATEWAY, ...options.gateway });
   let state: GatewayState = "ok";
   const halts = new Halts({ store, clock, log, audit: audit.append, tell: () => {} });
-  const approvals = createApprovals({ store, clock, random, log, metrics, audit: audit.append });
+  const approvals = new StoredApprovals({ store, clock, random, log, metrics, audit: audit.append });
   const answerLinks = new AnswerLinks({ store, clock, random, audit: audit.append, approvals, config: () => config });
   return {
     version: "0.0.0-test",

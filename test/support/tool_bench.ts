@@ -13,7 +13,7 @@ import { createCookieJars } from "../../lib/memory/cookie_jars.ts";
 import { Mailbox } from "../../lib/memory/mailbox.ts";
 import { CronService } from "../../lib/automation/cron/cron_service.ts";
 import { ProcedureService } from "../../lib/automation/sops/sop_service.ts";
-import { createApprovals } from "../../lib/guard/create_approvals.ts";
+import { StoredApprovals } from "../../lib/guard/stored_approvals.ts";
 import { StoredTaintedFiles } from "../../lib/guard/tainted_files.ts";
 import { Memory } from "../../lib/memory/memory.ts";
 import { createCommandFolders } from "../../lib/memory/command_folders.ts";
@@ -304,7 +304,7 @@ export function createToolBench(options: ToolBenchOptions): ToolBench {
       sops: new ProcedureService({
         kit: { clock, random, log: SILENT },
         store,
-        approvals: createApprovals({
+        approvals: new StoredApprovals({
           store,
           clock,
           random,

@@ -14,7 +14,7 @@ import { createMetrics } from "../../../lib/base/telemetry/metrics.ts";
 import { defaultConfig } from "../../../lib/config/config.ts";
 import { sendsAnswerLinks, tellsOfApprovals } from "../../../lib/config/schema/notify.ts";
 import { validateConfig } from "../../../lib/config/validate_config.ts";
-import { createApprovals } from "../../../lib/guard/create_approvals.ts";
+import { StoredApprovals } from "../../../lib/guard/stored_approvals.ts";
 import { createMemoryStore } from "../../../lib/storage/create_memory_store.ts";
 import type { Store } from "../../../lib/storage/store.ts";
 import { runOwnCommand } from "../../../lib/system/process/own_command.ts";
@@ -59,7 +59,7 @@ function setUp(rule: Rule, options: SetUp = {}) {
   assert.ok("config" in checked, JSON.stringify(checked));
   const { config } = checked;
   const environment = (name: string) => secrets[name];
-  const approvals = createApprovals({
+  const approvals = new StoredApprovals({
     ...{ store, clock, random, log: SILENT, metrics: createMetrics(), audit: createFakeAudit(store).append },
     tell: (...given) => deliveries.alert(approvalAlert(...given)),
   });
