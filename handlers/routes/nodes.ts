@@ -9,7 +9,7 @@ import type { NodeAdmission, Nodes } from "../../lib/extensions/nodes/nodes.ts";
 import { defineRoute, defineSocket } from "../define_route.ts";
 import { bearerTokenOf } from "../door.ts";
 import type { RouteParts } from "../route.ts";
-import { createOutbox } from "../websocket/outbox.ts";
+import { Outbox } from "../websocket/outbox.ts";
 import { listReply, listSchema, textQuery } from "../wire/lists.ts";
 import { callFields, callReplySchema, makeCall } from "../wire/make_call.ts";
 import { answerStream, KEEP_ALIVE_MS } from "../wire/event_stream.ts";
@@ -252,7 +252,7 @@ function openLink(
   peer: Peer,
   { clock, address, id }: { readonly clock: Clock; readonly address: string | undefined; readonly id: string },
 ) {
-  const outbox = createOutbox({ peer, clock, patienceMs: PATIENCE_MS });
+  const outbox = new Outbox(peer, { clock, patienceMs: PATIENCE_MS });
   const link = nodes.open(id, {
     send: (text) => outbox.send(text),
     close(code, reason) {

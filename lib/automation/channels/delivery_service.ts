@@ -1,7 +1,7 @@
 import { hash } from "node:crypto";
 import { CancelError } from "../../base/cancel.ts";
 import { HttpError, refuse } from "../../base/errors.ts";
-import { createKeyedMutex, createKeyedSemaphore } from "../../base/keyed_queues.ts";
+import { createKeyedMutex, KeyedSemaphore } from "../../base/keyed_queues.ts";
 import { listSome } from "../../base/text.ts";
 import type { Told } from "../../guard/approvals.ts";
 import type { WorkHold } from "../../cluster/work_hold.ts";
@@ -114,7 +114,7 @@ export class DeliveryService implements Deliveries {
     this.#options = options;
     this.#context = {
       ...options,
-      semaphore: createKeyedSemaphore(MAX_AT_ONCE),
+      semaphore: new KeyedSemaphore(MAX_AT_ONCE),
       oneAtATime: createKeyedMutex(),
       isHere: (id) => this.#open.has(id) && this.#holds.get(id)?.lost.aborted !== true,
       ended: options.metrics.counter(

@@ -1,5 +1,5 @@
 import { DocumentError, type DocumentErrorCode } from "../document_error.ts";
-import { createTextOutput, type WorkBudget } from "../work_budget.ts";
+import { TextOutput, type WorkBudget } from "../work_budget.ts";
 import { openPdf, type PdfFile } from "./open_pdf.ts";
 import { pageText } from "./page_text.ts";
 import type { PdfFont } from "./pdf_font.ts";
@@ -61,7 +61,7 @@ export function pdfText(bytes: Uint8Array, { start, end, budget }: PdfTextOption
   };
   const wanted = pages.slice(start - 1, Math.min(end ?? pages.length, start - 1 + MAX_PAGES_AT_ONCE));
   const fonts = new Map<PdfDict, PdfFont>();
-  const output = createTextOutput();
+  const output = new TextOutput();
   let unknownCharacters = 0;
   let done = 0;
   let stoppedBy: string | undefined;

@@ -1,5 +1,5 @@
 import { isAtWork, isEnded } from "../../base/records/run.ts";
-import { createKeyedNotifier } from "../../base/keyed_queues.ts";
+import { KeyedNotifier } from "../../base/keyed_queues.ts";
 import { unlessUnreadable } from "../../storage/read_records.ts";
 import type { Store, Write } from "../../storage/store.ts";
 import { followRun } from "./follow_run.ts";
@@ -15,7 +15,7 @@ export function createStoredRuns(
   { store, ...options }: { readonly store: Store } & Pick<RunStoreOptions, "history">,
 ): StoredRuns {
   const runs = new RunStore(store, options);
-  const news = createKeyedNotifier();
+  const news = new KeyedNotifier();
   return {
     get: (id) => runs.get(id),
     startedBy: (id) => runs.startedBy(id),

@@ -5,7 +5,7 @@ import { fileURLToPath } from "node:url";
 import { cancelError } from "../../../base/cancel.ts";
 import { untilEffectMayBegin } from "../../../base/effect_right.ts";
 import { messageOf, ToolError } from "../../../base/errors.ts";
-import { createKeyedSemaphore } from "../../../base/keyed_queues.ts";
+import { KeyedSemaphore } from "../../../base/keyed_queues.ts";
 import { runtimeProgram } from "../../../system/process/prepare_program.ts";
 import { workerModule } from "../../../system/process/workers.ts";
 import type { PluginHost } from "../plugin_host.ts";
@@ -63,7 +63,7 @@ async function openInProcess(
   const title = `plugin ${JSON.stringify(id)}`;
   const { timeout_secs: seconds, max_output_bytes: maxBytes } = config.plugins;
   const library = await load(place, title);
-  const slot = createKeyedSemaphore(1);
+  const slot = new KeyedSemaphore(1);
   return {
     async call(call, signal) {
       const start = clock.monotonic();

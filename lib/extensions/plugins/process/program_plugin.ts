@@ -3,7 +3,7 @@ import { cancelError } from "../../../base/cancel.ts";
 import type { Clock, Timer } from "../../../base/clock.ts";
 import { untilEffectMayBegin } from "../../../base/effect_right.ts";
 import { ToolError } from "../../../base/errors.ts";
-import { createKeyedSemaphore, type KeyedSemaphore } from "../../../base/keyed_queues.ts";
+import { KeyedSemaphore } from "../../../base/keyed_queues.ts";
 import type { RedactPart } from "../../../base/redact.ts";
 import type { Config } from "../../../config/config.ts";
 import type { InstalledProgram, PreparedProgram, RunningProgram } from "../../../system/process/prepare_program.ts";
@@ -80,7 +80,7 @@ export class ProgramHost implements PluginHost {
   readonly #plugin: ProgramPlugin;
   readonly #services: ProgramServices;
   readonly #title: string;
-  readonly #slots: KeyedSemaphore = createKeyedSemaphore(MAX_AT_ONCE);
+  readonly #slots = new KeyedSemaphore(MAX_AT_ONCE);
   readonly #idle = new Set<IdleProcess>();
   readonly #lanes = new Set<Lane>();
   #isClosed = false;
