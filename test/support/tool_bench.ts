@@ -32,7 +32,7 @@ import { createFiles } from "../../lib/system/files/create_files.ts";
 import { createDesktop } from "../../lib/system/desktop/desktop.ts";
 import type { DesktopOptions } from "../../lib/system/desktop/desktop_session.ts";
 import type { FilesVariant } from "../../lib/system/files/files.ts";
-import { CheckedGit } from "../../lib/system/git/create_git.ts";
+import { CheckedGit } from "../../lib/system/git/checked_git.ts";
 import { createGuardedFetch, type GuardedFetch } from "../../lib/system/net/guarded_fetch.ts";
 import { Relay } from "../../lib/system/net/relay.ts";
 import { chooseProxy, type ProxySettings } from "../../lib/system/net/proxy_choice.ts";

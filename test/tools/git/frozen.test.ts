@@ -10,7 +10,7 @@ import {
   writeFileSync,
 } from "node:fs";
 import { test } from "node:test";
-import { CheckedGit } from "../../../lib/system/git/create_git.ts";
+import { CheckedGit } from "../../../lib/system/git/checked_git.ts";
 import type { OpenOptions } from "../../../lib/system/git/git.ts";
 import { git, initRepository, isThere } from "../../support/git_fixture.ts";
 import { createToolBench } from "../../support/tool_bench.ts";

@@ -10,7 +10,7 @@ import {
   writeFileSync,
 } from "node:fs";
 import { join } from "node:path";
-import { CheckedGit } from "../../../lib/system/git/create_git.ts";
+import { CheckedGit } from "../../../lib/system/git/checked_git.ts";
 import { readTree } from "../../support/file_tree.ts";
 import { git, gitTest as test, initRepository } from "../../support/git_fixture.ts";
 import { type ConfigChanges, createToolBench, type ToolBench } from "../../support/tool_bench.ts";

@@ -16,7 +16,7 @@ import {
 import { join } from "node:path";
 import process from "node:process";
 import { test } from "node:test";
-import { CheckedGit } from "../../../lib/system/git/create_git.ts";
+import { CheckedGit } from "../../../lib/system/git/checked_git.ts";
 import type { Repository } from "../../../lib/system/git/git.ts";
 import type { Processes } from "../../../lib/system/process/processes.ts";
 import { git, initRepository, isThere } from "../../support/git_fixture.ts";
