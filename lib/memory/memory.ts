@@ -86,7 +86,7 @@ const FUSED = 50;
 /** Constant of reciprocal rank fusion. Source: Cormack, Clarke and Buettcher, SIGIR 2009 */
 const RANK_CONSTANT = 60;
 
-/** Options of `createMemory`. */
+/** Options of `Memory`. */
 export interface MemoryOptions {
   readonly store: Store;
   readonly clock: Clock;
