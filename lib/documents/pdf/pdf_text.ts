@@ -32,20 +32,17 @@ export interface PdfText {
   readonly isRepaired: boolean;
 }
 
-/** Pages to read, and the budget they share. */
-export interface PdfTextOptions {
+/**
+ * Reads the text of pages, in the order in which they draw it, with what is filled into form fields.
+ * @throws {DocumentError} damaged, no PDF, needs a password, or over a bound; `page_out_of_range`
+ */
+export function pdfText(bytes: Uint8Array, { start, end, budget }: {
   /** From 1 */
   readonly start: number;
   /** Included; undefined: to the last */
   readonly end: number | undefined;
   readonly budget: WorkBudget;
-}
-
-/**
- * Reads the text of pages, in the order in which they draw it, with what is filled into form fields.
- * @throws {DocumentError} damaged, no PDF, needs a password, or over a bound; `page_out_of_range`
- */
-export function pdfText(bytes: Uint8Array, { start, end, budget }: PdfTextOptions): PdfText {
+}): PdfText {
   const file = openPdf(bytes, budget);
   const { pages, isRepaired } = findPages(file, budget);
   if (pages.length === 0) {
