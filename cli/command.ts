@@ -1,6 +1,6 @@
 import type { ArgDef, ArgsDef, CommandDef, ParsedArgs } from "citty";
 import type { LoadedConfig, LoadOptions } from "../lib/config/load_config.ts";
-import type { LineReader, LineReaderOptions } from "./terminal/line_reader.ts";
+import type { LineReader } from "./terminal/line_reader.ts";
 
 /** Variable whose value `stdin` tells a process to read its real environment from standard input, as one JSON object. */
 export const HANDOVER_VARIABLE = "POSTERN_ENVIRONMENT";
@@ -25,7 +25,7 @@ export interface CliIo {
    */
   readonly ask: (question: string, options?: { readonly isHidden?: boolean }) => Promise<string | undefined>;
   /** Opens a line reader that keeps the terminal for a whole conversation. Undefined without a terminal */
-  readonly openReader: (options: LineReaderOptions) => Promise<LineReader | undefined>;
+  readonly openReader: (history: readonly string[]) => Promise<LineReader | undefined>;
   /** Calls back at each SIGINT and SIGTERM. Returns a function that removes the listener */
   readonly onInterrupt: (listener: () => void) => () => void;
   /**

@@ -1,7 +1,7 @@
 import { closeSync, openSync } from "node:fs";
 import { homedir } from "node:os";
 import { type CliIo, EXIT } from "./command.ts";
-import type { LineReader, LineReaderOptions } from "./terminal/line_reader.ts";
+import type { LineReader } from "./terminal/line_reader.ts";
 
 const SIGNALS = ["SIGINT", "SIGTERM"] as const;
 const MAX_INPUT_BYTES = 16_777_216;
@@ -25,7 +25,7 @@ export function processIo(): CliIo {
     canAsk: process.stdin.isTTY === true && process.stderr.isTTY === true,
     ask: (question, { isHidden = false } = {}) =>
       process.stdin.isTTY ? askLine(question, { history, isHidden }) : Promise.resolve(undefined),
-    openReader: (options) => (process.stdin.isTTY ? openReader(options) : Promise.resolve(undefined)),
+    openReader: (history) => (process.stdin.isTTY ? openReader(history) : Promise.resolve(undefined)),
     onInterrupt(listener) {
       const onHangup = () => void (reloads() || listener());
       for (const signal of SIGNALS) process.on(signal, listener);
@@ -146,12 +146,12 @@ function endOfAnswer(typed: Buffer): number {
 }
 
 /** Opens the line reader over the terminal of this process: keys from stdin, output on stderr. */
-async function openReader(options: LineReaderOptions): Promise<LineReader> {
-  const { createLineReader } = await import("./terminal/line_reader.ts");
+async function openReader(history: readonly string[]): Promise<LineReader> {
+  const { TerminalLineReader } = await import("./terminal/line_reader.ts");
   const { stdin, stderr } = process;
   // Without a listener, a closed terminal would end the process before the chat has cancelled its run and its question
   stderr.on("error", () => {});
-  const reader = createLineReader({
+  const reader = new TerminalLineReader({
     onKeys(listener) {
       const onData = (keys: Buffer) => listener(keys);
       const onEnd = () => listener(undefined);
@@ -177,7 +177,7 @@ async function openReader(options: LineReaderOptions): Promise<LineReader> {
       stderr.on("resize", listener);
       return () => stderr.off("resize", listener);
     },
-  }, options);
+  }, history);
   // Gives the terminal back to the shell also after a crash
   const restore = () => reader.close();
   process.once("exit", restore);

@@ -22,13 +22,11 @@ export interface Connections {
   closeAll(): Promise<void>;
 }
 
-/** Module of the server of MCP. */
-interface McpModule {
-  readonly McpEndpoint: { open(services: Services): Promise<McpDoor> };
-}
-
 /** Creates the lists of a gateway's connections. The end of a token ends its connections. */
-export function createConnections(services: Services, loadMcp: () => Promise<McpModule>): Connections {
+export function createConnections(
+  services: Services,
+  loadMcp: () => Promise<{ readonly McpEndpoint: { open(services: Services): Promise<McpDoor> } }>,
+): Connections {
   const sockets = createSockets(services);
   const followers = createEventFollowers(services);
   const mcp = lazily(async () => {

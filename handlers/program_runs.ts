@@ -29,12 +29,6 @@ import { toInputText } from "./wire/make_call.ts";
 import { parseJsonBytes } from "./wire/read_json.ts";
 import { cancelRun, findRun, startRun, startRunSchema } from "./wire/run_work.ts";
 
-/** Services of the gateway whose runs are given, and the list of its open event streams. */
-export interface ProgramRunsOptions {
-  readonly services: Services;
-  readonly followers: EventFollowers;
-}
-
 /** Caller of what the program asks for: it made the gateway, so it has every scope. */
 const PROGRAM: Caller = { via: "program", tokenId: null, scopes: SCOPES };
 
@@ -44,7 +38,7 @@ export class ProgramRuns implements GatewayRuns {
   readonly #followers: EventFollowers;
   readonly #closing = new AbortController();
 
-  constructor({ services, followers }: ProgramRunsOptions) {
+  constructor({ services, followers }: { readonly services: Services; readonly followers: EventFollowers }) {
     this.#services = services;
     this.#followers = followers;
   }

@@ -1,5 +1,5 @@
 import type { Clock } from "../lib/base/clock.ts";
-import { createYielder } from "../lib/base/tick.ts";
+import { Yielder } from "../lib/base/tick.ts";
 import { PAIRING_CODES, PAIRING_GUARD } from "../lib/access/pairing.ts";
 import { WS_TICKETS } from "../lib/access/shared_tickets.ts";
 import { TOKEN_CHANGES } from "../lib/access/token_sharing.ts";
@@ -110,7 +110,7 @@ export async function lookAtRecords(
   { store, clock, signal }: { readonly store: Store; readonly clock: Clock; readonly signal: AbortSignal },
 ): Promise<boolean> {
   const end = clock.monotonic() + LOOK_MS;
-  const yielder = createYielder({ clock, signal });
+  const yielder = new Yielder({ clock, signal });
   for (const { name, parse } of Object.values(COLLECTIONS)) {
     for await (const stored of scanAll(store, name)) {
       readable(store, name, [stored], parse);

@@ -16,7 +16,7 @@ import type { GuardCluster } from "./guard/guard_services.ts";
 import type { TaintWorkspace } from "./guard/tainted_files.ts";
 import { type ClusterMember, MEMBER_ALONE } from "./runs/supervisor/run_coordination.ts";
 import type { Store } from "./storage/store.ts";
-import type { FileLocks } from "./system/files/file_locks.ts";
+import type { FileLocks } from "./system/files/files.ts";
 import type { SharedCalls } from "./tools/runtime/shared_calls.ts";
 
 /**

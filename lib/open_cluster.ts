@@ -103,8 +103,8 @@ export async function openCluster(
       return new TokenSharing({ ...parts, news: tokenNews(cluster) });
     },
     async openTickets(parts) {
-      const { createSharedTickets } = await import("./access/shared_tickets.ts");
-      return createSharedTickets({ ...parts, gateway: cluster.id });
+      const { SharedTickets } = await import("./access/shared_tickets.ts");
+      return new SharedTickets({ ...parts, gateway: cluster.id });
     },
     work: cluster.work,
     async shareSchedules(parts) {

@@ -240,7 +240,7 @@ export interface ProgramAdditions {
   readonly cache?: CacheDriver | undefined;
 }
 
-/** Options of `createServices`. */
+/** Parts of a gateway that its program chooses. */
 export interface ServicesOptions {
   /** Configuration of the start. */
   readonly config: Config;

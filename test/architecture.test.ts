@@ -400,6 +400,22 @@ test("no options object has more than twelve fields, but for those that are left
   assert.deepEqual(widths({ path: "a.ts", text: `export type ARequest = {\n${fields}};\n` }), [["ARequest", 13]]);
 });
 
+/** Returns the exported functions that do nothing but make an object of one class of their file, which has another word for it then. */
+const secondNames = ({ path, text }: SourceFile): readonly string[] =>
+  [...text.matchAll(
+    /^export (?:async )?function ((?:create|open)\w+)[^\n]*(?:\n {2}[^\n]*|\n\)[^\n]*)*?\{\n {2}return new (\w+)\([^;]*\);\n\}/gm,
+  )]
+    .filter(([, , made]) => text.includes(`class ${made} `))
+    .map(([, name]) => `${path}: ${name}`);
+
+test("no class hides behind a function that only makes it, but for stores: PostgreSQL is asked before one is made", () => {
+  const left = [
+    "lib/storage/create_memory_store.ts: createMemoryStore",
+    "lib/storage/open_sqlite_store.ts: openSqliteStore",
+  ];
+  assert.deepEqual(FILES.flatMap(secondNames).sort(), left);
+});
+
 test("no exported name has two meanings", () => {
   const places = new Map<string, string[]>();
   // Programs take handlers by the names of their routes, and no other file does

@@ -18,7 +18,7 @@ const BOUNDED: readonly (readonly [path: string, part: string, bound: string])[]
   ["lib/host/service/service_manager.ts", "-->", "a line that Postern wrote into its own service"],
   ["lib/providers/offline/passages.ts", "", "Postern's own documentation"],
   ["lib/providers/upstream/upstream_error.ts", "model", "the first 1,000 characters of a message"],
-  ["lib/system/git/create_git.ts", "(\\d+)\\.(\\d+)", "what git says of its version"],
+  ["lib/system/git/checked_git.ts", "(\\d+)\\.(\\d+)", "what git says of its version"],
   ["lib/web/read_feed.ts", "DOCTYPE", "the first 4,000 characters of a document"],
   ["lib/tools/git/git_input.ts", "\\p{L}", "a name, of 256 characters at most"],
 ];

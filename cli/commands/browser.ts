@@ -212,7 +212,7 @@ class Person {
   }
 
   async #listen(): Promise<void> {
-    const reader = await this.#context.io.openReader({ history: [] });
+    const reader = await this.#context.io.openReader([]);
     if (reader === undefined) return;
     this.#giveBack = () => reader.close();
     if (this.#isOver) return reader.close();

@@ -96,7 +96,7 @@ const GREETING = "Ctrl-C stops a reply, Ctrl-D ends the chat, /help lists comman
 
 async function converse(talk: Talk): Promise<number> {
   const { context, gateway, topic, history } = talk;
-  const reader = await context.io.openReader({ history: history.lines });
+  const reader = await context.io.openReader(history.lines);
   if (reader === undefined) return EXIT.ok;
   try {
     const withReader = { ...talk, reader, context: readingContext(context, reader) };

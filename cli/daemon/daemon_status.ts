@@ -38,17 +38,14 @@ export interface DaemonStatus {
   readonly config_problem: string | null;
 }
 
-/** Options of `toDaemonStatus`. */
-export interface DaemonStatusOptions {
+/** Gathers what is known about the daemon. Every field is always there. */
+export function toDaemonStatus(state: DaemonState, { dataDir, now, reply }: {
   readonly dataDir: string;
   /** Milliseconds since the epoch */
   readonly now: number;
   /** Status that the daemon reports. Undefined when it does not answer */
   readonly reply?: StatusReply | undefined;
-}
-
-/** Gathers what is known about the daemon. Every field is always there. */
-export function toDaemonStatus(state: DaemonState, { dataDir, now, reply }: DaemonStatusOptions): DaemonStatus {
+}): DaemonStatus {
   if (state.kind !== "running") {
     return {
       running: false,

@@ -14,13 +14,6 @@ import { probeGateway } from "../reach_gateway.ts";
 /** State of a daemon that answers. */
 export type RunningDaemon = Extract<DaemonState, { kind: "running" }>;
 
-/** Options of `launchDaemon`. */
-export interface LaunchDaemonOptions {
-  readonly loaded: LoadedConfig;
-  /** Flags of `daemon start` that are handed on, such as `--port=8080` */
-  readonly flags: readonly string[];
-}
-
 const LOOK_MS = 50;
 /** Time for a start, in ms. The first start of a new version may have to convert a large database */
 const START_LIMIT_MS = 120_000;
@@ -31,7 +24,11 @@ const END_GRACE_MS = 5_000;
  * Starts the daemon in a process of its own and waits until it answers.
  * @throws {CommandError} a daemon runs already, or this one did not start; with the last lines of its log
  */
-export async function launchDaemon(context: CommandContext, options: LaunchDaemonOptions): Promise<RunningDaemon> {
+export async function launchDaemon(context: CommandContext, options: {
+  readonly loaded: LoadedConfig;
+  /** Flags of `daemon start` that are handed on, such as `--port=8080` */
+  readonly flags: readonly string[];
+}): Promise<RunningDaemon> {
   const { dataDir } = options.loaded;
   await prepareDataDir(dataDir);
   refuseSecond(await readDaemonState(dataDir, probeGateway), dataDir);

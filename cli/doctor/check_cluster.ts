@@ -25,17 +25,17 @@ const PROBES = 5;
 /** Gateways that a finding names. */
 const SHOWN = 5;
 
-/** Options of `checkCluster`. */
-export interface ClusterCheckOptions extends LinkCheckOptions {
-  /** Absolute path of the folder that the agent works in. */
-  readonly workspace: string;
-}
-
 /**
  * Checks what gateways that share a PostgreSQL need: their leases, connections past a pooler and in number, and standbys. Changes nothing.
  * @returns nothing when the database cannot be reached or the user may not read it, which is the finding of another check
  */
-export async function checkCluster(name: string, options: ClusterCheckOptions): Promise<readonly Finding[]> {
+export async function checkCluster(
+  name: string,
+  options: LinkCheckOptions & {
+    /** Absolute path of the folder that the agent works in. */
+    readonly workspace: string;
+  },
+): Promise<readonly Finding[]> {
   const { config, environment } = options;
   let database: PostgresDatabase | undefined;
   try {

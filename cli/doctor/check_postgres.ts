@@ -18,20 +18,17 @@ import { failure, type Finding, fine, warning } from "./finding.ts";
 /** Seconds that the server's clock may differ from this machine's. */
 const TOLERATED_SECONDS = 120;
 
-/** Options of `checkPostgres`. */
-export interface PostgresCheckOptions {
+/**
+ * Checks that the PostgreSQL database of `[storage]` answers, and is one that a gateway would start with, by the checks of the start. Looks
+ * through its records where no gateway of this data directory runs, which is asked otherwise. Changes nothing in it.
+ */
+export async function checkPostgres(name: string, options: {
   readonly storage: PostgresSettings & RecordKeysOptions["settings"];
   /** Reads an environment variable */
   readonly environment: (name: string) => string | undefined;
   /** True: a gateway runs on the data directory, which has other variables than this terminal perhaps. */
   readonly isRunning: boolean;
-}
-
-/**
- * Checks that the PostgreSQL database of `[storage]` answers, and is one that a gateway would start with, by the checks of the start. Looks
- * through its records where no gateway of this data directory runs, which is asked otherwise. Changes nothing in it.
- */
-export async function checkPostgres(name: string, options: PostgresCheckOptions): Promise<readonly Finding[]> {
+}): Promise<readonly Finding[]> {
   const { storage, environment, isRunning } = options;
   let database: PostgresDatabase | undefined;
   try {

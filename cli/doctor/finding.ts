@@ -60,20 +60,17 @@ export function failure(name: string, message: string, fix: string): Finding {
   return { name, state: "failure", message, fix };
 }
 
-/** Options of `findingsText`. */
-export interface FindingsTextOptions {
-  /** Width of the terminal, in characters. Undefined: lines are not wrapped */
-  readonly columns: number | undefined;
-  readonly colour: boolean;
-}
-
 const COLOURS: Readonly<Record<FindingState, TextColour>> = { ok: "green", warning: "yellow", failure: "red" };
 const STATE_WIDTH = "failure".length;
 /** Least width of the column of messages. In a narrower terminal each message stands below its name */
 const LEAST_MESSAGE_WIDTH = 36;
 
 /** Returns the findings for people: a line each, with the fix below it, and the counts at the end. Wraps between words where a width is given. */
-export function findingsText(findings: readonly Finding[], { columns, colour }: FindingsTextOptions): string {
+export function findingsText(findings: readonly Finding[], { columns, colour }: {
+  /** Width of the terminal, in characters. Undefined: lines are not wrapped */
+  readonly columns: number | undefined;
+  readonly colour: boolean;
+}): string {
   const nameWidth = Math.max(0, ...findings.map(({ name }) => printableLine(name).length));
   const indent = STATE_WIDTH + nameWidth + 4;
   const isNarrow = columns !== undefined && columns - indent < LEAST_MESSAGE_WIDTH;

@@ -11,7 +11,7 @@ import { createMetrics } from "../../lib/base/telemetry/metrics.ts";
 import { APPROVALS, OPEN_APPROVALS, toApprovalBody } from "../../lib/guard/approval_records.ts";
 import { accessEvent } from "../../lib/guard/audit/audit_event.ts";
 import { createAudit } from "../../lib/guard/audit/audit.ts";
-import { createApprovals } from "../../lib/guard/create_approvals.ts";
+import { StoredApprovals, type StoredApprovalsOptions } from "../../lib/guard/stored_approvals.ts";
 import { appendEvents } from "../../lib/runs/journal/run_recorder.ts";
 import { recallRun } from "../../lib/runs/recovery/recall_run.ts";
 import { journalOf, OPEN_RUNS } from "../../lib/runs/journal/run_records.ts";
@@ -71,7 +71,7 @@ export async function holdOpenWork(options: HoldOptions): Promise<HeldWork> {
   }
 }
 
-type Append = Parameters<typeof createApprovals>[0]["audit"];
+type Append = StoredApprovalsOptions["audit"];
 
 async function holdRuns({ store, clock }: HoldOptions): Promise<number> {
   const runs = new RunStore(store);
@@ -137,7 +137,7 @@ async function skipFirings({ store, clock }: HoldOptions): Promise<number> {
 
 /** Ends approvals: open ones are withdrawn, and approved ones that were not used expire, since they may have been used after the backup. */
 async function endApprovals({ store, clock }: HoldOptions, audit: Append): Promise<number> {
-  const approvals = createApprovals({
+  const approvals = new StoredApprovals({
     store,
     clock,
     random: createSystemRandom(),

@@ -2,17 +2,14 @@ import { createConsola, LogLevels } from "consola/core";
 import type { LogLevel, LogRecord, LogSink } from "../../lib/base/telemetry/log.ts";
 import { paint, printableLine, type TextColour } from "../terminal/terminal_text.ts";
 
-/** Options of `createLogSink`. */
-export interface LogSinkOptions {
+/** Returns a place of the log: lines for people, or one JSON object a line. */
+export function createLogSink({ format, write, colour = false }: {
   readonly format: "pretty" | "json";
   /** Writes a whole line with its newline, for example to stderr */
   readonly write: (line: string) => void;
   /** True: the level of a line for people is coloured, so that warnings and errors stand out. Default false */
   readonly colour?: boolean;
-}
-
-/** Returns a place of the log: lines for people, or one JSON object a line. */
-export function createLogSink({ format, write, colour = false }: LogSinkOptions): LogSink {
+}): LogSink {
   return (record) => write(`${toLogLine(record, { format, colour })}\n`);
 }
 
@@ -30,14 +27,6 @@ export function createProcessLog(places: readonly LogSink[], level: LogLevel = "
   return (record) => log[record.level].raw(record);
 }
 
-/** Options of `toLogLine`. */
-export interface LogLineOptions {
-  readonly format: "pretty" | "json";
-  /** True: a line for people has the date too, as in a file that is kept. Default false */
-  readonly withDate?: boolean;
-  readonly colour?: boolean;
-}
-
 const COLOURS: Partial<Readonly<Record<LogLevel, TextColour>>> = { warn: "yellow", error: "red" };
 
 /** Tells whether a value is a text that stands without quotes. With a blank and `=` in it, it could pass for further fields. */
@@ -48,7 +37,12 @@ function isPlain(value: unknown): boolean {
 /** Returns a record as one line without its newline, for people or as one JSON object. */
 export function toLogLine(
   { time, level, message, fields }: LogRecord,
-  { format, withDate = false, colour = false }: LogLineOptions,
+  { format, withDate = false, colour = false }: {
+    readonly format: "pretty" | "json";
+    /** True: a line for people has the date too, as in a file that is kept. Default false */
+    readonly withDate?: boolean;
+    readonly colour?: boolean;
+  },
 ): string {
   const stamp = new Date(time).toISOString();
   if (format === "json") return JSON.stringify({ time: stamp, level, message, ...fields });

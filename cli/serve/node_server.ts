@@ -5,12 +5,6 @@ import type { ErrorCode } from "../../lib/base/errors.ts";
 import type { Connection, NodeConnections, NodeReply } from "./node_connections.ts";
 import type { SocketServer } from "./socket_server.ts";
 
-/** Time limits of Node's HTTP server, in ms. */
-export interface NodeServerLimits {
-  readonly headersTimeoutMs: number;
-  readonly requestTimeoutMs: number;
-}
-
 /** Most bytes of a request's line and headers. Node's parser refuses more with 431. */
 const MAX_HEADER_BYTES = 16 * 1024;
 const KEEP_ALIVE_MS = 75_000;
@@ -18,7 +12,9 @@ const KEEP_ALIVE_MS = 75_000;
 const BACKLOG = 4096;
 
 /** Returns the options of Node's HTTP server. Other runtimes ignore them. */
-export function nodeServerOptions({ headersTimeoutMs, requestTimeoutMs }: NodeServerLimits) {
+export function nodeServerOptions(
+  { headersTimeoutMs, requestTimeoutMs }: { readonly headersTimeoutMs: number; readonly requestTimeoutMs: number },
+) {
   return {
     backlog: BACKLOG,
     maxHeaderSize: MAX_HEADER_BYTES,

@@ -9,15 +9,6 @@ import type { GatewayServices } from "../../lib/services.ts";
 import { isWithin } from "../../lib/system/files/forbidden_paths.ts";
 import type { CommandContext } from "../command.ts";
 
-/** Options of `watchConfig`. */
-export interface WatchConfigOptions {
-  readonly services: Pick<GatewayServices, "reload" | "clock" | "log">;
-  /** Configuration that the gateway started with */
-  readonly loaded: LoadedConfig;
-  /** Loads the configuration again, in the same way as for the start */
-  readonly reload: () => Promise<LoadedConfig>;
-}
-
 /** Number of links that Linux follows in one path */
 const MAX_LINKS = 40;
 
@@ -30,7 +21,13 @@ const MAX_LINKS = 40;
  */
 export async function watchConfig(
   { io, loadOptions }: Pick<CommandContext, "io" | "loadOptions">,
-  { services, loaded, reload }: WatchConfigOptions,
+  { services, loaded, reload }: {
+    readonly services: Pick<GatewayServices, "reload" | "clock" | "log">;
+    /** Configuration that the gateway started with */
+    readonly loaded: LoadedConfig;
+    /** Loads the configuration again, in the same way as for the start */
+    readonly reload: () => Promise<LoadedConfig>;
+  },
 ): Promise<() => void> {
   const load = async () => sameFile(loaded, await reload());
   const ignore = io.onReload(() => void services.reload(load, { always: true }));

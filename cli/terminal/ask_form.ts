@@ -81,16 +81,10 @@ export async function askForm(
   return isYes(sure) ? { decision: "approve", content } : { decision: "deny" };
 }
 
-interface AskedField {
-  readonly name: string;
-  readonly field: FormField;
-  readonly isRequired: boolean;
-}
-
 /** Asks until a value fits. @returns undefined for a field that stays empty; `gone` when nobody answered */
 async function askField(
   { io, say }: FormIo,
-  { name, field, isRequired }: AskedField,
+  { name, field, isRequired }: { readonly name: string; readonly field: FormField; readonly isRequired: boolean },
 ): Promise<{ readonly value: FormContent[string] } | "gone" | undefined> {
   const fallback = field.default;
   const hint = fallback === undefined

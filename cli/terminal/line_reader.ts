@@ -41,12 +41,6 @@ export interface LineReader {
   close(): void;
 }
 
-/** Options of `createLineReader`. */
-export interface LineReaderOptions {
-  /** Messages of earlier chats, the newest first */
-  readonly history: readonly string[];
-}
-
 /** Most lines that wait for a read. Further lines are dropped, and the next read says so */
 const MAX_WAITING = 1_000;
 const HISTORY_SIZE = 1_000;
@@ -62,12 +56,8 @@ interface Waiting {
   readonly resolve: (line: string | undefined) => void;
 }
 
-/** Takes over a terminal until `close`. */
-export function createLineReader(terminal: ReaderTerminal, { history }: LineReaderOptions): LineReader {
-  return new TerminalLineReader(terminal, history);
-}
-
-class TerminalLineReader implements LineReader {
+/** The reader of a person's terminal, which it takes over until `close`. */
+export class TerminalLineReader implements LineReader {
   readonly #terminal: ReaderTerminal;
   /** Keys on their way to readline */
   readonly #keys = new PassThrough();
@@ -88,6 +78,7 @@ class TerminalLineReader implements LineReader {
   #ended = false;
   #closed = false;
 
+  /** @param history messages of earlier chats, the newest first */
   constructor(terminal: ReaderTerminal, history: readonly string[]) {
     this.#terminal = terminal;
     // readline then edits the line itself, and gives the terminal back while the process is stopped by Ctrl-Z

@@ -1,11 +1,5 @@
 import { StringDecoder } from "node:string_decoder";
 
-/** Listener for keys and pastes, called in their order. */
-export interface PasteListener {
-  readonly onKeys: (keys: string) => void;
-  readonly onPaste: (text: string) => void;
-}
-
 const BEGIN = "\x1b[200~";
 const END = "\x1b[201~";
 /** Most characters of one paste. A longer paste is delivered in parts */
@@ -15,7 +9,9 @@ const MAX_PASTE = 16_777_216;
  * Creates a splitter that tells pasted text from keys in the bytes of a terminal with bracketed paste, wherever the chunks are cut.
  * Source: https://invisible-island.net/xterm/ctlseqs/ctlseqs.html "Bracketed Paste Mode"
  */
-export function createPasteSplitter({ onKeys, onPaste }: PasteListener): { push(bytes: Uint8Array): void } {
+export function createPasteSplitter(
+  { onKeys, onPaste }: { readonly onKeys: (keys: string) => void; readonly onPaste: (text: string) => void },
+): { push(bytes: Uint8Array): void } {
   const decoder = new StringDecoder("utf8");
   let rest = "";
   let inPaste = false;

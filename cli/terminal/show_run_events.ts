@@ -72,15 +72,6 @@ async function showQuestion(context: CommandContext, gateway: ReachedGateway, id
 /** Longest event of a run: a tool's largest output has 64 MiB, and its JSON at most six times as much. */
 const MAX_EVENT_BYTES = 400 * 1024 * 1024;
 
-/** Options of `runEvents`. */
-export interface RunEventsOptions {
-  /** Gives only events after this seq */
-  readonly after: number;
-  /** True: waits for further events, to the run's end. False: gives only the present ones */
-  readonly follow: boolean;
-  readonly signal?: AbortSignal;
-}
-
 /**
  * Reads the events of a run from the gateway's event stream.
  * @throws {CommandError} the gateway refuses; with its sentence
@@ -89,7 +80,13 @@ export interface RunEventsOptions {
 export async function* runEvents(
   gateway: ReachedGateway,
   id: string,
-  { after, follow, signal }: RunEventsOptions,
+  { after, follow, signal }: {
+    /** Gives only events after this seq */
+    readonly after: number;
+    /** True: waits for further events, to the run's end. False: gives only the present ones */
+    readonly follow: boolean;
+    readonly signal?: AbortSignal;
+  },
 ): AsyncGenerator<AgentEvent, void, undefined> {
   const path = `/v1/runs/${encodeURIComponent(id)}/events?after=${after}${follow ? "" : "&follow=0"}`;
   const body = await gateway.stream({ method: "GET", path, signal });

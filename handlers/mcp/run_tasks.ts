@@ -27,12 +27,6 @@ export interface TaskRequest {
   readonly opensAddresses: boolean;
 }
 
-/** Parts of the gateway that tasks need. */
-export interface RunTasksParts {
-  readonly sdk: McpSdk;
-  readonly services: Services;
-}
-
 /** Time between two questions about a task that is advised to clients, in milliseconds. */
 const POLL_MS = 2_000;
 const DAY_MS = 86_400_000;
@@ -57,7 +51,7 @@ export class RunTasks {
   /** Approvals whose address a client has shown: it is not asked to show them again */
   readonly #answered = new Set<string>();
 
-  constructor({ sdk, services }: RunTasksParts) {
+  constructor({ sdk, services }: { readonly sdk: McpSdk; readonly services: Services }) {
     this.#sdk = sdk;
     this.#services = services;
   }

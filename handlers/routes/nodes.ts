@@ -5,12 +5,11 @@ import type { Clock } from "../../lib/base/clock.ts";
 import { type ErrorCode, messageOf, refuse, ToolError } from "../../lib/base/errors.ts";
 import type { Services } from "../../lib/services.ts";
 import { nodeDetailSchema, type NodeInfo, nodeSchema } from "../../lib/base/records/extension_views.ts";
-import type { NodeLink } from "../../lib/extensions/nodes/node_link.ts";
 import type { NodeAdmission, Nodes } from "../../lib/extensions/nodes/nodes.ts";
 import { defineRoute, defineSocket } from "../define_route.ts";
 import { bearerTokenOf } from "../door.ts";
 import type { RouteParts } from "../route.ts";
-import { createOutbox } from "../websocket/outbox.ts";
+import { Outbox } from "../websocket/outbox.ts";
 import { listReply, listSchema, textQuery } from "../wire/lists.ts";
 import { callFields, callReplySchema, makeCall } from "../wire/make_call.ts";
 import { answerStream, KEEP_ALIVE_MS } from "../wire/event_stream.ts";
@@ -233,7 +232,7 @@ export const nodeSocketRoute = defineSocket({
     const admission = nodes.admit({ token, id, address });
     if (!admission.ok) throw refusalOf(admission);
     sockets.checkOpen("connect the node");
-    let link: NodeLink | undefined;
+    let link: ReturnType<typeof openLink> | undefined;
     const linkOf = (peer: Peer) => (link ??= openLink(nodes, peer, { clock, address, id: admission.id }));
     return {
       open: (peer) => void linkOf(peer),
@@ -252,8 +251,8 @@ function openLink(
   nodes: Nodes,
   peer: Peer,
   { clock, address, id }: { readonly clock: Clock; readonly address: string | undefined; readonly id: string },
-): NodeLink {
-  const outbox = createOutbox({ peer, clock, patienceMs: PATIENCE_MS });
+) {
+  const outbox = new Outbox(peer, { clock, patienceMs: PATIENCE_MS });
   const link = nodes.open(id, {
     send: (text) => outbox.send(text),
     close(code, reason) {
@@ -270,9 +269,8 @@ function openLink(
     },
   }, address);
   return {
-    text: (text) => link.text(text),
+    text: (text: string) => link.text(text),
     binary: () => link.binary(),
-    close: (code, reason) => link.close(code, reason),
     closed() {
       outbox.close();
       link.closed();

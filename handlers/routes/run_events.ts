@@ -108,16 +108,13 @@ function cutShort() {
 /** How soon a reader should come back, in milliseconds. */
 const RETRY_MS = 1000;
 
-/** Options of `createEventLines`. */
-interface EventLinesOptions {
+/** Creates the encoder that writes each event as one line of JSON with its seq as the id. A comment says how the events come. */
+function createEventLines({ follows, after, now }: {
   readonly follows: boolean;
   /** Seq after which the reader reads */
   readonly after: number;
   readonly now: () => number;
-}
-
-/** Creates the encoder that writes each event as one line of JSON with its seq as the id. A comment says how the events come. */
-function createEventLines({ follows, after, now }: EventLinesOptions) {
+}) {
   let ended = false;
   let last = after;
   let comment = "";

@@ -14,63 +14,70 @@ const GIVE_UP_BYTES = 4 * 1024 * 1024;
 /** How often the unsent bytes are read on runtimes without a drain event, in milliseconds. */
 const POLL_MS = 50;
 
-/** Options of `createOutbox`. */
-export interface OutboxOptions {
-  readonly peer: OutboxPeer;
-  readonly clock: Clock;
-  /** A reader that reads nothing for this long is disconnected */
-  readonly patienceMs: number;
-}
+/**
+ * The sending side of one socket, with a bound on what waits in it. A slow reader pauses its run, so that the unsent bytes stay bounded
+ * (docs/design/websocket.md "Limits").
+ */
+export class Outbox {
+  readonly #peer: OutboxPeer;
+  readonly #clock: Clock;
+  readonly #patienceMs: number;
+  #isClosed = false;
+  #wake = () => {};
 
-/** The sending side of one socket, with a bound on what waits in it. */
-export interface Outbox {
+  /** @param patienceMs a reader that reads nothing for this long is disconnected */
+  constructor(peer: OutboxPeer, { clock, patienceMs }: { readonly clock: Clock; readonly patienceMs: number }) {
+    this.#peer = peer;
+    this.#clock = clock;
+    this.#patienceMs = patienceMs;
+  }
+
   /** Hands a frame to the socket; does nothing once it is closed. @returns false when the reader is to be disconnected */
-  send(text: string): boolean;
+  send(text: string): boolean {
+    if (this.#isClosed) return false;
+    try {
+      this.#peer.send(text);
+    } catch {
+      // The socket closed just before this write. Its close hook follows
+      this.#isClosed = true;
+    }
+    return !this.#isClosed && !this.isOverfull();
+  }
+
   /** Tells whether the unsent bytes are over the limit. Pongs, which the runtime sends, count too */
-  isOverfull(): boolean;
+  isOverfull(): boolean {
+    return this.#unsentBytes() > GIVE_UP_BYTES;
+  }
+
   /** Waits until the reader has caught up. Gives true then, and false when the socket is closed or the reader too slow */
-  ready(): boolean | Promise<boolean>;
+  ready(): boolean | Promise<boolean> {
+    return this.#isClosed ? false : this.#unsentBytes() <= PAUSE_BYTES || this.#caughtUp();
+  }
+
   /** Runs when the runtime reports that bytes were sent */
-  drained(): void;
-  close(): void;
-}
+  drained(): void {
+    this.#wake();
+  }
 
-/** Creates an outbox. A slow reader pauses its run, so that the unsent bytes stay bounded (docs/design/websocket.md "Limits"). */
-export function createOutbox({ peer, clock, patienceMs }: OutboxOptions): Outbox {
-  const unsentBytes = () => peer.bufferedAmount ?? 0;
-  let closed = false;
-  let wake = () => {};
+  close(): void {
+    this.#isClosed = true;
+    this.#wake();
+  }
 
-  async function caughtUp(): Promise<boolean> {
-    const since = clock.monotonic();
-    while (!closed && unsentBytes() > PAUSE_BYTES) {
-      if (clock.monotonic() - since >= patienceMs) return false;
+  #unsentBytes(): number {
+    return this.#peer.bufferedAmount ?? 0;
+  }
+
+  async #caughtUp(): Promise<boolean> {
+    const since = this.#clock.monotonic();
+    while (!this.#isClosed && this.#unsentBytes() > PAUSE_BYTES) {
+      if (this.#clock.monotonic() - since >= this.#patienceMs) return false;
       const woken = Promise.withResolvers<void>();
-      wake = woken.resolve;
-      const timer = clock.after(POLL_MS, woken.resolve);
+      this.#wake = woken.resolve;
+      const timer = this.#clock.after(POLL_MS, woken.resolve);
       await woken.promise;
       timer.clear();
     }
-    return !closed;
+    return !this.#isClosed;
   }
-
-  return {
-    send(text) {
-      if (closed) return false;
-      try {
-        peer.send(text);
-      } catch {
-        // The socket closed just before this write. Its close hook follows
-        closed = true;
-      }
-      return !closed && unsentBytes() <= GIVE_UP_BYTES;
-    },
-    isOverfull: () => unsentBytes() > GIVE_UP_BYTES,
-    ready: () => (closed ? false : unsentBytes() <= PAUSE_BYTES || caughtUp()),
-    drained: () => wake(),
-    close() {
-      closed = true;
-      wake();
-    },
-  };
 }

@@ -24,7 +24,7 @@ import {
   PONG_FRAME,
   type ResumeFrame,
 } from "./frames.ts";
-import { createOutbox, type Outbox, type OutboxPeer } from "./outbox.ts";
+import { Outbox, type OutboxPeer } from "./outbox.ts";
 import { GOING_AWAY, type OpenSocket, POLICY_VIOLATION, REVOKED, type Watch, watchPeer } from "./sockets.ts";
 
 /** The part of a crossws peer that a session uses. */
@@ -116,7 +116,7 @@ export class SocketSession {
     this.#peer = peer;
     this.#options = options;
     this.#limits = sockets.limits();
-    this.#outbox = createOutbox({ peer, clock, patienceMs: this.#limits.idle_timeout_secs * 1000 });
+    this.#outbox = new Outbox(peer, { clock, patienceMs: this.#limits.idle_timeout_secs * 1000 });
     this.#socket = {
       tokenId: caller.tokenId,
       busy: () => this.#isWorking,

@@ -223,13 +223,6 @@ export interface Opening {
   readonly pending: Promise<IteratorResult<readonly AgentEvent[]>> | undefined;
 }
 
-/** Options of `openEvents`. */
-export interface OpenEventsOptions {
-  readonly clock: Clock;
-  /** Longest wait for the event that decides the status */
-  readonly maxWaitMs: number;
-}
-
 /**
  * Reads until an event decides the reply's status: the model has begun to answer (an empty array), the first text, or the end.
  *
@@ -237,7 +230,11 @@ export interface OpenEventsOptions {
  * that refused is tried again, the wait goes on, because it may refuse again.
  * @throws what the iteration throws: a ProviderError before the first delta
  */
-export async function openEvents(handle: RunHandle, { clock, maxWaitMs }: OpenEventsOptions): Promise<Opening> {
+export async function openEvents(handle: RunHandle, { clock, maxWaitMs }: {
+  readonly clock: Clock;
+  /** Longest wait for the event that decides the status */
+  readonly maxWaitMs: number;
+}): Promise<Opening> {
   const iterator = handle.events()[Symbol.asyncIterator]();
   const held: (readonly AgentEvent[])[] = [];
   let endWait = () => {};

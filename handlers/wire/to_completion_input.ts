@@ -45,12 +45,6 @@ export interface CompletionInput extends WireInput {
   readonly includeUsage: boolean;
 }
 
-/** Options of `toCompletionInput`. */
-export interface CompletionInputOptions {
-  /** The agent's own tools are off: unknown fields go on to the model. Default false: they are named in `ignored` */
-  readonly plain?: boolean;
-}
-
 /** Fields of a request's body that the gateway does not know. */
 interface Unknown {
   /** Names of fields that are not copied, each once */
@@ -72,7 +66,10 @@ interface Unknown {
  */
 export function toCompletionInput(
   body: CompletionBody,
-  { plain = false }: CompletionInputOptions = {},
+  { plain = false }: {
+    /** The agent's own tools are off: unknown fields go on to the model. Default false: they are named in `ignored` */
+    readonly plain?: boolean;
+  } = {},
 ): CompletionInput {
   if ((body.n ?? 1) > 1) {
     throw unsupported(

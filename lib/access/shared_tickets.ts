@@ -9,7 +9,7 @@ import { secretHash } from "./stored_token.ts";
 import type { Tokens } from "./tokens.ts";
 import { type IssuedTicket, MAX_TICKETS, TICKET_SECONDS, type Tickets } from "./tickets.ts";
 
-/** Options of `createSharedTickets`. */
+/** Options of `SharedTickets`. */
 export interface SharedTicketsOptions {
   readonly store: Store;
   /** Clock of the cluster */
@@ -37,16 +37,12 @@ const ticketSchema = v.object({
 export const WS_TICKETS = new Collection("ws_tickets", ticketSchema, { replaced: "never changed" });
 
 /**
- * Creates the tickets of a gateway in a cluster: each is a record, so that a ticket that was given at one gateway works once at any. A gateway
+ * The tickets of a gateway in a cluster: each is a record, so that a ticket that was given at one gateway works once at any. A gateway
  * gives 1,000 at a time, and the oldest goes first. A ticket has the scopes that its token has when it is taken.
  *
  * A ticket without a token, and one of the command line's, counts where it was given alone: another gateway may ask everybody for a token.
  */
-export function createSharedTickets(options: SharedTicketsOptions): Tickets {
-  return new SharedTickets(options);
-}
-
-class SharedTickets implements Tickets {
+export class SharedTickets implements Tickets {
   readonly #options: SharedTicketsOptions;
   /** Tickets that this gateway gave, in order of their end. */
   #given: { readonly hash: string; readonly expiresAt: number }[] = [];

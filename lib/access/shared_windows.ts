@@ -3,14 +3,7 @@ import { Poller } from "../base/poller.ts";
 import type { Logger } from "../base/telemetry/log.ts";
 import type { Store } from "../storage/store.ts";
 import { RATE_WINDOWS, type RateWindowsBody } from "./rate_records.ts";
-import {
-  createRecentKeys,
-  type RecentKeys,
-  type SlidingWindow,
-  WINDOW_BUCKETS,
-  WindowCounts,
-  type WindowState,
-} from "./sliding_window.ts";
+import { RecentKeys, type SlidingWindow, WINDOW_BUCKETS, WindowCounts, type WindowState } from "./sliding_window.ts";
 
 /** Windows that the gateways of a cluster can share. The others guard one process, or belong to a link of one gateway. */
 export type SharedKind = "callers" | "addresses" | "pairing" | "refusedTokens" | "identities" | "identityAddresses";
@@ -95,7 +88,7 @@ class SharedWindow implements SlidingWindow {
     this.#clock = clock;
     this.#known = known;
     this.#onUse = onUse;
-    this.#keys = createRecentKeys({
+    this.#keys = new RecentKeys({
       maxKeys: MAX_KEYS,
       create: () => new OwnCounts(),
       reset: (own) => own.reset(),

@@ -94,7 +94,7 @@ export function slidingWindow(options: SlidingWindowOptions): SlidingWindow {
   }
   // One bucket more than the window has parts: the oldest is dropped only when its youngest request is a window old
   const bucketMs = windowMs / (WINDOW_BUCKETS - 1);
-  const logs = createRecentKeys({ maxKeys, create: () => new WindowCounts(), reset: (log) => log.clear() });
+  const logs = new RecentKeys({ maxKeys, create: () => new WindowCounts(), reset: (log) => log.clear() });
 
   return {
     take(key, now) {
@@ -121,14 +121,6 @@ export function slidingWindow(options: SlidingWindowOptions): SlidingWindow {
   };
 }
 
-/** Values by key, of which the one used longest ago is given up for a new one. */
-export interface RecentKeys<T> {
-  /** The value of `key`, which becomes the one used last */
-  use(key: string): T;
-  /** The value of `key`, whose place in the order stays. Undefined for a key that is not kept */
-  find(key: string): T | undefined;
-}
-
 interface Node<T> {
   key: string;
   readonly value: T;
@@ -137,19 +129,43 @@ interface Node<T> {
 }
 
 /**
- * Creates a keeper of at most `maxKeys` values. Beyond that the value used longest ago is made as new by `reset` and given to the new key, so that
+ * At most `maxKeys` values by key. Beyond that the value used longest ago is made as new by `reset` and given to the new key, so that
  * a flood of keys makes no garbage. Each use costs the same: a ring of neighbours rather than the order of a Map, whose first
  * key is found by stepping over all that were deleted.
  */
-export function createRecentKeys<T>(
-  options: { readonly maxKeys: number; readonly create: () => T; readonly reset: (value: T) => void },
-): RecentKeys<T> {
-  const { maxKeys, create, reset } = options;
-  const nodes = new Map<string, Node<T>>();
+export class RecentKeys<T> {
+  readonly #options: { readonly maxKeys: number; readonly create: () => T; readonly reset: (value: T) => void };
+  readonly #nodes = new Map<string, Node<T>>();
   /** The node used last. The ring is closed, so `newest.newer` is the oldest node */
-  let newest: Node<T> | undefined;
+  #newest: Node<T> | undefined;
 
-  function placeAfterNewest(node: Node<T>): void {
+  constructor(options: { readonly maxKeys: number; readonly create: () => T; readonly reset: (value: T) => void }) {
+    this.#options = options;
+  }
+
+  /** The value of `key`, whose place in the order stays. Undefined for a key that is not kept */
+  find(key: string): T | undefined {
+    return this.#nodes.get(key)?.value;
+  }
+
+  /** The value of `key`, which becomes the one used last */
+  use(key: string): T {
+    if (this.#newest?.key === key) return this.#newest.value;
+    let node = this.#nodes.get(key);
+    if (node === undefined) {
+      node = this.#add(key);
+      this.#nodes.set(key, node);
+    } else if (node !== this.#newest?.newer) {
+      node.older.newer = node.newer;
+      node.newer.older = node.older;
+      this.#placeAfterNewest(node);
+    }
+    this.#newest = node;
+    return node.value;
+  }
+
+  #placeAfterNewest(node: Node<T>): void {
+    const newest = this.#newest;
     if (newest === undefined) return;
     node.older = newest;
     node.newer = newest.newer;
@@ -157,11 +173,12 @@ export function createRecentKeys<T>(
     newest.newer = node;
   }
 
-  function add(key: string): Node<T> {
-    if (newest !== undefined && nodes.size >= maxKeys) {
+  #add(key: string): Node<T> {
+    const { maxKeys, create, reset } = this.#options;
+    if (this.#newest !== undefined && this.#nodes.size >= maxKeys) {
       // The oldest stands right after the newest: renamed, it is in its place already
-      const oldest = newest.newer;
-      nodes.delete(oldest.key);
+      const oldest = this.#newest.newer;
+      this.#nodes.delete(oldest.key);
       oldest.key = key;
       reset(oldest.value);
       return oldest;
@@ -169,25 +186,7 @@ export function createRecentKeys<T>(
     // A ring of one, which makes the node whole
     const node = { key, value: create() } as Node<T>;
     node.newer = node.older = node;
-    placeAfterNewest(node);
+    this.#placeAfterNewest(node);
     return node;
   }
-
-  return {
-    find: (key) => nodes.get(key)?.value,
-    use(key) {
-      if (newest?.key === key) return newest.value;
-      let node = nodes.get(key);
-      if (node === undefined) {
-        node = add(key);
-        nodes.set(key, node);
-      } else if (node !== newest?.newer) {
-        node.older.newer = node.newer;
-        node.newer.older = node.older;
-        placeAfterNewest(node);
-      }
-      newest = node;
-      return node.value;
-    },
-  };
 }

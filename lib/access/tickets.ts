@@ -26,21 +26,18 @@ export const TICKET_SECONDS = 30;
 export const MAX_TICKETS = 1_000;
 const MAX_PRESENTED_CHARACTERS = 128;
 
-/** Clock, randomness and tokens that tickets work with. */
-export interface CreateTicketsOptions {
-  readonly clock: Clock;
-  readonly random: Random;
-  /** The tokens that tickets are issued for. A ticket ends with its token */
-  readonly tokens: Pick<Tokens, "isLive">;
-}
-
 /** Tickets of a gateway alone. */
 export interface LocalTickets extends Tickets {
   issue(identity: Identity): IssuedTicket;
 }
 
 /** Tickets in memory: `tkt_` + 32 random bytes base64url, taken once, within 30 s. Beyond 1,000 the oldest goes first. */
-export function createTickets({ clock, random, tokens }: CreateTicketsOptions): LocalTickets {
+export function createTickets({ clock, random, tokens }: {
+  readonly clock: Clock;
+  readonly random: Random;
+  /** The tokens that tickets are issued for. A ticket ends with its token */
+  readonly tokens: Pick<Tokens, "isLive">;
+}): LocalTickets {
   /** By hash, in order of issue and so of expiry */
   const tickets = new Map<string, { readonly identity: Identity; readonly expiresAt: number }>();
 

@@ -27,20 +27,17 @@ export interface TokenBudget {
   reserve(need: TokenNeed): Promise<TokenReservation>;
 }
 
-/** The size of a run's budget, and the budget it counts in. */
-export interface RunBudgetOptions {
+/** Output that is set aside where the client names no limit: a bound every common model takes. */
+export const DEFAULT_OUTPUT_TOKENS = 4096;
+
+/** The budget of one run. */
+export function createRunBudget({ tokensPerRun, used, within }: {
   readonly tokensPerRun: number;
   /** Tokens that were used before: a resumed run goes on counting */
   readonly used: number;
   /** Budget that this one counts in as well: the parent run's, or the day's */
   readonly within: TokenBudget | undefined;
-}
-
-/** Output that is set aside where the client names no limit: a bound every common model takes. */
-export const DEFAULT_OUTPUT_TOKENS = 4096;
-
-/** The budget of one run. */
-export function createRunBudget({ tokensPerRun, used, within }: RunBudgetOptions): TokenBudget {
+}): TokenBudget {
   let left = tokensPerRun - used;
   return {
     async reserve({ input, output, signal }) {
@@ -89,16 +86,13 @@ export interface TokenAccount {
   broken(unused: boolean): void;
 }
 
-/** The budget of a run, and the model's window. */
-export interface TokenAccountOptions {
+/** Reserves before each call of the model and settles after it (docs/design/runs.md "Budgets"). */
+export function createTokenAccount({ budget, contextWindowTokens, signal }: {
   readonly budget: TokenBudget;
   /** 0: unknown */
   readonly contextWindowTokens: number;
   readonly signal: AbortSignal;
-}
-
-/** Reserves before each call of the model and settles after it (docs/design/runs.md "Budgets"). */
-export function createTokenAccount({ budget, contextWindowTokens, signal }: TokenAccountOptions): TokenAccount {
+}): TokenAccount {
   let reservation: TokenReservation | undefined;
   let input = 0;
   return {

@@ -31,7 +31,7 @@ export async function* toolWork(
   { calls, left, allowed, skills, known, ended: results, events }: ToolWorkOptions,
 ): AsyncGenerator<readonly AgentEvent[], readonly CallResult[], undefined> {
   const { provider, id } = run.model;
-  const queue = createEventQueue();
+  const queue = new EventQueue();
   let ended = false;
   const working = callTools({
     run,
@@ -72,34 +72,33 @@ export async function* toolWork(
 const MAX_PROGRESS = 1000;
 
 /** Events of work that goes on beside the generator which hands them on. */
-interface EventQueue {
-  push(events: readonly AgentEvent[]): void;
-  /** Returns true when the queue has room for a progress message */
-  hasRoom(): boolean;
-  close(): void;
-  /** Waits for events; an empty array once the queue is closed and was emptied */
-  take(): Promise<readonly AgentEvent[]>;
-}
+class EventQueue {
+  #pending: AgentEvent[] = [];
+  #isClosed = false;
+  #wake = () => {};
 
-function createEventQueue(): EventQueue {
-  let pending: AgentEvent[] = [];
-  let closed = false;
-  let wake = () => {};
-  return {
-    push(events) {
-      pending.push(...events);
-      wake();
-    },
-    hasRoom: () => pending.length < MAX_PROGRESS,
-    close() {
-      closed = true;
-      wake();
-    },
-    async take() {
-      while (pending.length === 0 && !closed) await new Promise<void>((resolve) => (wake = resolve));
-      const taken = pending;
-      pending = [];
-      return taken;
-    },
-  };
+  push(events: readonly AgentEvent[]): void {
+    this.#pending.push(...events);
+    this.#wake();
+  }
+
+  /** Returns true when the queue has room for a progress message */
+  hasRoom(): boolean {
+    return this.#pending.length < MAX_PROGRESS;
+  }
+
+  close(): void {
+    this.#isClosed = true;
+    this.#wake();
+  }
+
+  /** Waits for events; an empty array once the queue is closed and was emptied */
+  async take(): Promise<readonly AgentEvent[]> {
+    while (this.#pending.length === 0 && !this.#isClosed) {
+      await new Promise<void>((resolve) => (this.#wake = resolve));
+    }
+    const taken = this.#pending;
+    this.#pending = [];
+    return taken;
+  }
 }

@@ -179,11 +179,11 @@ async function tellZone(
 function createLazyCron(needs: AutomationNeeds): Cron {
   const { kit: { clock, random, log }, config, storage: { store }, work: { tools, runs }, cluster } = needs;
   const load = async () => {
-    const [{ createCron }, sharing] = await Promise.all([
+    const [{ CronService }, sharing] = await Promise.all([
       import("./cron/cron_service.ts"),
       cluster.shareSchedules({ store, clock, log }),
     ]);
-    return createCron({
+    return new CronService({
       ...{ store, clock, random, log, tools, runs, sharing },
       scopesOf: scopesOf(needs),
       onStart: () => tellZone(needs, { timezone: config().cron.timezone }),
@@ -223,9 +223,9 @@ function createLazySops(needs: AutomationNeeds): SopService {
   });
   const isNeeded = async () => await cluster.mayHaveWork(OPEN_SOPS);
   const { load, start, stop } = lazilyStarted(async () => {
-    const { createSops } = await import("./sops/sop_service.ts");
+    const { ProcedureService } = await import("./sops/sop_service.ts");
     const { approvals, taintedFiles } = guard;
-    return createSops({
+    return new ProcedureService({
       ...{ kit, store, approvals, taintedFiles, workspaceRoot, dataDir, settings },
       work: cluster.work,
       files: system.files,
@@ -261,7 +261,7 @@ function createLazyDeliveries(needs: AutomationNeeds): Deliveries {
   } = needs;
   const targetOf = (name: string) => replyTarget(config().channels, name);
   const { load, start, stop } = lazilyStarted(async () => {
-    const [{ createDeliveries }, { createAlertWork }] = await Promise.all([
+    const [{ DeliveryService }, { createAlertWork }] = await Promise.all([
       import("./channels/delivery_service.ts"),
       import("./notify/alert_work.ts"),
     ]);
@@ -275,7 +275,7 @@ function createLazyDeliveries(needs: AutomationNeeds): Deliveries {
         return await runOwnCommand({ words, home, environment: program.environment, commands, clock, signal, input });
       },
     });
-    return createDeliveries({
+    return new DeliveryService({
       alerts,
       notify: () => config().notify,
       ...{ store, clock, random, log, metrics, environment, targetOf },

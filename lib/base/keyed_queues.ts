@@ -11,41 +11,35 @@ export interface Listening {
 }
 
 /** Wakes whoever waits for news of a key. */
-export interface KeyedNotifier {
-  /** Starts to wait for the news of a key. */
-  listen(key: string, signal: AbortSignal): Listening;
-  /** Wakes everybody who waits for this key now. */
-  wake(key: string): void;
-}
+export class KeyedNotifier {
+  readonly #waiting = new Map<string, Set<() => void>>();
 
-/** Creates a notifier that nobody waits at. */
-export function createKeyedNotifier(): KeyedNotifier {
-  const waiting = new Map<string, Set<() => void>>();
-  return {
-    listen(key, signal) {
-      const news = Promise.withResolvers<void>();
-      // A listener that stops without having waited leaves nothing unhandled
-      news.promise.catch(() => {});
-      const abort = () => news.reject(cancelError(signal));
-      if (signal.aborted) abort();
-      signal.addEventListener("abort", abort, { once: true });
-      const listeners = waiting.get(key) ?? new Set();
-      waiting.set(key, listeners.add(news.resolve));
-      return {
-        heard: news.promise,
-        wake: news.resolve,
-        stop() {
-          signal.removeEventListener("abort", abort);
-          if (listeners.delete(news.resolve) && listeners.size === 0) waiting.delete(key);
-        },
-      };
-    },
-    wake(key) {
-      // Most of the time nobody waits at all, and an empty map is cheaper to see than a missing key
-      const listeners = waiting.size === 0 ? undefined : waiting.get(key);
-      if (listeners !== undefined) { for (const wake of [...listeners]) wake(); }
-    },
-  };
+  /** Starts to wait for the news of a key. */
+  listen(key: string, signal: AbortSignal): Listening {
+    const news = Promise.withResolvers<void>();
+    // A listener that stops without having waited leaves nothing unhandled
+    news.promise.catch(() => {});
+    const abort = () => news.reject(cancelError(signal));
+    if (signal.aborted) abort();
+    signal.addEventListener("abort", abort, { once: true });
+    const listeners = this.#waiting.get(key) ?? new Set();
+    this.#waiting.set(key, listeners.add(news.resolve));
+    return {
+      heard: news.promise,
+      wake: news.resolve,
+      stop: () => {
+        signal.removeEventListener("abort", abort);
+        if (listeners.delete(news.resolve) && listeners.size === 0) this.#waiting.delete(key);
+      },
+    };
+  }
+
+  /** Wakes everybody who waits for this key now. */
+  wake(key: string): void {
+    // Most of the time nobody waits at all, and an empty map is cheaper to see than a missing key
+    const listeners = this.#waiting.size === 0 ? undefined : this.#waiting.get(key);
+    if (listeners !== undefined) { for (const wake of [...listeners]) wake(); }
+  }
 }
 
 /** Does one piece of work after the other for each key, in the order of the calls. Other keys go on meanwhile. */
@@ -107,34 +101,36 @@ export function createSharedWait<T>(work: (key: string, signal: AbortSignal) => 
 }
 
 /** Lets a few pieces of work at a time pass for each key. The others wait for a slot, in their order. */
-export interface KeyedSemaphore {
-  /** Returns how many wait for a slot of a key. */
-  waiting(key: string): number;
-  /** Does the work once there is a slot. @throws {CancelError} when the signal aborts while it waits; the error of the work */
-  pass<T>(key: string, signal: AbortSignal, work: () => Promise<T>): Promise<T>;
-}
+export class KeyedSemaphore {
+  readonly #max: number;
+  readonly #queues = new Map<string, { taken: number; readonly waiting: Set<() => void> }>();
 
-/** Creates a semaphore with all slots free. @param max slots of each key */
-export function createKeyedSemaphore(max: number): KeyedSemaphore {
-  const queues = new Map<string, { taken: number; readonly waiting: Set<() => void> }>();
-  return {
-    waiting: (key) => queues.get(key)?.waiting.size ?? 0,
-    async pass(key, signal, work) {
-      const queue = queues.get(key) ?? { taken: 0, waiting: new Set() };
-      queues.set(key, queue);
-      if (queue.taken >= max) await waitForSlot(queue.waiting, signal);
-      else queue.taken++;
-      try {
-        if (signal.aborted) throw cancelError(signal);
-        return await work();
-      } finally {
-        // The slot stays taken and goes to the longest waiting: a call that comes before it has woken cannot get the same slot
-        const [next] = queue.waiting;
-        if (next !== undefined) next();
-        else if (--queue.taken === 0) queues.delete(key);
-      }
-    },
-  };
+  /** @param max slots of each key */
+  constructor(max: number) {
+    this.#max = max;
+  }
+
+  /** Returns how many wait for a slot of a key. */
+  waiting(key: string): number {
+    return this.#queues.get(key)?.waiting.size ?? 0;
+  }
+
+  /** Does the work once there is a slot. @throws {CancelError} when the signal aborts while it waits; the error of the work */
+  async pass<T>(key: string, signal: AbortSignal, work: () => Promise<T>): Promise<T> {
+    const queue = this.#queues.get(key) ?? { taken: 0, waiting: new Set() };
+    this.#queues.set(key, queue);
+    if (queue.taken >= this.#max) await waitForSlot(queue.waiting, signal);
+    else queue.taken++;
+    try {
+      if (signal.aborted) throw cancelError(signal);
+      return await work();
+    } finally {
+      // The slot stays taken and goes to the longest waiting: a call that comes before it has woken cannot get the same slot
+      const [next] = queue.waiting;
+      if (next !== undefined) next();
+      else if (--queue.taken === 0) this.#queues.delete(key);
+    }
+  }
 }
 
 function waitForSlot(waiting: Set<() => void>, signal: AbortSignal): Promise<void> {

@@ -87,12 +87,6 @@ const MAX_CHARACTERS = 8192;
 /** A longer one is kept as a digest */
 const MAX_KEPT_CHARACTERS = 200;
 
-/** Way of reading a text. */
-export interface ReadLinksOptions {
-  /** True for the words of a person, who may write `example.com/page`. Default false */
-  readonly isPerson?: boolean;
-}
-
 /**
  * Addresses in the texts that a run has read. A text is looked through when the first question comes, so that a run without questions
  * pays nothing.
@@ -101,7 +95,10 @@ export class ReadLinks {
   readonly #unread: { readonly text: string; readonly isPerson: boolean }[] = [];
   readonly #links = new Set<string>();
 
-  add(text: string, { isPerson = false }: ReadLinksOptions = {}): void {
+  add(text: string, { isPerson = false }: {
+    /** True for the words of a person, who may write `example.com/page`. Default false */
+    readonly isPerson?: boolean;
+  } = {}): void {
     this.#unread.push({ text, isPerson });
   }
 

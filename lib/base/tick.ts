@@ -27,25 +27,29 @@ export function nextTick(): Promise<void> {
   return new Promise((resolve) => setImmediate(resolve));
 }
 
-/** Cuts long work into pieces: between two pieces the event loop goes on, and a cancellation is noticed. */
-export interface Yielder {
-  /** Returns true when the piece has run for 10 ms: time to call `yield`. */
-  isDue(): boolean;
-  /** Waits for the next tick, where the next piece starts. @throws {CancelError} when the signal aborted */
-  yield(): Promise<void>;
-}
-
 const PIECE_MS = 10;
 
-/** Creates a yielder, with the first piece starting now. */
-export function createYielder({ clock, signal }: { readonly clock: Clock; readonly signal: AbortSignal }): Yielder {
-  let started = clock.monotonic();
-  return {
-    isDue: () => clock.monotonic() - started > PIECE_MS,
-    async yield() {
-      await nextTick();
-      if (signal.aborted) throw cancelError(signal);
-      started = clock.monotonic();
-    },
-  };
+/** Cuts long work into pieces: between two pieces the event loop goes on, and a cancellation is noticed. The first piece starts at once. */
+export class Yielder {
+  readonly #clock: Clock;
+  readonly #signal: AbortSignal;
+  #started: number;
+
+  constructor({ clock, signal }: { readonly clock: Clock; readonly signal: AbortSignal }) {
+    this.#clock = clock;
+    this.#signal = signal;
+    this.#started = clock.monotonic();
+  }
+
+  /** Returns true when the piece has run for 10 ms: time to call `yield`. */
+  isDue(): boolean {
+    return this.#clock.monotonic() - this.#started > PIECE_MS;
+  }
+
+  /** Waits for the next tick, where the next piece starts. @throws {CancelError} when the signal aborted */
+  async yield(): Promise<void> {
+    await nextTick();
+    if (this.#signal.aborted) throw cancelError(this.#signal);
+    this.#started = this.#clock.monotonic();
+  }
 }

@@ -1,6 +1,6 @@
 import { cancelError } from "../base/cancel.ts";
 import { type Clock, withTimeout } from "../base/clock.ts";
-import { createKeyedNotifier } from "../base/keyed_queues.ts";
+import { KeyedNotifier } from "../base/keyed_queues.ts";
 import type { Patience } from "../storage/read_records.ts";
 import type { Write } from "../storage/store.ts";
 import { type ClusterBus, POLL_MS } from "./cluster_news.ts";
@@ -44,7 +44,7 @@ export class ConversationLines {
   readonly #runs: OwnedRuns;
   readonly #claims: RunClaims;
   readonly #clock: Clock;
-  readonly #ends = createKeyedNotifier();
+  readonly #ends = new KeyedNotifier();
 
   constructor({ runs, bus, claims, clock }: ConversationLinesOptions) {
     this.#runs = runs;

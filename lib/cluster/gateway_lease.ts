@@ -1,6 +1,6 @@
 import { cancelError } from "../base/cancel.ts";
 import { type Clock, type Timer, withTimeout } from "../base/clock.ts";
-import { createKeyedNotifier } from "../base/keyed_queues.ts";
+import { KeyedNotifier } from "../base/keyed_queues.ts";
 import type { Logger } from "../base/telemetry/log.ts";
 import type { LeaseBody } from "./cluster_records.ts";
 import type { JoinedGateway, LeaseFacts, Leases } from "./leases.ts";
@@ -53,7 +53,7 @@ export interface Heartbeats {
  */
 export class GatewayLease {
   readonly #options: GatewayLeaseOptions;
-  readonly #news = createKeyedNotifier();
+  readonly #news = new KeyedNotifier();
   #hold: Hold | undefined = undefined;
   /** Fence that the gateway had last. */
   #lastFence = 0;

@@ -21,13 +21,6 @@ export interface ForgetRequest {
   readonly by: { readonly via: string; readonly token_id: string | null };
 }
 
-/** Options of `WorkspaceFolders.forget`. */
-export interface ForgetOptions {
-  readonly by: Actor;
-  /** Makes the writes, with a record of them. @returns false when a precondition does not hold. Default: the writes alone */
-  readonly write?: (asked: ForgetRequest, writes: readonly Write[]) => Promise<boolean>;
-}
-
 /** Answer to the wish. */
 export interface ForgottenFolder extends ForgetRequest {
   readonly workspace: string;
@@ -55,7 +48,11 @@ export class WorkspaceFolders {
    * @throws {HttpError} 404 `not_found`: no gateway was ever let into such a workspace; 409 `conflict`: a gateway has it now, or its id names the
    * folder
    */
-  async forget(workspace: string, { by, write }: ForgetOptions): Promise<ForgottenFolder> {
+  async forget(workspace: string, { by, write }: {
+    readonly by: Actor;
+    /** Makes the writes, with a record of them. @returns false when a precondition does not hold. Default: the writes alone */
+    readonly write?: (asked: ForgetRequest, writes: readonly Write[]) => Promise<boolean>;
+  }): Promise<ForgottenFolder> {
     const { store, leases } = this.#options;
     if (isOwnWorkspace(workspace)) throw ownWorkspace(workspace);
     for (let tries = 0; tries < MAX_TRIES; tries++) {

@@ -6,7 +6,7 @@ import { canonicalDigest } from "../base/json.ts";
 import type { Logger } from "../base/telemetry/log.ts";
 import { UnknownWriteError, unlessUnreadable } from "../storage/read_records.ts";
 import type { Store, Write } from "../storage/store.ts";
-import type { FileGuard, FileLocks } from "../system/files/file_locks.ts";
+import type { FileGuard, FileLocks } from "../system/files/files.ts";
 import { FILE_LOCKS, type LockBody } from "./cluster_records.ts";
 import type { GatewayLease } from "./gateway_lease.ts";
 import { fenceCheck, isOwned, type JoinedGateway, type Leases } from "./leases.ts";

@@ -49,14 +49,11 @@ export function newFolderId(random: Random): string {
   return `${random.id("folder_")}${random.id("")}`;
 }
 
-/** Options of `createProofFiles`. */
-export interface ProofFilesOptions {
+/** Creates the files of the gateways of one workspace. */
+export function createProofFiles(workspaceRoot: string, options: {
   /** Makes a file have a second name. Default: that of the system */
   readonly link?: typeof link;
-}
-
-/** Creates the files of the gateways of one workspace. */
-export function createProofFiles(workspaceRoot: string, options: ProofFilesOptions = {}): ProofFiles {
+} = {}): ProofFiles {
   const folder = join(workspaceRoot, PROOF_FOLDER);
   const idPath = join(folder, FOLDER_ID_FILE);
   /** Folder at the place of the workspace in which the id was found. */

@@ -21,14 +21,6 @@ const EXPORT = /^export (?=(?:async )?(?:function|const|class) (\w+))/gm;
 
 const loaded = new Map<string, Promise<Dashboard>>();
 
-/** Settings that change the page. */
-export interface DashboardOptions {
-  /** false while the bearer routes are open: the page then asks for no code. Default true */
-  readonly pairingRequired?: boolean;
-  /** Words that start this program where its reader is. Default `postern` */
-  readonly program?: string;
-}
-
 /**
  * The dashboard: one HTML page with its style and script inside, so that it makes no request but those to its own gateway.
  *
@@ -37,7 +29,12 @@ export interface DashboardOptions {
  * Source: docs/design/processes.md "Dashboard"; https://www.w3.org/TR/CSP3/
  */
 export function loadDashboard(
-  { pairingRequired = true, program = "postern" }: DashboardOptions = {},
+  { pairingRequired = true, program = "postern" }: {
+    /** false while the bearer routes are open: the page then asks for no code. Default true */
+    readonly pairingRequired?: boolean;
+    /** Words that start this program where its reader is. Default `postern` */
+    readonly program?: string;
+  } = {},
 ): Promise<Dashboard> {
   const key = `${pairingRequired} ${program}`;
   const dashboard = loaded.get(key) ?? assemble(pairingRequired, program);

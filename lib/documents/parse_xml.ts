@@ -13,13 +13,6 @@ export interface XmlElement {
   readonly children: (XmlElement | string)[];
 }
 
-/** Options of parseXml. */
-export interface ParseXmlOptions {
-  /** Prefix by namespace name: elements of these namespaces carry it, whatever the document calls it */
-  readonly prefixes: ReadonlyMap<string, string>;
-  readonly budget: WorkBudget;
-}
-
 /**
  * Returns the root element of an XML document.
  *
@@ -28,7 +21,11 @@ export interface ParseXmlOptions {
  * @throws {DocumentError} `document_invalid`, naming what is wrong; `document_too_large`
  * Source: XML 1.0 fifth edition; Namespaces in XML 1.0
  */
-export function parseXml(text: string, { prefixes, budget }: ParseXmlOptions): XmlElement {
+export function parseXml(text: string, { prefixes, budget }: {
+  /** Prefix by namespace name: elements of these namespaces carry it, whatever the document calls it */
+  readonly prefixes: ReadonlyMap<string, string>;
+  readonly budget: WorkBudget;
+}): XmlElement {
   const top: XmlElement = { name: "", attributes: "", children: [] };
   const open = [{ element: top, names: new Map<string, string>(), written: "" }];
   for (let at = 0; at < text.length;) {

@@ -71,38 +71,42 @@ export function createWorkBudget(
   };
 }
 
-/** Text of a document as it grows, up to a bound. */
-export interface TextOutput {
-  /** @returns false when it did not fit whole: then nothing more is taken */
-  add(text: string): boolean;
-  /** Returns true when the text would fit whole */
-  fits(text: string): boolean;
-  /** The bound was reached */
-  readonly full: boolean;
-  text(): string;
-}
-
 /** Most bytes (UTF-8) of text that a reader returns. Leaves room for notices below the bound on a tool's result. */
 export const MAX_TEXT_BYTES = 250_000;
 
-/** Creates an empty output. @param maxBytes bytes of UTF-8; text beyond it is cut between characters */
-export function createTextOutput(maxBytes: number = MAX_TEXT_BYTES): TextOutput {
-  const parts: string[] = [];
-  let room = maxBytes;
-  let full = false;
-  return {
-    add(text) {
-      if (full) return false;
-      const bytes = Buffer.byteLength(text);
-      full = bytes > room;
-      parts.push(full ? firstBytes(text, room) : text);
-      room -= bytes;
-      return !full;
-    },
-    fits: (text) => !full && Buffer.byteLength(text) <= room,
-    get full() {
-      return full;
-    },
-    text: () => parts.join(""),
-  };
+/** Text of a document as it grows, up to a bound. */
+export class TextOutput {
+  readonly #parts: string[] = [];
+  /** Bytes of UTF-8 that are left */
+  #room: number;
+  #isFull = false;
+
+  /** @param maxBytes bytes of UTF-8; text beyond it is cut between characters */
+  constructor(maxBytes: number = MAX_TEXT_BYTES) {
+    this.#room = maxBytes;
+  }
+
+  /** @returns false when it did not fit whole: then nothing more is taken */
+  add(text: string): boolean {
+    if (this.#isFull) return false;
+    const bytes = Buffer.byteLength(text);
+    this.#isFull = bytes > this.#room;
+    this.#parts.push(this.#isFull ? firstBytes(text, this.#room) : text);
+    this.#room -= bytes;
+    return !this.#isFull;
+  }
+
+  /** Returns true when the text would fit whole */
+  fits(text: string): boolean {
+    return !this.#isFull && Buffer.byteLength(text) <= this.#room;
+  }
+
+  /** The bound was reached */
+  get full(): boolean {
+    return this.#isFull;
+  }
+
+  text(): string {
+    return this.#parts.join("");
+  }
 }

@@ -104,8 +104,8 @@ async function openExtensions(needs: ExtensionsNeeds, opened: OpenedList): Promi
   const mcp: LateMcpServers = openMcp(needs, { opened, signIn: mcpSignIn });
   await mcp.open();
   const reader = lazily(async () => {
-    const { createServerReader } = await import("./mcp/server_reader.ts");
-    return createServerReader(() => mcp.now, (text) => telemetry.redactor.redact(text));
+    const { ServerReader } = await import("./mcp/server_reader.ts");
+    return new ServerReader(() => mcp.now, (text) => telemetry.redactor.redact(text));
   });
   return {
     nodes,
@@ -184,15 +184,13 @@ function openMcpOperator(
 ): () => Promise<McpOperator> {
   const audit = guard.audit.append;
   return lazily(async () => {
-    const [{ createMcpOperator }, { ServerSwitches }] = await Promise.all([
+    const [{ McpOperator }, { ServerSwitches }] = await Promise.all([
       import("./mcp/mcp_operator.ts"),
       import("./mcp/server_switches.ts"),
     ]);
-    return await createMcpOperator({
-      ...{ config, store, audit, signIn },
-      servers: () => mcp.now,
-      switches: new ServerSwitches({ store, clock, audit }),
-    });
+    const switches = new ServerSwitches({ store, clock, audit });
+    const options = { ...{ config, store, audit, signIn, switches }, servers: () => mcp.now };
+    return new McpOperator(options, await switches.disabled());
   });
 }
 

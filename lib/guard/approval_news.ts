@@ -1,5 +1,5 @@
 import type { Clock } from "../base/clock.ts";
-import { createKeyedNotifier, type Listening } from "../base/keyed_queues.ts";
+import { KeyedNotifier, type Listening } from "../base/keyed_queues.ts";
 import { Poller } from "../base/poller.ts";
 import type { Logger } from "../base/telemetry/log.ts";
 import type { ClusterBus } from "../cluster/cluster_news.ts";
@@ -27,7 +27,7 @@ export interface SharedApprovalNewsOptions {
 export class SharedApprovalNews implements ApprovalNews {
   readonly mayWaitElsewhere = true;
   readonly #options: SharedApprovalNewsOptions;
-  readonly #notifier = createKeyedNotifier();
+  readonly #notifier = new KeyedNotifier();
   /** Number of waits by approval id. */
   readonly #waits = new Map<string, number>();
   readonly #poller = new Poller(() => this.#look());

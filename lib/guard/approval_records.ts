@@ -2,7 +2,7 @@ import * as v from "valibot";
 import { storedObject } from "../base/records/stored_object.ts";
 import type { Clock } from "../base/clock.ts";
 import type { Taken } from "../base/fair_share.ts";
-import { createKeyedNotifier, type Listening } from "../base/keyed_queues.ts";
+import { KeyedNotifier, type Listening } from "../base/keyed_queues.ts";
 import {
   type Approval,
   APPROVAL_ID,
@@ -184,8 +184,12 @@ export interface ApprovalNews {
 
 /** Returns the news of a process that no other shares its approvals with. */
 function createOwnNews(): ApprovalNews {
-  const { listen, wake } = createKeyedNotifier();
-  return { mayWaitElsewhere: false, listen, tell: wake };
+  const notifier = new KeyedNotifier();
+  return {
+    mayWaitElsewhere: false,
+    listen: (id, signal) => notifier.listen(id, signal),
+    tell: (id) => notifier.wake(id),
+  };
 }
 
 /** Settled approvals that are looked at to make room. */

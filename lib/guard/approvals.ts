@@ -215,7 +215,10 @@ export interface Approvals {
   /** Ways by which a person can be asked */
   readonly askers: Pick<Askers, keyof Askers>;
   /** The program around the gateway, where it answers approvals. Default: it does not */
-  readonly program?: ProgramWord | undefined;
+  readonly program?: {
+    /** Resolves with true once the program leaves an approval to people, and with false once the approval is settled. Never rejects */
+    isLeft(approvalId: string): Promise<boolean>;
+  } | undefined;
 }
 
 /** Steps of approvals that work may wait for. */
@@ -223,12 +226,6 @@ export type PatientApprovals = Pick<
   Approvals,
   "ask" | "settled" | "elicited" | "answer" | "cancel" | "use" | "get" | "list" | "ofRuns"
 >;
-
-/** Answers of the program to the approvals that it is asked about. */
-export interface ProgramWord {
-  /** Resolves with true once the program leaves an approval to people, and with false once the approval is settled. Never rejects */
-  isLeft(approvalId: string): Promise<boolean>;
-}
 
 const DAY_MS = 24 * 60 * 60 * 1000;
 

@@ -16,7 +16,7 @@ import type { SharedApprovalNewsOptions } from "./approval_news.ts";
 import type { AnswerLinks } from "./answer_links.ts";
 import { type Audit, type AuditOptions, createAudit } from "./audit/audit.ts";
 import { accessEvent, loginEvent } from "./audit/audit_event.ts";
-import { createApprovals } from "./create_approvals.ts";
+import { StoredApprovals } from "./stored_approvals.ts";
 import { Halts } from "./halts.ts";
 import type { AskProgram } from "./program_approver.ts";
 import type { TaintedFiles, TaintWorkspace } from "./tainted_files.ts";
@@ -104,7 +104,7 @@ async function startGuard(needs: GuardNeeds, opened: OpenedList): Promise<GuardS
   const tellHalt = await cluster.watchHalts(() => halts.look(), opened);
   await halts.look();
   let tell: TellOfApproval | undefined;
-  const stored = createApprovals({
+  const stored = new StoredApprovals({
     ...{ store, clock, random, log, metrics },
     tell: async (...given) => await tell?.(...given),
     news: await cluster.openApprovalNews({ store, clock, log }),
@@ -113,8 +113,8 @@ async function startGuard(needs: GuardNeeds, opened: OpenedList): Promise<GuardS
   const approvals = await withProgram(stored, needs, opened);
   opened.own(await keepTidy(approvals, { clock, log, days: () => config().runs.retention_days }), (stop) => stop());
   const tainted = lazily(async () => {
-    const { createTaintedFiles } = await import("./tainted_files.ts");
-    return createTaintedFiles({
+    const { StoredTaintedFiles } = await import("./tainted_files.ts");
+    return new StoredTaintedFiles({
       ...{ store, clock, audit: audit.append },
       workspace: cluster.taintWorkspace,
       closing: cluster.closing,
@@ -130,8 +130,8 @@ async function startGuard(needs: GuardNeeds, opened: OpenedList): Promise<GuardS
     clear: async (...given) => await (await tainted()).clear(...given),
   };
   const trusted = lazily(async () => {
-    const { createTrustedDocuments } = await import("./trusted_documents.ts");
-    return createTrustedDocuments({ store, clock, audit: audit.append });
+    const { StoredTrustedDocuments } = await import("./trusted_documents.ts");
+    return new StoredTrustedDocuments({ store, clock, audit: audit.append });
   });
   const trustedDocuments: TrustedDocuments = {
     isTrusted: async (...given) => await (await trusted()).isTrusted(...given),

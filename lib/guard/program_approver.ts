@@ -4,7 +4,7 @@ import { HttpError } from "../base/errors.ts";
 import type { Approval } from "../base/records/approval.ts";
 import type { Logger } from "../base/telemetry/log.ts";
 import { createPatience } from "../storage/read_records.ts";
-import { APPROVAL_LIMITS, type Approvals, type PatientApprovals, type ProgramWord } from "./approvals.ts";
+import { APPROVAL_LIMITS, type Approvals, type PatientApprovals } from "./approvals.ts";
 
 /** Function of the program around the gateway that answers approvals. It may give anything: what is given is checked. */
 export type AskProgram = (approval: Approval, options: { readonly signal: AbortSignal }) => unknown;
@@ -70,7 +70,7 @@ export function createProgramApprover(options: ProgramApproverOptions): ProgramA
   };
 }
 
-class Program implements ProgramWord {
+class Program {
   readonly #options: ProgramApproverOptions;
   readonly #closing = new AbortController();
   /** Approvals once the database is back: the program's answer counts afterwards too. */

@@ -103,14 +103,10 @@ export interface TaintWorkspace {
 }
 
 /**
- * Creates the tainted files over a store. They are read at the first use and then kept in memory. In a cluster they are read again before each
+ * The tainted files over a store. They are read at the first use and then kept in memory. In a cluster they are read again before each
  * decision when another gateway has changed one, and no mark is taken for gone in a workspace of several machines.
  */
-export function createTaintedFiles(options: TaintedFilesOptions): TaintedFiles {
-  return new StoredTaintedFiles(options);
-}
-
-class StoredTaintedFiles implements TaintedFiles {
+export class StoredTaintedFiles implements TaintedFiles {
   readonly #options: TaintedFilesOptions;
   /** Reads the marks once, at a gateway alone. */
   readonly #readOnce: () => Promise<Map<string, TaintRecord>>;

@@ -85,15 +85,11 @@ export interface TrustedDocumentsOptions {
   readonly audit: AuditAppend;
 }
 
-/** Creates the trusted documents over a store. Every change is in the audit, in one transaction with the record. */
-export function createTrustedDocuments(options: TrustedDocumentsOptions): TrustedDocuments {
-  return new StoredTrustedDocuments(options);
-}
-
 /** Times that a change is tried again which another one was faster than */
 const MAX_TRIES = 5;
 
-class StoredTrustedDocuments implements TrustedDocuments {
+/** The trusted documents over a store. Every change is in the audit, in one transaction with the record. */
+export class StoredTrustedDocuments implements TrustedDocuments {
   readonly #options: TrustedDocumentsOptions;
 
   constructor(options: TrustedDocumentsOptions) {

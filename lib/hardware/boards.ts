@@ -24,15 +24,12 @@ export interface BoardContext {
   readonly signal: AbortSignal;
 }
 
-/** Options of createBoards. */
-export interface BoardsOptions {
+/** Creates the access to the configured boards. Calls for one board wait for each other. */
+export function createBoards({ config, clock }: {
   /** The newest configuration: the operator names the addresses, the model never does */
   readonly config: () => Pick<Config, "hardware">;
   readonly clock: Clock;
-}
-
-/** Creates the access to the configured boards. Calls for one board wait for each other. */
-export function createBoards({ config, clock }: BoardsOptions): Boards {
+}): Boards {
   /** By address: a stub serves one debugger, and a second connection would wait in silence */
   const last = new Map<string, Promise<void>>();
   return {

@@ -8,16 +8,6 @@ export type GdbMessage =
   | { readonly kind: "acknowledged" | "refused" | "corrupt" }
   | { readonly kind: "packet"; readonly payload: string };
 
-/** Finds the packets in a stream of bytes. */
-export interface PacketReader {
-  feed(bytes: Uint8Array): void;
-  /**
-   * The next message of what was fed; undefined when there is none yet. Notifications and bytes that belong to nothing are skipped.
-   * @throws {RangeError} a packet that is larger than `maxBytes`, runs expanded
-   */
-  next(): GdbMessage | undefined;
-}
-
 const [DOLLAR, PERCENT, HASH, BRACE, STAR, PLUS, MINUS] = [0x24, 0x25, 0x23, 0x7d, 0x2a, 0x2b, 0x2d];
 const ESCAPE_BIT = 0x20;
 /** A run's count is written as this many more, in a printable character */
@@ -33,40 +23,49 @@ export function encodePacket(payload: string): Uint8Array {
 }
 
 /**
- * Creates a reader of packets. Payloads are given as text, a character up to U+00FF for each byte, with runs expanded first and escapes
- * taken back then, as gdbserver encodes them.
+ * Finds the packets in a stream of bytes. Payloads are given as text, a character up to U+00FF for each byte, with runs expanded first and
+ * escapes taken back then, as gdbserver encodes them.
  */
-export function createPacketReader({ maxBytes }: { readonly maxBytes: number }): PacketReader {
-  let input: Uint8Array = new Uint8Array();
-  let at = 0;
-  let packet: UnfinishedPacket | undefined;
+export class PacketReader {
+  readonly #maxBytes: number;
+  #input: Uint8Array = new Uint8Array();
+  #at = 0;
+  #packet: UnfinishedPacket | undefined;
 
-  const take = (byte: number): GdbMessage | undefined => {
+  constructor({ maxBytes }: { readonly maxBytes: number }) {
+    this.#maxBytes = maxBytes;
+  }
+
+  feed(bytes: Uint8Array): void {
+    this.#input = this.#at === this.#input.length ? bytes : Buffer.concat([this.#input.subarray(this.#at), bytes]);
+    this.#at = 0;
+  }
+
+  /**
+   * The next message of what was fed; undefined when there is none yet. Notifications and bytes that belong to nothing are skipped.
+   * @throws {RangeError} a packet that is larger than `maxBytes`, runs expanded
+   */
+  next(): GdbMessage | undefined {
+    while (this.#at < this.#input.length) {
+      const message = this.#take(this.#input[this.#at++] as number); // below the length
+      if (message !== undefined) return message;
+    }
+    return undefined;
+  }
+
+  #take(byte: number): GdbMessage | undefined {
     // A dollar is never inside a packet: the one before it was cut off
-    if (byte === DOLLAR) packet = new UnfinishedPacket("packet", maxBytes);
-    else if (packet !== undefined) {
-      if (!packet.take(byte)) return undefined;
-      const finished = packet;
-      packet = undefined;
+    if (byte === DOLLAR) this.#packet = new UnfinishedPacket("packet", this.#maxBytes);
+    else if (this.#packet !== undefined) {
+      if (!this.#packet.take(byte)) return undefined;
+      const finished = this.#packet;
+      this.#packet = undefined;
       return finished.toMessage();
-    } else if (byte === PERCENT) packet = new UnfinishedPacket("notification", maxBytes);
+    } else if (byte === PERCENT) this.#packet = new UnfinishedPacket("notification", this.#maxBytes);
     else if (byte === PLUS) return { kind: "acknowledged" };
     else if (byte === MINUS) return { kind: "refused" };
     return undefined;
-  };
-  return {
-    feed(bytes) {
-      input = at === input.length ? bytes : Buffer.concat([input.subarray(at), bytes]);
-      at = 0;
-    },
-    next() {
-      while (at < input.length) {
-        const message = take(input[at++] as number); // below the length
-        if (message !== undefined) return message;
-      }
-      return undefined;
-    },
-  };
+  }
 }
 
 /** Packet or notification of which the first byte has come. */

@@ -3,7 +3,7 @@ import type { Clock } from "../base/clock.ts";
 import { ToolError } from "../base/errors.ts";
 import type { TcpConnection } from "../system/net/tcp.ts";
 import { describeNetworkError } from "../system/net/network_error.ts";
-import { createPacketReader, encodePacket, type GdbMessage } from "./gdb_packet.ts";
+import { encodePacket, type GdbMessage, PacketReader } from "./gdb_packet.ts";
 
 /** The answer of a stub to one request. */
 export interface GdbReply {
@@ -48,7 +48,7 @@ const REFUSE = Buffer.from("-");
 export class GdbSession {
   readonly #options: GdbSessionOptions;
   readonly #connection: TcpConnection;
-  readonly #reader = createPacketReader({ maxBytes: MAX_PACKET_BYTES });
+  readonly #reader = new PacketReader({ maxBytes: MAX_PACKET_BYTES });
   #acknowledges = true;
   /** Bytes that the stub sent in this session */
   #received = 0;

@@ -17,14 +17,6 @@ const PROGRAM = `import("node:sqlite").then(({ DatabaseSync }) => {
   process.stdout.write(said);
 });`;
 
-/** Database, clock and environment of a check. */
-export interface CheckBesideOptions {
-  readonly path: string;
-  readonly clock: Clock;
-  /** Environment variables of this process */
-  readonly env: Readonly<Record<string, string | undefined>>;
-}
-
 /** A check that is under way. */
 export interface CheckBeside {
   /** Rejects with ConfigError `database_corrupt` once damage was found; stays pending otherwise */
@@ -38,7 +30,12 @@ export interface CheckBeside {
  * Checks a database in a process of its own, beside whatever uses it, for 2 s at most: it only reads, and a check that was killed says
  * nothing.
  */
-export function checkBeside({ path, clock, env }: CheckBesideOptions): CheckBeside {
+export function checkBeside({ path, clock, env }: {
+  readonly path: string;
+  readonly clock: Clock;
+  /** Environment variables of this process */
+  readonly env: Readonly<Record<string, string | undefined>>;
+}): CheckBeside {
   const { promise: damage, reject } = Promise.withResolvers<never>();
   // Whoever has ended does not wait for it any more
   damage.catch(() => {});

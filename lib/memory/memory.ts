@@ -86,14 +86,6 @@ const FUSED = 50;
 /** Constant of reciprocal rank fusion. Source: Cormack, Clarke and Buettcher, SIGIR 2009 */
 const RANK_CONSTANT = 60;
 
-/** Options of `createMemory`. */
-export interface MemoryOptions {
-  readonly store: Store;
-  readonly clock: Clock;
-  /** Vectors by which memories are found too. Default: none */
-  readonly vectors?: MemoryVectors | undefined;
-}
-
 /**
  * Memory that the agent keeps between conversations.
  *
@@ -105,7 +97,12 @@ export class Memory {
   readonly #vectors: MemoryVectors | undefined;
   readonly #room: ReturnType<typeof createRoom>;
 
-  constructor({ store, clock, vectors }: MemoryOptions) {
+  constructor({ store, clock, vectors }: {
+    readonly store: Store;
+    readonly clock: Clock;
+    /** Vectors by which memories are found too. Default: none */
+    readonly vectors?: MemoryVectors | undefined;
+  }) {
     this.#store = store;
     this.#clock = clock;
     this.#vectors = vectors;

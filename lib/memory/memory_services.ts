@@ -12,7 +12,7 @@ import type { Mailbox } from "./mailbox.ts";
 import { MEMORY, Memory, memoryText } from "./memory.ts";
 import { MemoryVectors } from "./memory_vectors.ts";
 import { type CommandFolders, createCommandFolders } from "./command_folders.ts";
-import { createPlans, type Plans } from "./plans.ts";
+import { Plans } from "./plans.ts";
 import type { Uploads } from "./uploads.ts";
 
 /** Needs of `memoryWing`. */
@@ -90,7 +90,7 @@ function createMemoryServices(needs: MemoryNeeds): MemoryServices {
   return {
     memory: new Memory({ store, clock, vectors }),
     vectors,
-    plans: createPlans({ store, clock }),
+    plans: new Plans({ store, clock }),
     uploads: {
       add: async (...given) => await (await uploads()).add(...given),
       get: async (...given) => await (await uploads()).get(...given),

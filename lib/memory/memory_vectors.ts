@@ -12,7 +12,7 @@ export interface Embedder {
   embed(texts: readonly string[], signal: AbortSignal): Promise<readonly Float32Array[]>;
 }
 
-/** Options of `createMemoryVectors`. */
+/** Options of `MemoryVectors`. */
 export interface MemoryVectorsOptions {
   readonly store: Store;
   readonly clock: Clock;

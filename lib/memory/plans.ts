@@ -69,13 +69,8 @@ const MAX_ATTEMPTS = 20;
 const SHOWN_IDS = 20;
 const NO_PLAN: Plan = { tasks: [], taint: UNTAINTED };
 
-/** Creates the plans over a store, one record for each scope. */
-export function createPlans(options: { readonly store: Store; readonly clock: Clock }): Plans {
-  return new Plans(options.store, options.clock);
-}
-
 /**
- * Task plans, one per scope: a conversation id or a workspace path, 1-512 characters.
+ * Task plans over a store, one record per scope: a conversation id or a workspace path, 1-512 characters.
  *
  * Every method throws ToolError `invalid_input` for a value out of bounds, naming the field.
  */
@@ -83,7 +78,7 @@ export class Plans {
   readonly #store: Store;
   readonly #clock: Clock;
 
-  constructor(store: Store, clock: Clock) {
+  constructor({ store, clock }: { readonly store: Store; readonly clock: Clock }) {
     this.#store = store;
     this.#clock = clock;
   }

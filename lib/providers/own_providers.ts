@@ -131,13 +131,11 @@ function idOf(model: ProgramModel): string {
   return typeof model === "string" ? model : model.id;
 }
 
-interface OwnServices {
-  readonly clock: Clock;
-  readonly log: Logger;
-  readonly timeoutMs: number;
-}
-
-function openOwn(name: string, given: ProgramProvider, services: OwnServices): Provider {
+function openOwn(
+  name: string,
+  given: ProgramProvider,
+  services: { readonly clock: Clock; readonly log: Logger; readonly timeoutMs: number },
+): Provider {
   const { models, stream, embed, sees } = given;
   const { clock, log, timeoutMs } = services;
   const within = async <T>(

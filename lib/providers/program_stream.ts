@@ -5,7 +5,7 @@ import { ProviderError } from "../base/errors.ts";
 import { finishReasonSchema } from "../base/records/agent_event.ts";
 import type { ProviderEvent } from "../base/records/provider_event.ts";
 import { usageSchema } from "../base/records/usage.ts";
-import { createYielder } from "../base/tick.ts";
+import { Yielder } from "../base/tick.ts";
 
 const delta = v.string();
 const name = v.pipe(v.string(), v.minLength(1), v.maxLength(256));
@@ -75,7 +75,7 @@ export async function* streamTurn(turn: ProgramTurn): AsyncGenerator<readonly Pr
   const { provider, clock, signal } = turn;
   const waiting = new BoundedWait(turn);
   const check = new TurnCheck(provider);
-  const yielder = createYielder({ clock, signal });
+  const yielder = new Yielder({ clock, signal });
   const silenceMs = turn.timeoutMs * SILENCE;
   let quietMs = 0;
   let isWhole = false;

@@ -26,7 +26,7 @@ import type { RunSupervisor } from "./run_request.ts";
 import { createAgentOf } from "./supervisor/agent_profile.ts";
 import { createApprover } from "./supervisor/create_approver.ts";
 import type { ClusterMember } from "./supervisor/run_coordination.ts";
-import { createSupervisor } from "./supervisor/supervisor.ts";
+import { Supervisor } from "./supervisor/supervisor.ts";
 
 /** Needs of `runsWing`. */
 export interface RunsNeeds {
@@ -71,7 +71,7 @@ function createRuns(
   const { approvals } = guard;
   // A reload makes another configuration
   const [agentSettings, runLimits] = [lazilyEach(toAgentSettings), lazilyEach(toRunLimits)];
-  const runs = createSupervisor({
+  const runs = new Supervisor({
     ...{ kit, store, cluster },
     providers: live.providers,
     tools: needs.tools.executor,
@@ -154,9 +154,17 @@ export const subAgentsWing = defineWing({ name: "subAgents", start: createLazySu
 function createLazySubAgents(needs: SubAgentsNeeds): SubAgents {
   const { kit: { clock }, config, storage: { store }, work: { tools, runs }, cluster } = needs;
   const loaded = lazily(async () => {
-    const { createSubAgents } = await import("./sub_agents/sub_agent_service.ts");
+    const { SubAgentService } = await import("./sub_agents/sub_agent_service.ts");
     const { ownership, closing } = cluster;
-    return createSubAgents({ store, clock, agents: () => config().agents, tools, runs, cluster: ownership, closing });
+    return new SubAgentService({
+      store,
+      clock,
+      agents: () => config().agents,
+      tools,
+      runs,
+      cluster: ownership,
+      closing,
+    });
   });
   return {
     spawn: async (...given) => await (await loaded()).spawn(...given),

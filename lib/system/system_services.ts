@@ -5,8 +5,7 @@ import { lazily } from "../base/lazily.ts";
 import { defineWing, type OpenedList } from "../base/opened_list.ts";
 import type { RedactPart } from "../base/redact.ts";
 import { createDesktop, type Desktop } from "./desktop/desktop.ts";
-import type { Files } from "./files/files.ts";
-import type { FileLocks } from "./files/file_locks.ts";
+import type { FileLocks, Files } from "./files/files.ts";
 import type { Browsers } from "./browser/browsers.ts";
 import { createFiles } from "./files/create_files.ts";
 import type { Git } from "./git/git.ts";
@@ -115,8 +114,8 @@ async function startSystem(needs: SystemNeeds, opened: OpenedList): Promise<Syst
   const workers = opened.own(new Workers({ maxWorkers: MAX_WORKERS, clock }), (open) => open.close());
   await endLeftovers(processes, needs);
   const git = lazily(async () => {
-    const { createGit } = await import("./git/create_git.ts");
-    return createGit({ processes, home, ownPaths });
+    const { CheckedGit } = await import("./git/checked_git.ts");
+    return new CheckedGit({ processes, home, ownPaths });
   });
   return {
     files: createFiles({ clock, home, ownPaths, locks: cluster.fileLocks }),

@@ -180,12 +180,12 @@ function createLazySecrets(needs: SecretsNeeds): ToolSecrets {
   const { kit: { clock, environment }, config, program, folders: { home }, telemetry: { redactor }, system } = needs;
   const { guardedFetch, commands } = system;
   const loaded = lazily(async () => {
-    const { createToolSecrets } = await import("./secrets/tool_secrets.ts");
+    const { SecretStore } = await import("./secrets/tool_secrets.ts");
     const run = async (words: readonly string[], signal: AbortSignal) => {
       const { runOwnCommand } = await import("../system/process/own_command.ts");
       return await runOwnCommand({ words, home, environment: program.environment, commands, clock, signal });
     };
-    return createToolSecrets({
+    return new SecretStore({
       config,
       clock,
       environment,

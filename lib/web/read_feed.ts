@@ -20,13 +20,6 @@ export interface FeedItem {
   readonly summary: string | undefined;
 }
 
-/** Options of readFeed. */
-export interface ReadFeedOptions {
-  /** Address that links are relative to */
-  readonly baseUrl: string;
-  readonly budget: WorkBudget;
-}
-
 const MAX_ITEMS = 500;
 const MAX_TITLE = 300;
 const MAX_SUMMARY = 500;
@@ -52,7 +45,11 @@ export function isFeed(text: string): boolean {
  * @throws {DocumentError} damaged, or over a bound
  * Source: RSS 2.0; RSS 1.0; RFC 4287
  */
-export function readFeed(text: string, { baseUrl, budget }: ReadFeedOptions): Feed {
+export function readFeed(text: string, { baseUrl, budget }: {
+  /** Address that links are relative to */
+  readonly baseUrl: string;
+  readonly budget: WorkBudget;
+}): Feed {
   // A document type without declarations of its own, as RSS 0.91 has it, means nothing
   const root = parseXml(text.replace(/<!DOCTYPE[^<>[]*>/i, ""), { prefixes: NAMESPACES, budget });
   const channel = part(root, "channel");

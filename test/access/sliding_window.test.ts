@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { createRecentKeys, slidingWindow } from "../../lib/access/sliding_window.ts";
+import { RecentKeys, slidingWindow } from "../../lib/access/sliding_window.ts";
 
 test("600 requests pass, the next is refused and told when to come again", () => {
   const window = slidingWindow({ max: 600, windowMs: 60_000 });
@@ -109,13 +109,13 @@ test("a limit that allows nothing is refused", () => {
   }
 });
 
-test("createRecentKeys() keeps the keys used last, as a plain list of them would", () => {
+test("RecentKeys keeps the keys used last, as a plain list of them would", () => {
   fc.assert(
     fc.property(
       fc.integer({ min: 1, max: 5 }),
       fc.array(fc.constantFrom(..."abcdefgh"), { maxLength: 60 }),
       (maxKeys, uses) => {
-        const recent = createRecentKeys({
+        const recent = new RecentKeys({
           maxKeys,
           create: () => ({ count: 0 }),
           reset: (value) => void (value.count = 0),

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Pairing } from "../../lib/access/pairing.ts";
-import { createSharedTickets, WS_TICKETS } from "../../lib/access/shared_tickets.ts";
+import { SharedTickets, WS_TICKETS } from "../../lib/access/shared_tickets.ts";
 import type { Identity } from "../../lib/access/identity.ts";
 import { TOKEN_CHANGES, TokenSharing } from "../../lib/access/token_sharing.ts";
 import { TOKENS } from "../../lib/access/stored_token.ts";
@@ -43,7 +43,7 @@ function createGateways() {
       openSharing: (parts) => Promise.resolve(new TokenSharing({ ...parts, news })),
     });
     const pairing = new Pairing({ store: link.store, clock, random, tokens, ttlSeconds: () => 3600 });
-    const tickets = createSharedTickets({ store: link.store, clock, random, tokens, gateway });
+    const tickets = new SharedTickets({ store: link.store, clock, random, tokens, gateway });
     const gone: string[] = [];
     tokens.onRevoke((id) => void gone.push(id));
     return { link, clock, tokens, pairing, tickets, gone };

@@ -1,11 +1,11 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { createKeyedSemaphore, createSharedWait } from "../../lib/base/keyed_queues.ts";
+import { createSharedWait, KeyedSemaphore } from "../../lib/base/keyed_queues.ts";
 import { CancelError } from "../../lib/base/cancel.ts";
 
 /** Work that is under way until the test ends it, and who came in, in order. */
 function setUp(max: number) {
-  const semaphore = createKeyedSemaphore(max);
+  const semaphore = new KeyedSemaphore(max);
   const entered: string[] = [];
   const ends = new Map<string, () => void>();
   let inside = 0;

@@ -8,7 +8,7 @@ import { createSystemRandom } from "../../lib/base/random.ts";
 import { SILENT } from "../../lib/base/telemetry/log.ts";
 import { createMetrics } from "../../lib/base/telemetry/metrics.ts";
 import type { RunRequest } from "../../lib/runs/run_request.ts";
-import { createSupervisor } from "../../lib/runs/supervisor/supervisor.ts";
+import { Supervisor } from "../../lib/runs/supervisor/supervisor.ts";
 import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
 import { createScriptedProviders } from "../../fixtures/scripted_provider.ts";
 import { chunkProvider } from "./chunk_provider.ts";
@@ -17,7 +17,7 @@ import { createFakeToolExecutor } from "../support/fake_tool_executor.ts";
 const RUNS = 20_000;
 const ROUNDS = 5;
 
-const runs = createSupervisor({
+const runs = new Supervisor({
   store: createMemoryStore(),
   kit: { clock: systemClock, random: createSystemRandom(), log: SILENT, metrics: createMetrics() },
   providers: createScriptedProviders(chunkProvider),

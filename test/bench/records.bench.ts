@@ -15,7 +15,7 @@ import { SILENT } from "../../lib/base/telemetry/log.ts";
 import { createMetrics } from "../../lib/base/telemetry/metrics.ts";
 import { createStoredRuns } from "../../lib/runs/journal/stored_runs.ts";
 import { RUNS } from "../../lib/runs/journal/run_records.ts";
-import { createSupervisor } from "../../lib/runs/supervisor/supervisor.ts";
+import { Supervisor } from "../../lib/runs/supervisor/supervisor.ts";
 import { openSqliteStore } from "../../lib/storage/open_sqlite_store.ts";
 import type { Store, Write } from "../../lib/storage/store.ts";
 import { chunkProvider } from "./chunk_provider.ts";
@@ -89,7 +89,7 @@ async function lists(store: Store): Promise<void> {
 }
 
 async function turns(store: Store, path: string): Promise<void> {
-  const runs = createSupervisor({
+  const runs = new Supervisor({
     store,
     kit: { clock: systemClock, random: createSystemRandom(), log: SILENT, metrics: createMetrics() },
     providers: createScriptedProviders(chunkProvider),

@@ -14,7 +14,7 @@ import { systemClock } from "../../lib/base/clock.ts";
 import { createSystemRandom } from "../../lib/base/random.ts";
 import { SILENT } from "../../lib/base/telemetry/log.ts";
 import { createMetrics } from "../../lib/base/telemetry/metrics.ts";
-import { createSupervisor } from "../../lib/runs/supervisor/supervisor.ts";
+import { Supervisor } from "../../lib/runs/supervisor/supervisor.ts";
 import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
 import { openSqliteStore } from "../../lib/storage/open_sqlite_store.ts";
 import type { Store } from "../../lib/storage/store.ts";
@@ -31,7 +31,7 @@ const SYNC_MS = 10;
 const SLOW = "--slow-disk";
 
 function startRuns(store: Store, durable: boolean) {
-  const runs = createSupervisor({
+  const runs = new Supervisor({
     store,
     kit: { clock: systemClock, random: createSystemRandom(), log: SILENT, metrics: createMetrics() },
     providers: createScriptedProviders(chunkProvider),

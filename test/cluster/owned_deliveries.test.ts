@@ -4,7 +4,7 @@ import { OPEN_DELIVERIES } from "../../lib/automation/channels/delivery_record.t
 import { createAlertWork } from "../../lib/automation/notify/alert_work.ts";
 import { defaultConfig } from "../../lib/config/config.ts";
 import { validateConfig } from "../../lib/config/validate_config.ts";
-import { createDeliveries, type Deliveries } from "../../lib/automation/channels/delivery_service.ts";
+import { type Deliveries, DeliveryService } from "../../lib/automation/channels/delivery_service.ts";
 import { cancelError } from "../../lib/base/cancel.ts";
 import { needsEffectRight, untilEffectMayBegin } from "../../lib/base/effect_right.ts";
 import type { Run } from "../../lib/base/records/run.ts";
@@ -103,7 +103,7 @@ async function join(
       receiver.open--;
     }
   };
-  const deliveries = createDeliveries({
+  const deliveries = new DeliveryService({
     ...{ store, clock: member.cluster.clock, log: member.log, work: member.cluster.work },
     random: createSeededRandom(seed),
     metrics: createMetrics(),

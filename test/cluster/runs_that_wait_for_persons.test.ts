@@ -4,7 +4,7 @@ import { SILENT } from "../../lib/base/telemetry/log.ts";
 import { createMetrics } from "../../lib/base/telemetry/metrics.ts";
 import { APPROVALS } from "../../lib/guard/approval_records.ts";
 import { SharedApprovalNews } from "../../lib/guard/approval_news.ts";
-import { createApprovals } from "../../lib/guard/create_approvals.ts";
+import { StoredApprovals } from "../../lib/guard/stored_approvals.ts";
 import { createApprover } from "../../lib/runs/supervisor/create_approver.ts";
 import { createSharedDatabase, joinLink, LEASE_MS, type SharedDatabase } from "../support/clustered.ts";
 import { createFakeAudit } from "../support/fake_audit.ts";
@@ -21,7 +21,7 @@ async function joinAsking(database: SharedDatabase, seed: number) {
   const { clock } = database;
   const { link, cluster, member, log, close } = await joinLink(database, { seed });
   const { store } = link;
-  const approvals = createApprovals({
+  const approvals = new StoredApprovals({
     ...{ store, clock, random: createSeededRandom(500 + seed), log: SILENT, metrics: createMetrics() },
     audit: createFakeAudit(store).append,
     news: new SharedApprovalNews({ store, clock, log: SILENT, bus: cluster.bus }),

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { createCron, type Cron } from "../../lib/automation/cron/cron_service.ts";
+import { type Cron, CronService } from "../../lib/automation/cron/cron_service.ts";
 import { shareSchedules } from "../../lib/automation/cron/shared_schedules.ts";
 import { FIRINGS, SCHEDULE_CHANGES, SCHEDULES } from "../../lib/automation/cron/schedule_record.ts";
 import type { Clock } from "../../lib/base/clock.ts";
@@ -56,7 +56,7 @@ async function join(database: SharedDatabase, options: JoinOptions): Promise<Mem
   const change = { name: "change", access: "write", local: options.isLocal ?? false, run: () => "changed" } as const;
   const bench = supervised([], { store, clock, seed, log, cluster: member.member, tools: [change] });
   const settings = { enabled: options.enabled ?? true };
-  const cron = createCron({
+  const cron = new CronService({
     ...{ store, clock, log },
     sharing: shareSchedules({ store, clock, log, bus: cluster.bus, workspace: () => cluster.ownership.workspace() }),
     random: createSeededRandom(seed),

@@ -3,7 +3,7 @@ import { describe, test } from "node:test";
 import { CancelError } from "../../lib/base/cancel.ts";
 import type { Run } from "../../lib/base/records/run.ts";
 import { RUNS } from "../../lib/runs/journal/run_records.ts";
-import { createSubAgents } from "../../lib/runs/sub_agents/sub_agent_service.ts";
+import { SubAgentService } from "../../lib/runs/sub_agents/sub_agent_service.ts";
 import type { CallContext } from "../../lib/tools/runtime/tool_call.ts";
 import type { FakeTool } from "../support/fake_tool_executor.ts";
 import { type ClusteredGateway, createSharedDatabase, joinGateway, LEASE_MS } from "../support/clustered.ts";
@@ -182,7 +182,7 @@ describe("runs and their sub-agents in a cluster", () => {
     const b = await joinGateway(database, [], { seed: 2 });
     await database.clock.advance(2 * LEASE_MS);
     const agentsAt = ({ store, clock, executor, runs, cluster }: ClusteredGateway) =>
-      createSubAgents({
+      new SubAgentService({
         ...{ store, clock, cluster: cluster.ownership },
         agents: () => ({}),
         tools: () => executor,

@@ -9,7 +9,7 @@ import { createMetrics } from "../../lib/base/telemetry/metrics.ts";
 import { GatewayChain } from "../../lib/guard/audit/gateway_chain.ts";
 import { type Audit, createAudit } from "../../lib/guard/audit/audit.ts";
 import { SharedApprovalNews } from "../../lib/guard/approval_news.ts";
-import { createApprovals } from "../../lib/guard/create_approvals.ts";
+import { StoredApprovals } from "../../lib/guard/stored_approvals.ts";
 import { createApprover } from "../../lib/runs/supervisor/create_approver.ts";
 import { UnknownWriteError } from "../../lib/storage/read_records.ts";
 import { defineTool } from "../../lib/tools/runtime/define_tool.ts";
@@ -52,7 +52,7 @@ async function joinWithTools(
     shared: { store, audit: audit.append },
     ...(tools === undefined ? {} : { tools }),
   });
-  const approvals = createApprovals({
+  const approvals = new StoredApprovals({
     ...{ store, clock, random, log: SILENT, metrics: createMetrics(), audit: audit.append },
     news: new SharedApprovalNews({ store, clock, log: SILENT, bus: cluster.bus }),
   });

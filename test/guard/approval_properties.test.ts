@@ -4,7 +4,7 @@ import fc from "fast-check";
 import type { ApprovalStatus } from "../../lib/base/records/approval.ts";
 import { SILENT } from "../../lib/base/telemetry/log.ts";
 import { createMetrics } from "../../lib/base/telemetry/metrics.ts";
-import { createApprovals } from "../../lib/guard/create_approvals.ts";
+import { StoredApprovals } from "../../lib/guard/stored_approvals.ts";
 import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
 import { createFakeAudit } from "../support/fake_audit.ts";
 import { createFakeClock } from "../support/fake_clock.ts";
@@ -26,7 +26,7 @@ test("whatever happens in whatever order: one use at most, of the right call, af
       const clock = createFakeClock();
       const store = createMemoryStore();
       const open = () =>
-        createApprovals({
+        new StoredApprovals({
           store,
           clock,
           random: createSeededRandom(),

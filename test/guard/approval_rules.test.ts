@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { createLogger, type LogRecord } from "../../lib/base/telemetry/log.ts";
 import { createMetrics } from "../../lib/base/telemetry/metrics.ts";
 import type { NewApproval } from "../../lib/guard/approvals.ts";
-import { createApprovals } from "../../lib/guard/create_approvals.ts";
+import { StoredApprovals } from "../../lib/guard/stored_approvals.ts";
 import type { RuleSubject, WiderSubject } from "../../lib/guard/rule_match.ts";
 import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
 import { newApproval } from "../support/new_approval.ts";
@@ -16,7 +16,7 @@ const BY = { via: "http", tokenId: "tok_1" } as const;
 function setUp() {
   const store = createMemoryStore();
   const logged: LogRecord[] = [];
-  const approvals = createApprovals({
+  const approvals = new StoredApprovals({
     store,
     clock: createFakeClock(),
     random: createSeededRandom(),

@@ -5,7 +5,7 @@ import { SILENT } from "../../lib/base/telemetry/log.ts";
 import { createMetrics } from "../../lib/base/telemetry/metrics.ts";
 import { shareOf } from "../../lib/base/fair_share.ts";
 import { APPROVAL_LIMITS, type Approvals, type NewApproval } from "../../lib/guard/approvals.ts";
-import { createApprovals } from "../../lib/guard/create_approvals.ts";
+import { StoredApprovals } from "../../lib/guard/stored_approvals.ts";
 import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
 import { openSqliteStore } from "../../lib/storage/open_sqlite_store.ts";
 import type { Store } from "../../lib/storage/store.ts";
@@ -22,7 +22,7 @@ function setUp(store: Store = createMemoryStore()) {
   const clock = createFakeClock();
   const metrics = createMetrics();
   const audit = createFakeAudit(store);
-  const approvals = createApprovals({
+  const approvals = new StoredApprovals({
     store,
     clock,
     random: createSeededRandom(),

@@ -7,7 +7,7 @@ import { createMetrics } from "../../lib/base/telemetry/metrics.ts";
 import type { Approval } from "../../lib/base/records/approval.ts";
 import { APPROVALS, toApprovalBody } from "../../lib/guard/approval_records.ts";
 import { SharedApprovalNews, type SharedApprovalNewsOptions } from "../../lib/guard/approval_news.ts";
-import { createApprovals } from "../../lib/guard/create_approvals.ts";
+import { StoredApprovals } from "../../lib/guard/stored_approvals.ts";
 import type { Elicitation } from "../../lib/guard/elicitation.ts";
 import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
 import { createFakeAudit } from "../support/fake_audit.ts";
@@ -28,7 +28,7 @@ const OPEN: Elicitation = { server: "crm", message: "Sign in", schema: null, url
 function setUp(store = createMemoryStore(), bus?: SharedApprovalNewsOptions["bus"]) {
   const clock = createFakeClock();
   const audit = createFakeAudit(store);
-  const approvals = createApprovals({
+  const approvals = new StoredApprovals({
     store,
     clock,
     random: createSeededRandom(),

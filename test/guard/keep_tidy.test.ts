@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { createLogger } from "../../lib/base/telemetry/log.ts";
 import { createMetrics } from "../../lib/base/telemetry/metrics.ts";
-import { createApprovals } from "../../lib/guard/create_approvals.ts";
+import { StoredApprovals } from "../../lib/guard/stored_approvals.ts";
 import { keepTidy } from "../../lib/guard/approvals.ts";
 import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
 import { newApproval } from "../support/new_approval.ts";
@@ -23,7 +23,7 @@ test("old approvals are forgotten at the start and once a day, by the days of th
     redact: String,
   });
   const { append: audit } = createFakeAudit(store);
-  const approvals = createApprovals({
+  const approvals = new StoredApprovals({
     store,
     clock,
     random: createSeededRandom(),

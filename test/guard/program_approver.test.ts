@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { SILENT } from "../../lib/base/telemetry/log.ts";
 import { createMetrics } from "../../lib/base/telemetry/metrics.ts";
-import { createApprovals } from "../../lib/guard/create_approvals.ts";
+import { StoredApprovals } from "../../lib/guard/stored_approvals.ts";
 import { createProgramApprover } from "../../lib/guard/program_approver.ts";
 import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
 import { awayError } from "../support/clustered.ts";
@@ -21,7 +21,7 @@ const ELICITATION = {
 /** Approvals whose program gives this answer. `isAway`: the database can neither be asked for the end of an approval, nor take an answer */
 function withProgram(answer: unknown, { clock = createFakeClock(), isAway = (): boolean => false } = {}) {
   const store = createMemoryStore();
-  const approvals = createApprovals({
+  const approvals = new StoredApprovals({
     store,
     clock,
     random: createSeededRandom(),

@@ -2,8 +2,8 @@ import assert from "node:assert/strict";
 import { mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
-import { createTaintedFiles, type TaintWorkspace } from "../../lib/guard/tainted_files.ts";
-import { createTrustedDocuments } from "../../lib/guard/trusted_documents.ts";
+import { StoredTaintedFiles, type TaintWorkspace } from "../../lib/guard/tainted_files.ts";
+import { StoredTrustedDocuments } from "../../lib/guard/trusted_documents.ts";
 import { loadProviderMemory } from "../../lib/providers/discovery/provider_memory.ts";
 import { createLogger } from "../../lib/base/telemetry/log.ts";
 import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
@@ -20,7 +20,7 @@ function createGateways() {
   const clock = createFakeClock();
   const audit = createFakeAudit(store);
   const gateway = (workspace?: TaintWorkspace) =>
-    createTaintedFiles({ store, clock, audit: audit.append, ...(workspace && { workspace }) });
+    new StoredTaintedFiles({ store, clock, audit: audit.append, ...(workspace && { workspace }) });
   return { store, clock, audit, gateway };
 }
 
@@ -99,7 +99,7 @@ test("marks from before the cluster count in every workspace until a person clea
 test("trust in a document counts at every gateway for the same path and content, and its end too", () =>
   withTemporaryFolder(async (root) => {
     const { store, clock, audit } = createGateways();
-    const [a, b] = [0, 1].map(() => createTrustedDocuments({ store, clock, audit: audit.append }));
+    const [a, b] = [0, 1].map(() => new StoredTrustedDocuments({ store, clock, audit: audit.append }));
     assert.ok(a && b);
     const document = { kind: "skill", path: root, digest: "a".repeat(64), text: "text" } as const;
     await a.trust(document, { by: BY });

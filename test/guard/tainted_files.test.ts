@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { mkdirSync, renameSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
-import { createTaintedFiles, MAX_TAINTED_FILES, TAINTED_FILES } from "../../lib/guard/tainted_files.ts";
+import { MAX_TAINTED_FILES, StoredTaintedFiles, TAINTED_FILES } from "../../lib/guard/tainted_files.ts";
 import { MAX_MARKED_AT_ONCE } from "../../lib/guard/tainted_places.ts";
 import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
 import { createFakeAudit } from "../support/fake_audit.ts";
@@ -16,7 +16,7 @@ const TAINT = ["web_fetch example.com"];
 function setUp(root: string, store = createMemoryStore()) {
   const audit = createFakeAudit(store);
   const clock = createFakeClock();
-  const files = createTaintedFiles({ store, clock, audit: audit.append });
+  const files = new StoredTaintedFiles({ store, clock, audit: audit.append });
   const at = (name: string) => join(root, name);
   return {
     store,

@@ -3,8 +3,8 @@ import { mkdirSync, realpathSync, rmSync, symlinkSync, writeFileSync } from "nod
 import { join } from "node:path";
 import { test } from "node:test";
 import {
-  createTrustedDocuments,
   MAX_TRUSTED_TEXT,
+  StoredTrustedDocuments,
   TRUSTED_DOCUMENTS,
   type TrustedDocuments,
 } from "../../lib/guard/trusted_documents.ts";
@@ -21,7 +21,7 @@ function setUp(root: string) {
   const store = createMemoryStore();
   const audit = createFakeAudit(store);
   const clock = createFakeClock();
-  const documents = createTrustedDocuments({ store, clock, audit: audit.append });
+  const documents = new StoredTrustedDocuments({ store, clock, audit: audit.append });
   const at = (name: string) => join(realpathSync(root), name);
   return { store, audit, clock, documents, at };
 }
@@ -37,7 +37,7 @@ test("a document is trusted at its path with its content alone, through links an
     symlinkSync("project", at("link"));
     assert.equal(await documents.isTrusted({ path: at("project/AGENTS.md"), digest: ONE }), false);
     await documents.trust(instructions(at("link/AGENTS.md"), ONE, "text"), { by: BY });
-    const again = createTrustedDocuments({ store, clock, audit: audit.append });
+    const again = new StoredTrustedDocuments({ store, clock, audit: audit.append });
     for (const path of ["project/AGENTS.md", "link/AGENTS.md"]) {
       assert.equal(await again.isTrusted({ path: at(path), digest: ONE }), true, path);
       assert.equal(await again.isTrusted({ path: at(path), digest: TWO }), false, path);

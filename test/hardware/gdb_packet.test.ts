@@ -1,13 +1,13 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { createPacketReader, encodePacket, type GdbMessage } from "../../lib/hardware/gdb_packet.ts";
+import { encodePacket, type GdbMessage, PacketReader } from "../../lib/hardware/gdb_packet.ts";
 import { encodeRuns } from "../support/encode_runs.ts";
 
 const latin1 = (text: string) => Buffer.from(text, "latin1");
 
 function readAll(bytes: Uint8Array, cuts: readonly number[] = [], maxBytes = 65_536): GdbMessage[] {
-  const reader = createPacketReader({ maxBytes });
+  const reader = new PacketReader({ maxBytes });
   const messages: GdbMessage[] = [];
   const ends = [...cuts.map((cut) => cut % (bytes.length + 1)).sort((a, b) => a - b), bytes.length];
   let from = 0;

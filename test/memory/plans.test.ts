@@ -1,14 +1,14 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { ToolError } from "../../lib/base/errors.ts";
-import { createPlans } from "../../lib/memory/plans.ts";
+import { Plans } from "../../lib/memory/plans.ts";
 import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
 import { createFakeClock } from "../support/fake_clock.ts";
 
 function setUp() {
   const clock = createFakeClock();
   const store = createMemoryStore();
-  return { store, clock, plans: createPlans({ store, clock }) };
+  return { store, clock, plans: new Plans({ store, clock }) };
 }
 
 const isError = (code: string, about: string) => (error: unknown) =>

@@ -16,7 +16,7 @@ import { fileURLToPath } from "node:url";
 import { Tokens } from "../../lib/access/tokens.ts";
 import { ConfigError } from "../../lib/base/errors.ts";
 import { Memory } from "../../lib/memory/memory.ts";
-import { createPlans } from "../../lib/memory/plans.ts";
+import { Plans } from "../../lib/memory/plans.ts";
 import { migrations } from "../../lib/storage/sqlite/migrations.ts";
 import { openSqliteStore } from "../../lib/storage/open_sqlite_store.ts";
 import { openDatabase } from "../../lib/storage/sqlite/open_database.ts";
@@ -190,7 +190,7 @@ test("a database of each released version opens and keeps what it held", async (
       assert.deepEqual(tokens.verify(`pst_${"A".repeat(43)}`)?.scopes, ["chat"]);
       const [found] = await new Memory({ store, clock }).recall({ query: "scripts deploy" });
       assert.equal(found?.value, "The deploy script needs Node 24");
-      const { tasks } = await createPlans({ store, clock }).list("fixture");
+      const { tasks } = await new Plans({ store, clock }).list("fixture");
       assert.deepEqual(tasks.map(({ title, status }) => [title, status]), [["first", "completed"], [
         "second",
         "pending",

@@ -1,4 +1,4 @@
-import { createCron, type Cron, type CronOptions, type CronSettings } from "../../lib/automation/cron/cron_service.ts";
+import { type Cron, type CronOptions, CronService, type CronSettings } from "../../lib/automation/cron/cron_service.ts";
 import { SCHEDULES } from "../../lib/automation/cron/schedule_record.ts";
 import { SCOPES } from "../../lib/base/records/caller.ts";
 import type { Clock } from "../../lib/base/clock.ts";
@@ -61,7 +61,7 @@ export function createCronFixture(options: CronFixtureOptions = {}): CronFixture
   });
   const { executor } = createToolBench({ root: "/workspace", clock });
   const makeCron = () =>
-    createCron({
+    new CronService({
       store,
       clock: jumping,
       random: createSeededRandom(options.seed ?? 1),

@@ -6,13 +6,13 @@ import { type Scope, SCOPES } from "../../lib/base/records/caller.ts";
 import { createRedactor } from "../../lib/base/redact.ts";
 import { createLogger, createRecentLog, type LogRecord } from "../../lib/base/telemetry/log.ts";
 import { createMetrics } from "../../lib/base/telemetry/metrics.ts";
-import { createDeliveries } from "../../lib/automation/channels/delivery_service.ts";
-import { createCron } from "../../lib/automation/cron/cron_service.ts";
+import { DeliveryService } from "../../lib/automation/channels/delivery_service.ts";
+import { CronService } from "../../lib/automation/cron/cron_service.ts";
 import type { Config } from "../../lib/config/config.ts";
 import type { GatewayState } from "../../lib/base/records/gateway_status.ts";
 import type { Services } from "../../lib/services.ts";
 import { AnswerLinks } from "../../lib/guard/answer_links.ts";
-import { createApprovals } from "../../lib/guard/create_approvals.ts";
+import { StoredApprovals } from "../../lib/guard/stored_approvals.ts";
 import { Halts } from "../../lib/guard/halts.ts";
 import { lazily } from "../../lib/base/lazily.ts";
 import { ClientCalls } from "../../lib/runs/client_calls.ts";
@@ -20,7 +20,7 @@ import { createStoredConversations } from "../../lib/runs/conversations/stored_c
 import { Memory } from "../../lib/memory/memory.ts";
 import { Uploads } from "../../lib/memory/uploads.ts";
 import { createStoredRuns } from "../../lib/runs/journal/stored_runs.ts";
-import { createTaintedFiles } from "../../lib/guard/tainted_files.ts";
+import { StoredTaintedFiles } from "../../lib/guard/tainted_files.ts";
 import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
 import { createAlone } from "../../lib/coordination.ts";
 import type { ToolExecutor } from "../../lib/tools/runtime/tool_executor.ts";
@@ -96,7 +96,7 @@ export function createFakeServices(options: FakeServicesOptions = {}): FakeServi
   let config = withGateway({ ...GATEWAY, ...options.gateway });
   let state: GatewayState = "ok";
   const halts = new Halts({ store, clock, log, audit: audit.append, tell: () => {} });
-  const approvals = createApprovals({ store, clock, random, log, metrics, audit: audit.append });
+  const approvals = new StoredApprovals({ store, clock, random, log, metrics, audit: audit.append });
   const answerLinks = new AnswerLinks({ store, clock, random, audit: audit.append, approvals, config: () => config });
   return {
     version: "0.0.0-test",
@@ -137,13 +137,13 @@ export function createFakeServices(options: FakeServicesOptions = {}): FakeServi
     approvals,
     answerLinks: () => Promise.resolve(answerLinks),
     halts,
-    taintedFiles: createTaintedFiles({ store, clock, audit: audit.append }),
+    taintedFiles: new StoredTaintedFiles({ store, clock, audit: audit.append }),
     tools,
     readWritten: absent,
     calls: lazily(() =>
       Promise.resolve(new ClientCalls({ tools, approvals, clock, random, cluster: alone, config: () => config }))
     ),
-    cron: createCron({
+    cron: new CronService({
       store,
       clock,
       random,
@@ -154,7 +154,7 @@ export function createFakeServices(options: FakeServicesOptions = {}): FakeServi
       tools: () => tools,
     }),
     webhooks: absent,
-    deliveries: createDeliveries({
+    deliveries: new DeliveryService({
       store,
       clock,
       random,

@@ -12,7 +12,7 @@ import type { McpConnection } from "../../lib/extensions/mcp/mcp_connection.ts";
 import { McpServers } from "../../lib/extensions/mcp/mcp_servers.ts";
 import { McpSignIn } from "../../lib/extensions/mcp/oauth/sign_in.ts";
 import { createSystemRandom } from "../../lib/base/random.ts";
-import { createToolSecrets } from "../../lib/tools/secrets/tool_secrets.ts";
+import { SecretStore } from "../../lib/tools/secrets/tool_secrets.ts";
 import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
 import { createGuardedFetch } from "../../lib/system/net/guarded_fetch.ts";
 import { createUrlPolicy } from "../../lib/system/net/url_policy.ts";
@@ -111,7 +111,7 @@ export async function withMcp(
     onTokens: redactor.replace,
   };
   const run = () => Promise.reject(new Error("No secret of this bench is a command"));
-  const shared = { ...base, store, dataDir, log: logger, secrets: createToolSecrets({ ...base, run }) };
+  const shared = { ...base, store, dataDir, log: logger, secrets: new SecretStore({ ...base, run }) };
   const keys = createRecordKeys({
     ...{ store, dataDir, isKept: true, isShared: false, random: createSystemRandom() },
     settings: { key_env: "", old_key_env: "" },

@@ -1,7 +1,7 @@
 import { createMetrics } from "../../lib/base/telemetry/metrics.ts";
 import { SILENT } from "../../lib/base/telemetry/log.ts";
-import type { LinkPeer, NodeLink } from "../../lib/extensions/nodes/node_link.ts";
-import { createNodes, type Nodes, type NodesOptions } from "../../lib/extensions/nodes/nodes.ts";
+import type { GatewayLink, LinkPeer } from "../../lib/extensions/nodes/node_link.ts";
+import { Nodes, type NodesOptions } from "../../lib/extensions/nodes/nodes.ts";
 import type { Tool, ToolContext } from "../../lib/tools/runtime/tool.ts";
 import type { ToolResult } from "../../lib/tools/runtime/tool_call.ts";
 import { createFakeAudit, type FakeAudit } from "./fake_audit.ts";
@@ -9,7 +9,7 @@ import { createFakeClock, type FakeClock } from "./fake_clock.ts";
 
 /** The gateway's side of a connection without a network, and a node that says what the test has it say. */
 export interface FakeNode {
-  readonly link: NodeLink;
+  readonly link: GatewayLink;
   /** Frames the gateway sent, parsed */
   // deno-lint-ignore no-explicit-any
   readonly frames: any[];
@@ -50,7 +50,7 @@ export const HELLO = { type: "hello", v: 1, version: "0.1.0", platform: "linux x
 export function createNodeBench(more: Partial<NodesOptions> = {}): NodeBench {
   const clock = createFakeClock();
   const audit = createFakeAudit();
-  const nodes = createNodes({
+  const nodes = new Nodes({
     authToken: "right-token-0123456789",
     allowedIds: ["pi", "gpu"],
     accessOf: () => undefined,

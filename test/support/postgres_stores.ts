@@ -4,6 +4,7 @@ import { systemClock } from "../../lib/base/clock.ts";
 import { lazily } from "../../lib/base/lazily.ts";
 import { createSystemRandom } from "../../lib/base/random.ts";
 import { openPostgresStore } from "../../lib/storage/open_postgres_store.ts";
+import type { DedicatedSession } from "../../lib/storage/postgres/dedicated_session.ts";
 import {
   openPostgresDatabase,
   type PostgresDatabase,
@@ -104,5 +105,6 @@ const pglite = lazily(async (): Promise<PostgresDatabase> => {
   const listen = () => Promise.reject(new TypeError("PGlite in tests is one session"));
   const pool = () => ({ inUse: 0, idle: 1, waiting: 0 });
   const measures = { pool, onStatement: () => {} };
-  return { name: "pglite", ...session, ...measures, dedicated: async () => ({ ...session, listen, onLost: () => {} }) };
+  const dedicated = { ...session, listen, onLost: () => {} } as unknown as DedicatedSession;
+  return { name: "pglite", ...session, ...measures, dedicated: async () => dedicated };
 });

@@ -19,7 +19,7 @@ import type {
 import type { RunApprovals, RunConfiguration } from "../../lib/runs/supervisor/launch_run.ts";
 import type { RunLimits } from "../../lib/runs/supervisor/run_queue.ts";
 import type { AgentSettings } from "../../lib/runs/supervisor/run_settings.ts";
-import { createSupervisor, type SupervisorOptions } from "../../lib/runs/supervisor/supervisor.ts";
+import { Supervisor, type SupervisorOptions } from "../../lib/runs/supervisor/supervisor.ts";
 import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
 import type { Store } from "../../lib/storage/store.ts";
 import type { ToolExecutor } from "../../lib/tools/runtime/tool_executor.ts";
@@ -71,7 +71,7 @@ export function supervised(script: Script, options: SupervisedOptions = {}): Sup
   const provider = createScriptedProvider(script, { clock });
   const executor = createFakeToolExecutor(options.tools ?? []);
   const metrics = createMetrics();
-  const runs = createSupervisor({
+  const runs = new Supervisor({
     kit: { clock, random: createSeededRandom(options.seed ?? 1), log: options.log ?? SILENT, metrics },
     store,
     providers: (options.wrap ?? ((providers) => providers))(createScriptedProviders(provider)),

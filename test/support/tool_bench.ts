@@ -11,14 +11,14 @@ import { loginEvent } from "../../lib/guard/audit/audit_event.ts";
 import { type BrowserLogins, createBrowserLogins } from "../../lib/memory/browser_logins.ts";
 import { createCookieJars } from "../../lib/memory/cookie_jars.ts";
 import { Mailbox } from "../../lib/memory/mailbox.ts";
-import { createCron } from "../../lib/automation/cron/cron_service.ts";
-import { createSops } from "../../lib/automation/sops/sop_service.ts";
-import { createApprovals } from "../../lib/guard/create_approvals.ts";
-import { createTaintedFiles } from "../../lib/guard/tainted_files.ts";
+import { CronService } from "../../lib/automation/cron/cron_service.ts";
+import { ProcedureService } from "../../lib/automation/sops/sop_service.ts";
+import { StoredApprovals } from "../../lib/guard/stored_approvals.ts";
+import { StoredTaintedFiles } from "../../lib/guard/tainted_files.ts";
 import { Memory } from "../../lib/memory/memory.ts";
 import { createCommandFolders } from "../../lib/memory/command_folders.ts";
-import { createPlans } from "../../lib/memory/plans.ts";
-import { createSubAgents } from "../../lib/runs/sub_agents/sub_agent_service.ts";
+import { Plans } from "../../lib/memory/plans.ts";
+import { SubAgentService } from "../../lib/runs/sub_agents/sub_agent_service.ts";
 import type { Store } from "../../lib/storage/store.ts";
 import type { AuditAppend } from "../../lib/guard/audit/audit_chain.ts";
 import { SharedCalls } from "../../lib/tools/runtime/shared_calls.ts";
@@ -27,12 +27,12 @@ import { createDocuments } from "../../lib/storage/documents.ts";
 import { createRecordCipher } from "../../lib/storage/record_cipher.ts";
 import { ToolModules } from "../../lib/extensions/plugins/wasm/tool_modules.ts";
 import type { McpServers } from "../../lib/extensions/mcp/mcp_servers.ts";
-import { createServerReader } from "../../lib/extensions/mcp/server_reader.ts";
+import { ServerReader } from "../../lib/extensions/mcp/server_reader.ts";
 import { createFiles } from "../../lib/system/files/create_files.ts";
 import { createDesktop } from "../../lib/system/desktop/desktop.ts";
 import type { DesktopOptions } from "../../lib/system/desktop/desktop_session.ts";
 import type { FilesVariant } from "../../lib/system/files/files.ts";
-import { createGit } from "../../lib/system/git/create_git.ts";
+import { CheckedGit } from "../../lib/system/git/checked_git.ts";
 import { createGuardedFetch, type GuardedFetch } from "../../lib/system/net/guarded_fetch.ts";
 import { Relay } from "../../lib/system/net/relay.ts";
 import { chooseProxy, type ProxySettings } from "../../lib/system/net/proxy_choice.ts";
@@ -46,7 +46,7 @@ import { createBoards } from "../../lib/hardware/boards.ts";
 import { BUILTIN_TOOLS } from "../../lib/tools/builtin.ts";
 import type { CallTaintOptions } from "../../lib/tools/runtime/call_taint.ts";
 import { createToolExecutor, type ToolExecutorOptions } from "../../lib/tools/runtime/create_tool_executor.ts";
-import { createToolSecrets } from "../../lib/tools/secrets/tool_secrets.ts";
+import { SecretStore } from "../../lib/tools/secrets/tool_secrets.ts";
 import type { Tool, ToolServices } from "../../lib/tools/runtime/tool.ts";
 import type { ToolCallOutcome, ToolExecutor } from "../../lib/tools/runtime/tool_executor.ts";
 import { createFakeAudit, type FakeAudit } from "./fake_audit.ts";
@@ -185,7 +185,7 @@ export function createToolBench(options: ToolBenchOptions): ToolBench {
     proxy: () => options.proxy ?? NO_PROXY,
   });
   const fetch = withStandIns(guarded, options.standIns ?? {});
-  const taintedFiles = createTaintedFiles({
+  const taintedFiles = new StoredTaintedFiles({
     ...{ store, clock, audit: append },
     workspace: shared && { id: "ws_1", isShared: false },
   });
@@ -244,9 +244,9 @@ export function createToolBench(options: ToolBenchOptions): ToolBench {
     services: {
       files,
       memory: new Memory({ store, clock }),
-      plans: createPlans({ store, clock }),
+      plans: new Plans({ store, clock }),
       commandFolders: createCommandFolders({ store }),
-      subAgents: createSubAgents({
+      subAgents: new SubAgentService({
         store,
         clock,
         agents: () => config.agents,
@@ -273,14 +273,14 @@ export function createToolBench(options: ToolBenchOptions): ToolBench {
         folder: join(dirname(options.root), "screen"),
         ...options.desktop,
       }),
-      git: createGit({ processes, home: options.home ?? "/home/nobody", ownPaths: [] }),
+      git: new CheckedGit({ processes, home: options.home ?? "/home/nobody", ownPaths: [] }),
       urls,
       browsers: options.browsers ?? NO_BROWSERS,
       guardedFetch: () => Promise.resolve(fetch),
       proxyOf: (url) => chooseProxy(options.proxy, url),
       environment,
       redactor,
-      secrets: createToolSecrets({
+      secrets: new SecretStore({
         config: () => config,
         clock,
         environment,
@@ -291,7 +291,7 @@ export function createToolBench(options: ToolBenchOptions): ToolBench {
           runOwnCommand({ words, home: options.root, environment: options.environment ?? {}, commands, clock, signal }),
       }),
       documents: createDocuments({ store }),
-      schedules: createCron({
+      schedules: new CronService({
         store,
         clock,
         random: createSeededRandom(),
@@ -301,10 +301,10 @@ export function createToolBench(options: ToolBenchOptions): ToolBench {
         scopesOf: () => SCOPES,
         tools: () => executor,
       }),
-      sops: createSops({
+      sops: new ProcedureService({
         kit: { clock, random, log: SILENT },
         store,
-        approvals: createApprovals({
+        approvals: new StoredApprovals({
           store,
           clock,
           random,
@@ -322,7 +322,7 @@ export function createToolBench(options: ToolBenchOptions): ToolBench {
       }),
       boards: createBoards({ config: () => config, clock }),
       wasmModules,
-      mcpReader: createServerReader(() => options.mcp?.(), (text) => text),
+      mcpReader: new ServerReader(() => options.mcp?.(), (text) => text),
       skills: options.skills ?? { read: () => Promise.reject(new ToolError("skill_not_found", "No such skill")) },
     },
     config: () => config,

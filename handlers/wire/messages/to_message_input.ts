@@ -25,14 +25,6 @@ import {
   readMessagesBody,
 } from "./message_body.ts";
 
-/** Options of `toMessageInput`. */
-export interface MessageInputOptions {
-  /** The agent's own tools are off: a provider of the same format gets the body as it came */
-  readonly plain: boolean;
-  /** Headers of the request, of which those of the format go on with the body */
-  readonly headers: Headers;
-}
-
 /** Block by which Claude Code tells its vendor whom to bill. It changes with each request, which spoils what other servers keep of a prompt. */
 const BILLING = /^x-anthropic-billing-header:/;
 
@@ -71,7 +63,12 @@ class LeftOut {
  * agent's tools are on, else beside the body, which a provider of the same format gets as it came.
  * @throws {HttpError} 400 `invalid_request` naming the field at fault
  */
-export function toMessageInput(json: unknown, { plain, headers }: MessageInputOptions): WireInput {
+export function toMessageInput(json: unknown, { plain, headers }: {
+  /** The agent's own tools are off: a provider of the same format gets the body as it came */
+  readonly plain: boolean;
+  /** Headers of the request, of which those of the format go on with the body */
+  readonly headers: Headers;
+}): WireInput {
   const body = readMessagesBody(json);
   const left = new LeftOut(plain);
   left.sort(body, BODY_FIELDS, "");

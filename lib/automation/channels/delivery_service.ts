@@ -1,7 +1,7 @@
 import { hash } from "node:crypto";
 import { CancelError } from "../../base/cancel.ts";
 import { HttpError, refuse } from "../../base/errors.ts";
-import { createKeyedMutex, createKeyedSemaphore } from "../../base/keyed_queues.ts";
+import { createKeyedMutex, KeyedSemaphore } from "../../base/keyed_queues.ts";
 import { listSome } from "../../base/text.ts";
 import type { Told } from "../../guard/approvals.ts";
 import type { WorkHold } from "../../cluster/work_hold.ts";
@@ -98,12 +98,8 @@ const STOP_MS = 2_000;
 /** Old deliveries that each new one may delete. */
 const SWEEP = 20;
 
-/** Creates the deliveries over a store. Metric: postern_deliveries_total{status}. */
-export function createDeliveries(options: DeliveryOptions): Deliveries {
-  return new DeliveryService(options);
-}
-
-class DeliveryService implements Deliveries {
+/** The deliveries over a store. Metric: postern_deliveries_total{status}. */
+export class DeliveryService implements Deliveries {
   readonly #options: DeliveryOptions;
   readonly #context: DeliverContext;
   readonly #work: WorkPart;
@@ -118,7 +114,7 @@ class DeliveryService implements Deliveries {
     this.#options = options;
     this.#context = {
       ...options,
-      semaphore: createKeyedSemaphore(MAX_AT_ONCE),
+      semaphore: new KeyedSemaphore(MAX_AT_ONCE),
       oneAtATime: createKeyedMutex(),
       isHere: (id) => this.#open.has(id) && this.#holds.get(id)?.lost.aborted !== true,
       ended: options.metrics.counter(

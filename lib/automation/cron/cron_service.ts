@@ -113,12 +113,8 @@ const UNSHARED: ScheduleSharing = {
 /** Key under which one schedule is added after the other, since each counts them all. No id is empty. */
 const ALL = "";
 
-/** Creates the schedules over a store. Each gateway of a cluster fires them, and the record of a firing decides whose run it is. */
-export function createCron(options: CronOptions): Cron {
-  return new CronService(options);
-}
-
-class CronService implements Cron {
+/** The schedules over a store. Each gateway of a cluster fires them, and the record of a firing decides whose run it is. */
+export class CronService implements Cron {
   readonly #options: CronOptions;
   readonly #view: ViewOptions;
   readonly #firing: FireOptions;

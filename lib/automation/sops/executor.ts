@@ -1,6 +1,6 @@
 import { CancelError } from "../../base/cancel.ts";
 import { Backoff, type Timer } from "../../base/clock.ts";
-import { createKeyedNotifier } from "../../base/keyed_queues.ts";
+import { KeyedNotifier } from "../../base/keyed_queues.ts";
 import { isUnreadable, unlessUnreadable } from "../../storage/read_records.ts";
 import { loneWork, type MakeWork, type WorkPart } from "../work_part.ts";
 import { type AdvanceExecution, type AdvanceOptions, createAdvanceExecution } from "./advance_execution.ts";
@@ -48,7 +48,7 @@ export class Executor {
   /** The pass that each loop is at: an abort makes the loop read its record again. */
   readonly #passes = new Map<string, AbortController>();
   /** Wakes whoever waits for the next reading of an execution. */
-  readonly #notifier = createKeyedNotifier();
+  readonly #notifier = new KeyedNotifier();
   #pruning: Timer | undefined;
 
   constructor(options: ExecutorOptions) {

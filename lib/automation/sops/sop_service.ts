@@ -78,12 +78,8 @@ const MAX_DEPTH = 32;
 /** Milliseconds that `approve` waits for an approval that is about to be filed */
 const ASKING_MS = 5_000;
 
-/** Creates the procedures over a store. */
-export function createSops(options: SopsOptions): SopService {
-  return new ProcedureService(options);
-}
-
-class ProcedureService implements SopService {
+/** The procedures over a store. */
+export class ProcedureService implements SopService {
   readonly #options: SopsOptions;
   readonly #store: ExecutionStore;
   readonly #executor: Executor;

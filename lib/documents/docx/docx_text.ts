@@ -1,5 +1,5 @@
 import { childOf, elementsOf, type XmlElement } from "../parse_xml.ts";
-import { createTextOutput, type WorkBudget } from "../work_budget.ts";
+import { TextOutput, type WorkBudget } from "../work_budget.ts";
 import { InlineText, type OpenLink } from "./inline_text.ts";
 import { anchorOf, linkTargets } from "./links.ts";
 import { createNotes, type NoteKind, type Notes } from "./notes.ts";
@@ -49,7 +49,7 @@ class DocxReader {
   readonly #numbering: Numbering;
   readonly #notes: Notes;
   readonly #linkTargets: ReadonlySet<string>;
-  readonly #output = createTextOutput();
+  readonly #output = new TextOutput();
   /** Relationships of the parts that were read, and of the one that is read now */
   readonly #known = new Map<NoteKind, ReadonlyMap<string, Relationship>>();
   #relationships: ReadonlyMap<string, Relationship>;

@@ -96,13 +96,11 @@ function propertiesOf(view: DataView | undefined, item: number): number[] {
   return [];
 }
 
-interface ItemBoxes {
-  readonly items: DataView | undefined;
-  readonly places: DataView | undefined;
-}
-
 /** EXIF data is an item like a picture; undefined when there is none, or it is damaged. */
-async function findExif(source: ByteSource, { items, places }: ItemBoxes): Promise<Exif | undefined> {
+async function findExif(
+  source: ByteSource,
+  { items, places }: { readonly items: DataView | undefined; readonly places: DataView | undefined },
+): Promise<Exif | undefined> {
   try {
     const id = items === undefined ? undefined : exifItem(items);
     const place = id === undefined || places === undefined ? undefined : placeOf(places, id);

@@ -294,13 +294,10 @@ function toText(view: DataView): string {
   return text.split("\0", 1).join("").replace(/[\u0000-\u001f\u007f-\u009f\u2028\u2029]+/g, " ").trim();
 }
 
-interface NumberPlace {
-  readonly at: number;
-  readonly type: number;
-  readonly little: boolean;
-}
-
-function toNumber(view: DataView, { at, type, little }: NumberPlace): number {
+function toNumber(
+  view: DataView,
+  { at, type, little }: { readonly at: number; readonly type: number; readonly little: boolean },
+): number {
   switch (type) {
     case 3:
       return view.getUint16(at, little);

@@ -6,17 +6,14 @@ const CLEAR = 256;
 const END = 257;
 const TABLE = 4096;
 
-/** Options of the LZW decoder. */
-export interface LzwOptions {
+/** Undoes LZW; what is damaged is read as far as it goes. Source: ISO 32000-2, section 7.4.4 */
+export function decodeLzw(bytes: Uint8Array, { earlyChange, limit, budget }: {
   /** Code lengths grow one code early, as PDF has it by default */
   readonly earlyChange: boolean;
   /** Bytes */
   readonly limit: number;
   readonly budget: WorkBudget;
-}
-
-/** Undoes LZW; what is damaged is read as far as it goes. Source: ISO 32000-2, section 7.4.4 */
-export function decodeLzw(bytes: Uint8Array, { earlyChange, limit, budget }: LzwOptions): Uint8Array {
+}): Uint8Array {
   const prefixes = new Uint16Array(TABLE);
   const lasts = new Uint8Array(TABLE);
   const lengths = new Uint16Array(TABLE);
@@ -98,17 +95,11 @@ const MAX_ROW_BYTES = 1_048_576;
 const TIFF = 2;
 const PNG = 10;
 
-/** Parameters of a predictor, as the stream's dictionary gives them. */
-export interface PredictorOptions {
-  readonly reader: PdfReader;
-  readonly budget: WorkBudget;
-}
-
 /** Undoes the prediction that stands before a compression, as cross-reference streams use it. Source: ISO 32000-2, section 7.4.4.4 */
 export function undoPredictor(
   bytes: Uint8Array,
   parameters: PdfDict,
-  { reader, budget }: PredictorOptions,
+  { reader, budget }: { readonly reader: PdfReader; readonly budget: WorkBudget },
 ): Uint8Array {
   const predictor = reader.number(parameters, "Predictor") ?? 1;
   if (predictor < TIFF) return bytes;

@@ -25,19 +25,16 @@ export interface ObjectAt {
   readonly object: PdfObject;
 }
 
-/** Options of reading the cross-reference tables. */
-export interface CrossReferenceOptions {
-  readonly budget: WorkBudget;
-  /** Reads the object at an offset */
-  streamAt(offset: number): ObjectAt | undefined;
-}
-
 /**
  * The cross references of a file, newest first: tables, streams and both together.
  * @throws {DocumentError} `document_invalid` when they cannot be followed
  * Source: ISO 32000-2, sections 7.5.4 to 7.5.8
  */
-export function readCrossReferences(bytes: Uint8Array, options: CrossReferenceOptions): CrossReferences {
+export function readCrossReferences(bytes: Uint8Array, options: {
+  readonly budget: WorkBudget;
+  /** Reads the object at an offset */
+  streamAt(offset: number): ObjectAt | undefined;
+}): CrossReferences {
   const { budget } = options;
   // The values of a trailer are direct, or looked up later
   const reader = createReader((object) => object ?? null);
@@ -220,14 +217,11 @@ const HEAD = 400;
 /** Objects in one stream of objects */
 const MAX_PACKED = 200_000;
 
-/** Options of the search for objects in a damaged file. */
-export interface SearchOptions {
-  readonly budget: WorkBudget;
-  readAt(offset: number): ObjectAt | undefined;
-}
-
 /** The objects of a file without usable cross references, found by their own words; the last of a number counts. */
-export function searchObjects(bytes: Uint8Array, { budget, readAt }: SearchOptions): CrossReferences {
+export function searchObjects(
+  bytes: Uint8Array,
+  { budget, readAt }: { readonly budget: WorkBudget; readAt(offset: number): ObjectAt | undefined },
+): CrossReferences {
   const text = latin1(bytes);
   const places = new Map<number, Place>();
   const trailers: PdfDict[] = [];

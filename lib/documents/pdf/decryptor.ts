@@ -59,14 +59,11 @@ export function createDecryptor(
   };
 }
 
-interface KeyOptions {
-  readonly reader: PdfReader;
-  readonly id: string;
-  readonly version: number;
-}
-
 /** Algorithms 2 and 6: versions up to 4. */
-function keyOf128(dict: PdfDict, { reader, id, version }: KeyOptions): Buffer | undefined {
+function keyOf128(
+  dict: PdfDict,
+  { reader, id, version }: { readonly reader: PdfReader; readonly id: string; readonly version: number },
+): Buffer | undefined {
   const revision = reader.number(dict, "R") ?? 2;
   const length = version === 1
     ? 5

@@ -175,14 +175,11 @@ function readAt(bytes: Uint8Array, offset: number, options: ReadOptions): Object
   };
 }
 
-interface StreamStart {
-  readonly start: number;
-  readonly length: PdfObject;
-  readonly budget: WorkBudget;
-}
-
 /** A length that does not lead to the end mark is not believed. */
-function endOfStream(bytes: Uint8Array, { start, length, budget }: StreamStart): number {
+function endOfStream(
+  bytes: Uint8Array,
+  { start, length, budget }: { readonly start: number; readonly length: PdfObject; readonly budget: WorkBudget },
+): number {
   if (typeof length === "number" && length >= 0 && start + length <= bytes.length) {
     let at = start + length;
     while (isSpace(bytes[at])) at++;

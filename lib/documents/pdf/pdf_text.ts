@@ -1,5 +1,5 @@
 import { DocumentError, type DocumentErrorCode } from "../document_error.ts";
-import { createTextOutput, type WorkBudget } from "../work_budget.ts";
+import { TextOutput, type WorkBudget } from "../work_budget.ts";
 import { openPdf, type PdfFile } from "./open_pdf.ts";
 import { pageText } from "./page_text.ts";
 import type { PdfFont } from "./pdf_font.ts";
@@ -32,20 +32,17 @@ export interface PdfText {
   readonly isRepaired: boolean;
 }
 
-/** Pages to read, and the budget they share. */
-export interface PdfTextOptions {
+/**
+ * Reads the text of pages, in the order in which they draw it, with what is filled into form fields.
+ * @throws {DocumentError} damaged, no PDF, needs a password, or over a bound; `page_out_of_range`
+ */
+export function pdfText(bytes: Uint8Array, { start, end, budget }: {
   /** From 1 */
   readonly start: number;
   /** Included; undefined: to the last */
   readonly end: number | undefined;
   readonly budget: WorkBudget;
-}
-
-/**
- * Reads the text of pages, in the order in which they draw it, with what is filled into form fields.
- * @throws {DocumentError} damaged, no PDF, needs a password, or over a bound; `page_out_of_range`
- */
-export function pdfText(bytes: Uint8Array, { start, end, budget }: PdfTextOptions): PdfText {
+}): PdfText {
   const file = openPdf(bytes, budget);
   const { pages, isRepaired } = findPages(file, budget);
   if (pages.length === 0) {
@@ -61,7 +58,7 @@ export function pdfText(bytes: Uint8Array, { start, end, budget }: PdfTextOption
   };
   const wanted = pages.slice(start - 1, Math.min(end ?? pages.length, start - 1 + MAX_PAGES_AT_ONCE));
   const fonts = new Map<PdfDict, PdfFont>();
-  const output = createTextOutput();
+  const output = new TextOutput();
   let unknownCharacters = 0;
   let done = 0;
   let stoppedBy: string | undefined;

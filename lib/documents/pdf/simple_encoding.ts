@@ -4,15 +4,12 @@ import { isKind, type PdfDict, type PdfObject, type PdfReader } from "./pdf_obje
 /** Returns the text of a character code; undefined when the font does not say it. */
 export type CodeText = (code: number) => string | undefined;
 
-/** Sources of a font's encoding. */
-export interface EncodingOptions {
+/** Maps the codes of a font with one byte a character to text. Source: ISO 32000-2, section 9.6.5 */
+export function simpleEncoding(font: PdfDict, { reader, ownText }: {
   readonly reader: PdfReader;
   /** The meaning of a code by the embedded font itself; read when the first code needs it */
   readonly ownText: CodeText;
-}
-
-/** Maps the codes of a font with one byte a character to text. Source: ISO 32000-2, section 9.6.5 */
-export function simpleEncoding(font: PdfDict, { reader, ownText }: EncodingOptions): CodeText {
+}): CodeText {
   const encoding = reader.get(font, "Encoding");
   const named = isKind(encoding, "name") ? baseEncoding(encoding.name) : undefined;
   if (named !== undefined) return (code) => named(code) ?? ownText(code);

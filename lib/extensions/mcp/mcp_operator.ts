@@ -10,7 +10,7 @@ import type { KeptMcpRecord, McpServerInfo } from "../../base/records/extension_
 import { toServerInfo } from "./server_info.ts";
 import type { ServerSwitches } from "./server_switches.ts";
 
-/** Options of `createMcpOperator`. */
+/** Options of `McpOperator`. */
 export interface McpOperatorOptions extends KeptRecordsOptions {
   /** Returns the servers of now. Undefined while the configuration lets none run */
   readonly servers: () => McpServers | undefined;
@@ -19,17 +19,13 @@ export interface McpOperatorOptions extends KeptRecordsOptions {
   readonly signIn: Pick<McpSignIn, "state">;
 }
 
-/** Creates the operator's view of the servers. */
-export async function createMcpOperator(options: McpOperatorOptions): Promise<McpOperator> {
-  return new McpOperator(options, await options.switches.disabled());
-}
-
 /** MCP servers as the operator sees and changes them. */
 export class McpOperator {
   readonly #options: McpOperatorOptions;
   readonly #disabled: Set<string>;
   readonly #oneAtATime = createKeyedMutex();
 
+  /** @param disabled servers that are switched off now */
   constructor(options: McpOperatorOptions, disabled: ReadonlySet<string>) {
     this.#options = options;
     this.#disabled = new Set(disabled);

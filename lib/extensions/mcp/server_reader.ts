@@ -13,16 +13,8 @@ import type { McpServers } from "./mcp_servers.ts";
 const MAX_SHOWN = 200;
 const MAX_LABEL = 500;
 
-/**
- * Creates the reader of prompts and resources.
- * @param servers returns the servers of now; undefined while none may be used
- * @param redact masks known secrets in what a server asks
- */
-export function createServerReader(servers: () => McpServers | undefined, redact: (text: string) => string): McpReader {
-  return new ServerReader(servers, redact);
-}
-
-class ServerReader implements McpReader {
+/** The reader of prompts and resources. */
+export class ServerReader implements McpReader {
   readonly #servers: () => McpServers | undefined;
   readonly #redact: (text: string) => string;
 

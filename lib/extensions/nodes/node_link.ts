@@ -25,16 +25,6 @@ export interface LinkPeer {
   terminate(): void;
 }
 
-/** The gateway's end of one connection. None of its methods throws. */
-export interface NodeLink {
-  text(text: string): void;
-  /** A frame that no side of this protocol sends */
-  binary(): void;
-  /** The connection is gone */
-  closed(): void;
-  close(code: number, reason: string): void;
-}
-
 /** Timeouts and bounds of a link, from `[gateway.node_control]`. */
 export interface LinkSettings {
   /** Between two pings */
@@ -82,8 +72,8 @@ interface Waiting {
 /** The answer that an ask expects, its name in errors, and the signal that gives it up. */
 type Ask = Pick<Waiting, "expects" | "what"> & { readonly signal: AbortSignal };
 
-/** The gateway's end of a link, with what it can ask. A frame that breaks the protocol ends the link. */
-export class GatewayLink implements NodeLink {
+/** The gateway's end of a link, with what it can ask. A frame that breaks the protocol ends the link. What its socket calls never throws. */
+export class GatewayLink {
   readonly #options: GatewayLinkOptions;
   /** Asks that the node has not answered yet, by id */
   readonly #waiting = new Map<string, Waiting>();
@@ -146,10 +136,12 @@ export class GatewayLink implements NodeLink {
     else this.close(CLOSE.protocol, `Cannot read it: ${parsed.reason}`.slice(0, 100));
   }
 
+  /** A frame that no side of this protocol sends */
   binary(): void {
     this.close(UNSUPPORTED, "Cannot read a binary frame: send text");
   }
 
+  /** The connection is gone */
   closed(): void {
     this.#end("the connection closed");
   }

@@ -10,14 +10,7 @@ import type { Config } from "../../config/config.ts";
 import type { AuditAppend } from "../../guard/audit/audit_chain.ts";
 import type { NodeEvent } from "../../guard/audit/audit_event.ts";
 import type { Access, Tool } from "../../tools/runtime/tool.ts";
-import {
-  GatewayLink,
-  type LinkPeer,
-  type LinkSettings,
-  type NodeLink,
-  notConnected,
-  TRY_AGAIN_LATER,
-} from "./node_link.ts";
+import { GatewayLink, type LinkPeer, type LinkSettings, notConnected, TRY_AGAIN_LATER } from "./node_link.ts";
 import type { NodeInfo, NodeToolInfo } from "../../base/records/extension_views.ts";
 import { KnownNode, UNSHARED_NODES } from "./known_node.ts";
 import { type NodeAnswer, type NodeCall, type NodeFailure, toNodeFailure } from "./node_call.ts";
@@ -42,37 +35,11 @@ export type NodeAdmission = { readonly ok: true; readonly id: string } | {
   readonly retryAfterSeconds?: number;
 };
 
-/** The nodes of one gateway (docs/design/plugins.md "Nodes"): those of `allowed_node_ids`, connected or not. */
-export interface Nodes {
-  /** Checks token, id and rate; has no other effect. The token is compared in constant time, and before the id */
-  admit(handshake: NodeHandshake): NodeAdmission;
-  /** Takes an admitted connection over. A second one of an id replaces the first as soon as it has said hello */
-  open(id: string, peer: LinkPeer, address: string | undefined): NodeLink;
-  /** By id */
-  list(): readonly NodeInfo[];
-  /** undefined: `allowed_node_ids` does not name it */
-  get(id: string): NodeInfo | undefined;
-  /** The tools it told last, also while it is away */
-  toolsOf(id: string): readonly NodeToolInfo[];
-  /**
-   * Asks a node for its tools again.
-   * @throws {ToolError} `node_lost`, `node_overloaded`, `node_timeout`; {CancelError} when the signal aborts
-   */
-  describe(id: string, signal: AbortSignal): Promise<readonly NodeToolInfo[]>;
-  /** Makes a call of another gateway of the cluster on a node that is connected here. @returns the result, or the error for the caller */
-  answerCall(id: string, call: NodeCall, signal: AbortSignal): Promise<NodeAnswer | NodeFailure>;
-  /** Asks a node that is connected here for its tools again, for another gateway. @returns their number, or the error for the caller */
-  answerDescribe(id: string, signal: AbortSignal): Promise<{ readonly tools: number } | NodeFailure>;
-  /** All tools that a node has told, for the registry: the same array until something changes */
-  tools(): readonly Tool[];
-  /** Ends every link; calls at work end with an unknown outcome */
-  close(): void;
-}
-
 /** Token, allowed ids and services that node control works with. */
 export interface NodesOptions {
   /** Empty: nobody is let in */
   readonly authToken: string;
+  /** Ids that cannot be one are left out */
   readonly allowedIds: readonly string[];
   /** Access that `[tools]` sets for a registered tool. Undefined: the operator set none */
   readonly accessOf: (tool: string) => Access | undefined;
@@ -106,7 +73,7 @@ export interface ConfiguredNodesOptions {
 /** Creates the nodes by the `[gateway.node_control]` of the start. */
 export function createConfiguredNodes({ config, environment, opened, ...parts }: ConfiguredNodesOptions): Nodes {
   const { websocket, node_control: settings } = config().gateway;
-  const nodes = createNodes({
+  const nodes = new Nodes({
     ...parts,
     authToken: settings.auth_token || (environment(settings.auth_token_env) ?? ""),
     allowedIds: settings.allowed_node_ids,
@@ -120,12 +87,8 @@ export function createConfiguredNodes({ config, environment, opened, ...parts }:
   return opened.own(nodes, (open) => open.close());
 }
 
-/** Creates the nodes of one gateway. Ids of `allowedIds` that cannot be one are left out. */
-export function createNodes(options: NodesOptions): Nodes {
-  return new AllowedNodes(options);
-}
-
-class AllowedNodes implements Nodes {
+/** The nodes of one gateway (docs/design/plugins.md "Nodes"): those of `allowed_node_ids`, connected or not. */
+export class Nodes {
   readonly #options: NodesOptions;
   /** Handshakes by sender */
   readonly #window = slidingWindow({ max: MAX_HANDSHAKES, windowMs: WINDOW_MS });
@@ -153,11 +116,13 @@ class AllowedNodes implements Nodes {
     });
   }
 
+  /** Checks token, id and rate; has no other effect. The token is compared in constant time, and before the id */
   admit(handshake: NodeHandshake): NodeAdmission {
     return admit(handshake, { ...this.#options, window: this.#window, isAllowed: (id) => this.#nodes.has(id) });
   }
 
-  open(id: string, peer: LinkPeer, address: string | undefined): NodeLink {
+  /** Takes an admitted connection over. A second one of an id replaces the first as soon as it has said hello */
+  open(id: string, peer: LinkPeer, address: string | undefined): GatewayLink {
     const node = this.#nodes.get(id);
     if (node === undefined) throw new TypeError(`Node "${id}" was not admitted`);
     const { clock, settings } = this.#options;
@@ -174,18 +139,25 @@ class AllowedNodes implements Nodes {
     return link;
   }
 
+  /** By id */
   list(): readonly NodeInfo[] {
     return [...this.#nodes.values()].map((node) => node.info());
   }
 
+  /** undefined: `allowed_node_ids` does not name it */
   get(id: string): NodeInfo | undefined {
     return this.#nodes.get(id)?.info();
   }
 
+  /** The tools it told last, also while it is away */
   toolsOf(id: string): readonly NodeToolInfo[] {
     return this.#nodes.get(id)?.toolInfos() ?? [];
   }
 
+  /**
+   * Asks a node for its tools again.
+   * @throws {ToolError} `node_lost`, `node_overloaded`, `node_timeout`; {CancelError} when the signal aborts
+   */
   async describe(id: string, signal: AbortSignal): Promise<readonly NodeToolInfo[]> {
     if (this.#nodes.get(id)?.link !== undefined || this.#shared.find(id) === undefined) {
       return await this.#describeHere(id, signal);
@@ -194,10 +166,12 @@ class AllowedNodes implements Nodes {
     return this.toolsOf(id);
   }
 
+  /** Asks a node that is connected here for its tools again, for another gateway. @returns their number, or the error for the caller */
   async answerDescribe(id: string, signal: AbortSignal): Promise<{ readonly tools: number } | NodeFailure> {
     return await orFailure(async () => ({ tools: (await this.#describeHere(id, signal)).length }));
   }
 
+  /** Makes a call of another gateway of the cluster on a node that is connected here. @returns the result, or the error for the caller */
   async answerCall(id: string, call: NodeCall, signal: AbortSignal): Promise<NodeAnswer | NodeFailure> {
     const node = this.#nodes.get(id);
     return await orFailure(async () => {
@@ -213,8 +187,10 @@ class AllowedNodes implements Nodes {
     return this.toolsOf(id);
   }
 
+  /** All tools that a node has told, for the registry: the same array until something changes */
   readonly tools = (): readonly Tool[] => this.#tools ??= [...this.#nodes.values()].flatMap((node) => node.tools());
 
+  /** Ends every link; calls at work end with an unknown outcome */
   close(): void {
     for (const link of [...this.#links]) link.close(GOING_AWAY, "The gateway is shutting down");
   }
@@ -289,12 +265,10 @@ async function orFailure<T>(work: () => Promise<T>): Promise<T | NodeFailure> {
   }
 }
 
-interface AdmitOptions extends NodesOptions {
-  readonly window: SlidingWindow;
-  readonly isAllowed: (id: string) => boolean;
-}
-
-function admit({ token, id, address }: NodeHandshake, options: AdmitOptions): NodeAdmission {
+function admit(
+  { token, id, address }: NodeHandshake,
+  options: NodesOptions & { readonly window: SlidingWindow; readonly isAllowed: (id: string) => boolean },
+): NodeAdmission {
   const isRight = token !== undefined && options.authToken !== "" && isSame(token, options.authToken);
   // With the right token a node spends its own slots alone: others at its address cannot keep it out
   const sender = isRight && id !== undefined && options.isAllowed(id)

@@ -5,14 +5,6 @@ import { type Approver, nobodyCouldAnswer } from "../../tools/runtime/tool_call.
 import type { NodeWork } from "./node_end.ts";
 import { MAX_TOOLS, OFFERED_TOOL_NAME, type ToolOffer } from "./protocol.ts";
 
-/** Executor and rules by which a node chooses the tools that it offers. */
-export interface OfferOptions {
-  readonly executor: ToolExecutor;
-  readonly random: Random;
-  /** Patterns of the tools that are offered: `*`, names, `prefix*` */
-  readonly patterns: readonly string[];
-}
-
 /** Services that need an agent, which a node does not have. */
 const OF_AN_AGENT: ReadonlySet<ServiceName> = new Set(["subAgents", "schedules", "sops"]);
 
@@ -20,7 +12,12 @@ const OF_AN_AGENT: ReadonlySet<ServiceName> = new Set(["subAgents", "schedules",
  * A node's own tools for its gateway: each call goes through this machine's tool executor, policy and audit. Where the policy asks, it is a
  * denial, since nobody sits at a node; what the gateway believes of a tool's access counts for nothing here.
  */
-export function createNodeWork({ executor, random, patterns }: OfferOptions): NodeWork {
+export function createNodeWork({ executor, random, patterns }: {
+  readonly executor: ToolExecutor;
+  readonly random: Random;
+  /** Patterns of the tools that are offered: `*`, names, `prefix*` */
+  readonly patterns: readonly string[];
+}): NodeWork {
   const offered = () => executor.enabled(patterns).filter(isOfferable).slice(0, MAX_TOOLS);
   return {
     tools: () => offered().map(toOffer),

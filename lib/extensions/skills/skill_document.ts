@@ -158,13 +158,6 @@ async function quotedField(lines: readonly string[]): Promise<readonly string[]>
   return [`${key}: ${JSON.stringify(words.join(" ").trim())}`, ...rest.map(() => "")];
 }
 
-/** Input and output of a FrontReader. */
-interface FrontReaderOptions {
-  readonly front: FrontMatter;
-  readonly faults: SkillFault[];
-  readonly folder: string;
-}
-
 /** Reads the fields of one front matter, and keeps what is wrong with them. */
 class FrontReader {
   readonly #raw: Readonly<Record<string, unknown>>;
@@ -172,7 +165,10 @@ class FrontReader {
   readonly #faults: SkillFault[];
   readonly #folder: string;
 
-  constructor(raw: Readonly<Record<string, unknown>>, { front, faults, folder }: FrontReaderOptions) {
+  constructor(
+    raw: Readonly<Record<string, unknown>>,
+    { front, faults, folder }: { readonly front: FrontMatter; readonly faults: SkillFault[]; readonly folder: string },
+  ) {
     this.#raw = raw;
     this.#front = front;
     this.#faults = faults;

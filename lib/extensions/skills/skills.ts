@@ -47,13 +47,6 @@ export interface SkillList {
   readonly problems: readonly string[];
 }
 
-/** Circumstances of an installation. */
-export interface InstallOptions {
-  readonly name: string;
-  readonly by: Actor;
-  readonly signal: AbortSignal;
-}
-
 /** Options of `Skills`. */
 export interface SkillsOptions extends SkillPlaces, Omit<FetchSkillServices, "config"> {
   /** The newest configuration. */
@@ -216,7 +209,10 @@ export class Skills implements ReadableSkills {
    * Installs a skill, in place of the installed one of its name.
    * @throws {ExtensionError} `skill_invalid`, `skill_too_large`, `skill_source_failed`, `skill_conflict`; {CancelError} when the signal aborts
    */
-  async install(given: InstallSource, { name, by, signal }: InstallOptions): Promise<SkillInfo> {
+  async install(
+    given: InstallSource,
+    { name, by, signal }: { readonly name: string; readonly by: Actor; readonly signal: AbortSignal },
+  ): Promise<SkillInfo> {
     const taken = await this.#installer.take(given, name, signal);
     return await this.#alone(async () => {
       await this.#installer.install(name, taken, by);

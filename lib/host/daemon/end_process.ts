@@ -11,19 +11,16 @@ const KILL_LIMIT_MS = 10_000;
 /** How a process ended: by itself after the signal, by SIGKILL, or not within 10 s of SIGKILL. */
 export type EndedBy = "itself" | "kill" | "nothing";
 
-/** Clock and patience for ending a process. */
-export interface EndOptions {
-  readonly clock: Clock;
-  /** Milliseconds that the process gets to end by itself, before SIGKILL */
-  readonly graceMs: number;
-  /** True when the process is ending already: a second SIGTERM would cut its work off. Default false */
-  readonly isTold?: boolean;
-}
-
 /** Ends a process: SIGTERM, up to `graceMs` for its own end, then SIGKILL to its whole group where it leads one. */
 export async function endProcess(
   target: Pick<DaemonProcess, "pid" | "identity" | "leads_group">,
-  { clock, graceMs, isTold = false }: EndOptions,
+  { clock, graceMs, isTold = false }: {
+    readonly clock: Clock;
+    /** Milliseconds that the process gets to end by itself, before SIGKILL */
+    readonly graceMs: number;
+    /** True when the process is ending already: a second SIGTERM would cut its work off. Default false */
+    readonly isTold?: boolean;
+  },
 ): Promise<EndedBy> {
   const gone = async (limitMs: number) => {
     const until = clock.monotonic() + limitMs;

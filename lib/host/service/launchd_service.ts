@@ -12,18 +12,15 @@ import {
 } from "./service_manager.ts";
 import { readServiceFile, removeServiceFile, writeServiceFile } from "./service_file.ts";
 
-/** Home folder and programs that a launchd service works with. */
-export interface LaunchdOptions {
+const MODE = 0o644;
+
+/** An agent of the user's own launchd, on macOS: no root is needed. Source: launchctl(1) */
+export function createLaunchdService({ home, run, uid }: {
   readonly home: string;
   readonly run: RunProgram;
   /** Number of the user whose agent it is */
   readonly uid: number;
-}
-
-const MODE = 0o644;
-
-/** An agent of the user's own launchd, on macOS: no root is needed. Source: launchctl(1) */
-export function createLaunchdService({ home, run, uid }: LaunchdOptions): ServiceManager {
+}): ServiceManager {
   const file = join(home, "Library", "LaunchAgents", `${LAUNCHD_LABEL}.plist`);
   const domain = `gui/${uid}`;
   const target = `${domain}/${LAUNCHD_LABEL}`;

@@ -88,21 +88,18 @@ export function createServerOwners(options: ServerOwnersOptions): OwnerOf {
   };
 }
 
-/** Memory that keeps the trust, and the means to look up a server's owner. */
-export interface TrustServerOptions {
-  readonly memory: Pick<ProviderMemory, "trust">;
-  /** Makes the transaction that stores the trust. Default: the store's batch */
-  readonly commit?: ((server: TrustedServer) => Commit) | undefined;
-  /** Default: the kernel's tables */
-  readonly sockets?: ((origin: string) => Promise<readonly ListeningSocket[] | undefined>) | undefined;
-}
-
 /**
  * Trusts the model server at an address of this machine, such as `127.0.0.1:11434`, as long as the user who runs it now does.
  * @throws {HttpError} 400 `invalid_request` for an address that is none or not of this machine; 409 `conflict` when nothing listens
  * there, or servers of several users do
  */
-export async function trustServer(address: string, options: TrustServerOptions): Promise<TrustedServer> {
+export async function trustServer(address: string, options: {
+  readonly memory: Pick<ProviderMemory, "trust">;
+  /** Makes the transaction that stores the trust. Default: the store's batch */
+  readonly commit?: ((server: TrustedServer) => Commit) | undefined;
+  /** Default: the kernel's tables */
+  readonly sockets?: ((origin: string) => Promise<readonly ListeningSocket[] | undefined>) | undefined;
+}): Promise<TrustedServer> {
   const origin = originOf(address);
   const found = await (options.sockets ?? listeningSockets)(origin);
   const uids = [...new Set(found?.map(({ uid }) => uid))];

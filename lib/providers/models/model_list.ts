@@ -90,20 +90,17 @@ function firstOf(work: Promise<void>, signal: AbortSignal): Promise<void> {
   });
 }
 
-/** The models that a server lists, and the error for any other name. */
-export interface ListedModelsOptions {
-  /** Models the server had when it was found. */
-  readonly models: readonly string[];
-  /** The error for a name that the server does not list, with the names that it does. */
-  readonly unknown: (wanted: string, listed: readonly string[]) => ProviderError;
-}
-
 /**
  * Makes the layer by which a provider takes the model names that it lists and no others. llama.cpp, LM Studio and SGLang answer with the model that
  * is loaded, whatever the request names. The list is read again for a name that is not in it. When the list cannot be read, the
  * server decides.
  */
-export function withListedModels({ models, unknown }: ListedModelsOptions): ProviderLayer {
+export function withListedModels({ models, unknown }: {
+  /** Models the server had when it was found. */
+  readonly models: readonly string[];
+  /** The error for a name that the server does not list, with the names that it does. */
+  readonly unknown: (wanted: string, listed: readonly string[]) => ProviderError;
+}): ProviderLayer {
   let listed = new Set(models);
   const check = async (provider: Provider, model: string, signal: AbortSignal) => {
     let entries: readonly ModelEntry[];

@@ -132,16 +132,13 @@ export type RunConversations = Pick<Conversations, "history" | "summarized" | "w
 /** Caller who goes on with a conversation. */
 export type ConversationCaller = Pick<Caller, "via" | "tokenId" | "scopes">;
 
-/** Store of the conversations, and the ids that belong to channels. */
-export interface ConversationsOptions {
+/** Returns the conversations of a store, for runs that read and continue them. */
+export function createConversations(options: {
   readonly store: Store;
   readonly random: Random;
   /** Tells whether messages of a configured channel are recorded under an id. Default: under no id. */
   readonly isChannel?: ((id: string) => boolean) | undefined;
-}
-
-/** Returns the conversations of a store, for runs that read and continue them. */
-export function createConversations(options: ConversationsOptions): Conversations {
+}): Conversations {
   const { store, random, isChannel = () => false } = options;
   const enter = async (id: string, caller: ConversationCaller) => {
     const stored = await CONVERSATIONS.read(store, id);

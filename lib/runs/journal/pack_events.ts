@@ -46,54 +46,49 @@ export function lastSeqOf({ seq, count }: PackedEvents): number {
 }
 
 /** Collects events of one run in packed form. */
-export interface EventPacker {
-  /** Adds events, which follow those already there. */
-  add(events: readonly AgentEvent[]): void;
-  count(): number;
-  /** Returns the collected events and keeps them. */
-  peek(): PackedEvents;
-  /** Returns the collected events and starts over. */
-  take(): PackedEvents;
-}
+export class EventPacker {
+  #blocks: OpenBlock[] = [];
+  #seq = 0;
+  #total = 0;
 
-/** Returns an empty packer. */
-export function createEventPacker(): EventPacker {
-  let blocks: OpenBlock[] = [];
-  let seq = 0;
-  let total = 0;
-  const peek = (): PackedEvents => ({ seq, count: total, events: blocks.map((block) => block.packed) });
-  return {
-    add(events) {
-      for (const event of events) {
-        if (total === 0) seq = event.seq;
-        total++;
-        if (!isDelta(event)) {
-          blocks.push({ packed: { type: "event", event }, last: "" });
-          continue;
-        }
-        const open = blocks.at(-1);
-        if (open !== undefined && open.packed.type !== "event" && continues(open.packed, event)) {
-          const after = event.time === open.last ? 0 : Date.parse(event.time) - Date.parse(open.last);
-          const delta = deltaOf(event);
-          open.packed.delta += delta;
-          open.packed.cuts.push(delta.length, after);
-          open.last = event.time;
-        } else {
-          blocks.push({ packed: openDelta(event), last: event.time });
-        }
+  /** Adds events, which follow those already there. */
+  add(events: readonly AgentEvent[]): void {
+    for (const event of events) {
+      if (this.#total === 0) this.#seq = event.seq;
+      this.#total++;
+      if (!isDelta(event)) {
+        this.#blocks.push({ packed: { type: "event", event }, last: "" });
+        continue;
       }
-    },
-    count() {
-      return total;
-    },
-    peek,
-    take() {
-      const taken = peek();
-      blocks = [];
-      total = 0;
-      return taken;
-    },
-  };
+      const open = this.#blocks.at(-1);
+      if (open !== undefined && open.packed.type !== "event" && continues(open.packed, event)) {
+        const after = event.time === open.last ? 0 : Date.parse(event.time) - Date.parse(open.last);
+        const delta = deltaOf(event);
+        open.packed.delta += delta;
+        open.packed.cuts.push(delta.length, after);
+        open.last = event.time;
+      } else {
+        this.#blocks.push({ packed: openDelta(event), last: event.time });
+      }
+    }
+  }
+
+  count(): number {
+    return this.#total;
+  }
+
+  /** Returns the collected events and keeps them. */
+  peek(): PackedEvents {
+    return { seq: this.#seq, count: this.#total, events: this.#blocks.map((block) => block.packed) };
+  }
+
+  /** Returns the collected events and starts over. */
+  take(): PackedEvents {
+    const taken = this.peek();
+    this.#blocks = [];
+    this.#total = 0;
+    return taken;
+  }
 }
 
 /** Returns the events after `afterSeq`, each with its own seq and time, `limit` at most. Default: all. */

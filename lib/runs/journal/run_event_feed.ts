@@ -2,7 +2,7 @@ import { neverAborted } from "../../base/cancel.ts";
 import { type Clock, withTimeout } from "../../base/clock.ts";
 import type { AgentEvent } from "../../base/records/agent_event.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
-import { createYielder, nextTick } from "../../base/tick.ts";
+import { nextTick, Yielder } from "../../base/tick.ts";
 import { type PackedEvents, unpackEvents } from "./pack_events.ts";
 import type { OnRecorded } from "./run_store.ts";
 
@@ -79,7 +79,7 @@ export class RunEventFeed {
     await this.#options.ready;
     // Never within the write that recorded the events
     await nextTick();
-    const yielder = createYielder({ clock: this.#options.clock, signal: neverAborted() });
+    const yielder = new Yielder({ clock: this.#options.clock, signal: neverAborted() });
     for (let next = this.#waiting.shift(); next !== undefined; next = this.#waiting.shift()) {
       const { runId, events, units } = next;
       for (const event of this.#unpack(runId, events)) {

@@ -3,7 +3,7 @@ import type { EndedTurn } from "../../agent/agent_run.ts";
 import { type AgentEvent, type AgentEventBody, isTerminal } from "../../base/records/agent_event.ts";
 import type { Write } from "../../storage/store.ts";
 import type { RunState } from "./apply_event.ts";
-import { createEventPacker, lastSeqOf, type PackedEvents, unpackEvents } from "./pack_events.ts";
+import { EventPacker, lastSeqOf, type PackedEvents, unpackEvents } from "./pack_events.ts";
 import { type RunInput, SEQ_WINDOW, shownUpTo } from "./run_records.ts";
 import type { AppendOptions, RunStore } from "./run_store.ts";
 
@@ -45,7 +45,7 @@ const RECENT = 512;
 export class RunRecorder {
   readonly #options: RecorderOptions;
   /** Events that no write has taken yet. */
-  readonly #packer = createEventPacker();
+  readonly #packer = new EventPacker();
   /** Facts for the next record, beside its events. `#write` takes both at the same moment. */
   #notes = noNotes();
   /** Events of the write that is under way. They stay here when it fails. */
@@ -264,7 +264,7 @@ export async function appendEvents(
   bodies: readonly AgentEventBody[],
   { runs, time, ...append }: { readonly runs: RunStore; readonly time: () => string } & AppendOptions,
 ): Promise<void> {
-  const packer = createEventPacker();
+  const packer = new EventPacker();
   packer.add(stamp(bodies, { afterSeq: shownUpTo(expectedSeq), time: time() }));
   await runs.append(runId, expectedSeq, packer.take(), append);
 }

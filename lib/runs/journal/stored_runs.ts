@@ -1,5 +1,5 @@
 import { isAtWork, isEnded } from "../../base/records/run.ts";
-import { createKeyedNotifier } from "../../base/keyed_queues.ts";
+import { KeyedNotifier } from "../../base/keyed_queues.ts";
 import { unlessUnreadable } from "../../storage/read_records.ts";
 import type { Store, Write } from "../../storage/store.ts";
 import { followRun } from "./follow_run.ts";
@@ -15,7 +15,7 @@ export function createStoredRuns(
   { store, ...options }: { readonly store: Store } & Pick<RunStoreOptions, "history">,
 ): StoredRuns {
   const runs = new RunStore(store, options);
-  const news = createKeyedNotifier();
+  const news = new KeyedNotifier();
   return {
     get: (id) => runs.get(id),
     startedBy: (id) => runs.startedBy(id),
@@ -94,19 +94,16 @@ function removal(id: string): readonly Write[] {
   ];
 }
 
-/** Store of the runs, and the supervisor of those at work. */
-export interface CancelRunsOptions {
-  readonly store: Store;
-  /** Returns the supervisor; undefined when no run is at work. The runs then do not go on at the next start. */
-  readonly supervisor: () => Pick<RunSupervisor, "cancel"> | undefined;
-}
-
 /**
  * Cancels every recorded run that works with the rights of a token, with the runs that it started through schedules, procedures and
  * sub-agents. A person who lost a token thereby stops the work of somebody else who has the token.
  * @returns how many there were
  */
-export async function cancelRunsOf(tokenId: string, { store, supervisor }: CancelRunsOptions): Promise<number> {
+export async function cancelRunsOf(tokenId: string, { store, supervisor }: {
+  readonly store: Store;
+  /** Returns the supervisor; undefined when no run is at work. The runs then do not go on at the next start. */
+  readonly supervisor: () => Pick<RunSupervisor, "cancel"> | undefined;
+}): Promise<number> {
   const runs = new RunStore(store);
   let count = 0;
   for (const { id, cancelled } of await runs.open()) {

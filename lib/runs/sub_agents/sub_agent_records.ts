@@ -59,14 +59,6 @@ export interface SubAgentRecords {
   makeRoom(): Promise<boolean>;
 }
 
-/** Store of the records, and the runs that they belong to. */
-export interface SubAgentRecordsOptions {
-  readonly store: Store;
-  readonly runOf: (id: string) => Promise<Run | undefined>;
-  /** Tells whether somebody waits for the answer of a delegation, here or at another gateway of the cluster. */
-  readonly isWaitedFor: (record: Pick<SubAgentRecord, "id" | "waiter">) => Promise<boolean>;
-}
-
 const MAX_TASKS = 1000;
 
 /** Returns the id that belongs to one call. The same call made again has the same id. */
@@ -81,7 +73,12 @@ export function taskWrite(id: string, by: CallContext): (runId: string) => Write
 }
 
 /** Returns the records of a store. */
-export function createSubAgentRecords({ store, runOf, isWaitedFor }: SubAgentRecordsOptions): SubAgentRecords {
+export function createSubAgentRecords({ store, runOf, isWaitedFor }: {
+  readonly store: Store;
+  readonly runOf: (id: string) => Promise<Run | undefined>;
+  /** Tells whether somebody waits for the answer of a delegation, here or at another gateway of the cluster. */
+  readonly isWaitedFor: (record: Pick<SubAgentRecord, "id" | "waiter">) => Promise<boolean>;
+}): SubAgentRecords {
   const find = async (id: string) => (await SUB_AGENTS.read(store, id))?.value;
   async function* scan(reverse: boolean): AsyncGenerator<SubAgentRecord> {
     for await (const { value } of SUB_AGENTS.all(store, { order: "created", reverse })) yield value;

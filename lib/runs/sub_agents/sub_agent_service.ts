@@ -58,12 +58,8 @@ export interface SubAgentsOptions {
 /** Characters of a task that its record keeps. */
 const SHOWN_TASK = 200;
 
-/** Returns the sub-agents, which are runs of kind `subagent`. */
-export function createSubAgents(options: SubAgentsOptions): SubAgents {
-  return new SubAgentService(options);
-}
-
-class SubAgentService implements SubAgents {
+/** The sub-agents, which are runs of kind `subagent`. */
+export class SubAgentService implements SubAgents {
   readonly #options: SubAgentsOptions;
   readonly #delegation: Delegation;
   readonly #records: SubAgentRecords;

@@ -29,15 +29,12 @@ export interface AgentProfile extends RunModel {
  */
 export type AgentOf = (name: string, model?: string) => Promise<AgentProfile>;
 
-/** Configured agents and their providers. */
-export interface AgentOfOptions {
+/** Returns the function that finds profiles. An agent that is not `agentic` calls no tools. */
+export function createAgentOf({ agents, providers }: {
   /** Returns the newest `[agents.<name>]`. */
   readonly agents: () => Config["agents"];
   readonly providers: Pick<AgentProviders, "of">;
-}
-
-/** Returns the function that finds profiles. An agent that is not `agentic` calls no tools. */
-export function createAgentOf({ agents, providers }: AgentOfOptions): AgentOf {
+}): AgentOf {
   return async (name, asked = "") => {
     const configured = agents();
     const agent = Object.hasOwn(configured, name) ? configured[name] : undefined;

@@ -60,17 +60,12 @@ interface Day {
   readonly tokens: number;
 }
 
-/** Returns the budget of the day over a store. */
-export function createDayBudget(options: DayBudgetOptions): DayBudget {
-  return new StoredDayBudget(options);
-}
-
 /**
- * Every reservation is on disk before its call begins, and is given back in part when the call is settled: what a crash leaves
+ * The budget of the day over a store. Every reservation is on disk before its call begins, and is given back in part when the call is settled: what a crash leaves
  * unsettled stays spent. Reservations that come while one is written share the next write. A reservation that does not fit waits for
  * calls at work, 5 s at most, and is refused when it still does not fit.
  */
-class StoredDayBudget implements DayBudget {
+export class StoredDayBudget implements DayBudget {
   readonly #store: Store;
   readonly #clock: Clock;
   readonly #tokensPerDay: () => number;

@@ -1,7 +1,7 @@
 import { lastBytes } from "../../agent/estimate_tokens.ts";
 import type { AgentRun } from "../../agent/agent_run.ts";
 import { ParkedClientCalls } from "../../agent/parked_client_calls.ts";
-import { createPictureMemory } from "../../agent/picture_memory.ts";
+import { PictureMemory } from "../../agent/picture_memory.ts";
 import { runAgent } from "../../agent/run_agent.ts";
 import { CancelError } from "../../base/cancel.ts";
 import { refuse } from "../../base/errors.ts";
@@ -79,7 +79,7 @@ export class RunStarter {
         conversations: this.#conversations,
         parked,
         parkedRecords: this.#parkedRecords,
-        pictures: createPictureMemory(),
+        pictures: new PictureMemory(),
       },
     });
   }

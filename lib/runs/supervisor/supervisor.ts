@@ -1,6 +1,6 @@
 import { CancelError, type CancelReason, SHUTTING_DOWN } from "../../base/cancel.ts";
 import { createIsoTime, type Timer, withTimeout } from "../../base/clock.ts";
-import { createKeyedNotifier, createSharedWait } from "../../base/keyed_queues.ts";
+import { createSharedWait, KeyedNotifier } from "../../base/keyed_queues.ts";
 import type { Kit } from "../../base/kit.ts";
 import { lazily, type Lazy } from "../../base/lazily.ts";
 import { ProviderError, refuse } from "../../base/errors.ts";
@@ -65,15 +65,12 @@ const DAY_MS = 24 * 60 * 60 * 1000;
 /** Time for runs that a drain has cancelled to write their last event. */
 const SETTLE_MS = 2000;
 
-/** Returns the run supervisor: everything that executes is a run started here (docs/design/runs.md "The loop"). */
-export function createSupervisor(options: SupervisorOptions): RunSupervisor {
-  return new Supervisor(options);
-}
-
 /**
+ * The run supervisor: everything that executes is a run started here (docs/design/runs.md "The loop").
+ *
  * A run without conversation, effect and durability writes nothing. Metrics: postern_runs_total{status}, postern_runs_active.
  */
-class Supervisor implements RunSupervisor {
+export class Supervisor implements RunSupervisor {
   readonly #options: SupervisorOptions;
   readonly #runs: RunStore;
   readonly #active = createActiveRuns<ActiveRun>();
@@ -86,9 +83,9 @@ class Supervisor implements RunSupervisor {
   readonly #ownership: ClusterMember["ownership"];
   readonly #cluster: RunCoordination;
   /** Wakes whoever waits for new events of a run, by its id. */
-  readonly #news = createKeyedNotifier();
+  readonly #news = new KeyedNotifier();
   /** Wakes whoever waits for the end of a run, by its id. */
-  readonly #ends = createKeyedNotifier();
+  readonly #ends = new KeyedNotifier();
   readonly #waitForEnd = createSharedWait((id, signal) => this.#untilEnded(id, signal));
   readonly #ended: Family<Counter>;
   /** Reason for which no run is started any more. Undefined while runs are. */

@@ -13,18 +13,6 @@ import {
 } from "./postgres_session.ts";
 import { type PostgresValue, quoteName, withValues } from "./statement_text.ts";
 
-/** Connection of its own, outside the pool and past a pooler: for leases, LISTEN, session locks and migrations. */
-export interface DedicatedSession extends PostgresSession {
-  /** Runs `work` between BEGIN and COMMIT, once. No other statement of this session may be made meanwhile. */
-  transaction<T>(work: (session: PostgresSession) => Promise<T>): Promise<T>;
-  /** Calls `onPayload` with the payload of each NOTIFY on the channel, from now on. */
-  listen(channel: string, onPayload: (payload: string) => void): Promise<void>;
-  /** Calls `lost` once when the connection ends by any other way than `close()`, also when it has ended already. */
-  onLost(lost: (error: Error) => void): void;
-  /** Ends the connection, by force when the server does not answer. Repeating it does nothing. */
-  close(): Promise<void>;
-}
-
 /** Milliseconds that the server has to answer the end of a connection. */
 const CLOSE_MS = 3_000;
 
@@ -45,7 +33,7 @@ export async function openDedicatedSession(
   client: Client,
   { hasTls, ...options }: SessionOptions & { readonly hasTls: boolean },
 ): Promise<DedicatedSession> {
-  const session = new ClientSession(client, options);
+  const session = new DedicatedSession(client, options);
   const firstByte = watchFirstByte(client);
   try {
     await client.connect();
@@ -62,7 +50,8 @@ export async function openDedicatedSession(
   return session;
 }
 
-class ClientSession implements DedicatedSession {
+/** Connection of its own, outside the pool and past a pooler: for leases, LISTEN, session locks and migrations. */
+export class DedicatedSession implements PostgresSession {
   readonly #client: Client;
   readonly #place: SessionOptions;
   readonly #listeners = new Map<string, ((payload: string) => void)[]>();
@@ -85,21 +74,25 @@ class ClientSession implements DedicatedSession {
     return rowsOf(await this.#run(withValues(text, values)));
   }
 
+  /** Runs `work` between BEGIN and COMMIT, once. No other statement of this session may be made meanwhile. */
   transaction<T>(work: (session: PostgresSession) => Promise<T>): Promise<T> {
     return inTransaction((text) => this.#run(text), { work, timeoutMs: this.#place.timeoutMs });
   }
 
+  /** Calls `onPayload` with the payload of each NOTIFY on the channel, from now on. */
   async listen(channel: string, onPayload: (payload: string) => void): Promise<void> {
     const known = this.#listeners.get(channel);
     this.#listeners.set(channel, [...known ?? [], onPayload]);
     if (known === undefined) await this.query(`LISTEN ${quoteName(channel)}`);
   }
 
+  /** Calls `lost` once when the connection ends by any other way than `close()`, also when it has ended already. */
   onLost(lost: (error: Error) => void): void {
     if (this.#lost !== undefined) lost(this.#lost);
     else this.#lostListeners.push(lost);
   }
 
+  /** Ends the connection, by force when the server does not answer. Repeating it does nothing. */
   async close(): Promise<void> {
     if (this.#isClosed) return;
     this.#isClosed = true;

@@ -9,12 +9,6 @@ import { type StepOptions, takeStep } from "./browser_step.ts";
 import { visibleText, waitForText } from "./visible_text.ts";
 import { BrowserWindows, type BrowserWindowsOptions, type PageState, quotedWords } from "./browser_windows.ts";
 
-/** File that is given to a page. */
-export interface UploadedFile {
-  readonly name: string;
-  readonly bytes: Uint8Array;
-}
-
 /** Way that a page is scrolled. */
 export type ScrollDirection = "up" | "down" | "left" | "right";
 
@@ -177,7 +171,11 @@ export class BrowserPages {
   }
 
   /** Gives a file to a file field. */
-  async upload(ref: string, { name, bytes }: UploadedFile, options: StepOptions): Promise<void> {
+  async upload(
+    ref: string,
+    { name, bytes }: { readonly name: string; readonly bytes: Uint8Array },
+    options: StepOptions,
+  ): Promise<void> {
     const file = { name, mimeType: "application/octet-stream", buffer: Buffer.from(bytes) };
     await this.#act("upload to", ref, (element) => element.setInputFiles(file, limits(options)), options);
   }

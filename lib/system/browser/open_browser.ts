@@ -8,7 +8,7 @@ import { BrowserDownloads, type DownloadPlace } from "./browser_downloads.ts";
 import { GuardedTargets } from "./guarded_targets.ts";
 import { memoryOf } from "./memory_of.ts";
 import { OpeningWindows } from "./opening_windows.ts";
-import { createPipeTransport } from "./pipe_transport.ts";
+import { PipeTransport } from "./pipe_transport.ts";
 
 /** Chromium with one context, which has no page yet. */
 export interface OpenBrowser {
@@ -108,7 +108,7 @@ class RunningBrowser {
   ): Promise<OpenBrowser> {
     const { channel, exited } = this.#group;
     if (channel === undefined) throw await exited.then(() => new Error("it has no pipes"), (error: unknown) => error);
-    const targets = new GuardedTargets(createPipeTransport(channel, () => this.kill()));
+    const targets = new GuardedTargets(new PipeTransport(channel, () => this.kill()));
     const connecting = chromium.connectOverCDP(targets, { timeout: START_TIMEOUT_MS });
     const browser = await this.#unlessEnded(connecting);
     const context = await this.#unlessEnded(newContext(browser, fitsWindow));

@@ -7,20 +7,15 @@ import type { ProcessChannel } from "../process/process_group.ts";
 const MAX_MESSAGE_BYTES = 67_108_864;
 
 /**
- * Speaks the DevTools protocol over the pipes of a browser: JSON messages, each with a NUL byte at its end.
+ * The DevTools protocol over the pipes of a browser: JSON messages, each with a NUL byte at its end.
  *
  * Each message is delivered in a task of its own, also when several come at once: the driver goes on with the answer to one command before
  * it hears of the next event. Otherwise it drops the events of a window that it does not know yet, and waits for them later.
  *
  * A message that is no JSON, or is too long, ends the connection: the browser is not one that can be trusted any more.
- * @param onClose ends the browser; called once
  * Source: Chromium, content/browser/devtools/devtools_pipe_handler.cc
  */
-export function createPipeTransport({ input, output }: ProcessChannel, onClose: () => void): ConnectOverCDPTransport {
-  return new PipeTransport({ input, output }, onClose);
-}
-
-class PipeTransport implements ConnectOverCDPTransport {
+export class PipeTransport implements ConnectOverCDPTransport {
   onmessage?: (message: object) => void;
   onclose?: (reason?: string) => void;
   readonly #channel: ProcessChannel;

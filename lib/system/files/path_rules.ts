@@ -20,17 +20,14 @@ export interface PathRules {
   readonly keyRefusal: ((path: string) => ToolError) | undefined;
 }
 
-/** Places that no tool may touch, and the use of the rules. */
-export interface PathRulesOptions {
+/** Loads the rules for the paths of a call. @throws {ToolError} when the allowed root cannot be resolved, or one of the workspace leads out of it */
+export async function loadPathRules(scope: FileScope, options: {
   readonly home: string;
   /** Postern's own data directory and configuration file, absolute */
   readonly ownPaths: readonly string[];
   /** For a change: names that no file tool may write are refused too. Default false */
   readonly writing?: boolean;
-}
-
-/** Loads the rules for the paths of a call. @throws {ToolError} when the allowed root cannot be resolved, or one of the workspace leads out of it */
-export async function loadPathRules(scope: FileScope, options: PathRulesOptions): Promise<PathRules> {
+}): Promise<PathRules> {
   const namedRoot = resolve(scope.workspaceRoot, scope.allowedRoot);
   const [root, workspaceRoot, forbiddenBy] = await Promise.all([
     realpath(namedRoot).catch((error: unknown) => {

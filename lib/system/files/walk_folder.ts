@@ -1,7 +1,7 @@
 import { cancelError } from "../../base/cancel.ts";
 import type { Clock } from "../../base/clock.ts";
 import { ToolError } from "../../base/errors.ts";
-import { createYielder, type Yielder } from "../../base/tick.ts";
+import { Yielder } from "../../base/tick.ts";
 import type { OpenFile, WalkedFile, WalkEnd, WalkOptions } from "./files.ts";
 import type { PathRules } from "./path_rules.ts";
 import type { Folder } from "./reach.ts";
@@ -36,7 +36,7 @@ export async function* walkFolder(
   },
 ): AsyncGenerator<readonly WalkedFile[], WalkEnd> {
   const levels: Level[] = [];
-  const yielder = createYielder(options);
+  const yielder = new Yielder(options);
   let left = options.maxEntries;
   let truncated = false;
   let current: Folder | undefined = start;

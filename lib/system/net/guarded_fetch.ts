@@ -1,7 +1,7 @@
 import { CancelError, cancelError } from "../../base/cancel.ts";
 import type { Clock } from "../../base/clock.ts";
 import { ToolError } from "../../base/errors.ts";
-import { createKeyedSemaphore, type KeyedSemaphore } from "../../base/keyed_queues.ts";
+import { KeyedSemaphore } from "../../base/keyed_queues.ts";
 import { lazily } from "../../base/lazily.ts";
 import { withoutEnd } from "../../base/text.ts";
 import { basicCredentials } from "./address.ts";
@@ -99,7 +99,7 @@ const OWN_HEADERS =
 export function createGuardedFetch(options: GuardedFetchOptions): GuardedFetch {
   const machine: FetchMachine = {
     ...options,
-    slots: createKeyedSemaphore(MAX_AT_ONCE),
+    slots: new KeyedSemaphore(MAX_AT_ONCE),
     encodings: lazily(findEncodings),
   };
   return async (request) => {

@@ -51,24 +51,16 @@ export interface HttpExchange {
 /** Hands on what arrived for the exchanges of one gateway, a few in each tick, so that its new clients are accepted meanwhile. */
 export interface ExchangeQueues {
   /** Queues a reply whose head has arrived. */
-  readonly give: (exchange: QueuedExchange) => void;
+  readonly give: (exchange: Exchange) => void;
   /** Queues a reply with new bytes for its reader. */
-  readonly deliver: (exchange: QueuedExchange) => void;
-}
-
-/** The side of an exchange that its queues call. */
-export interface QueuedExchange {
-  /** Gives the reply to the sender of the request. Does nothing when the request has failed, or its reply was given before. */
-  give(): void;
-  /** Gives the reader all bytes that have arrived. */
-  deliver(): void;
+  readonly deliver: (exchange: Exchange) => void;
 }
 
 /** Creates the queues of one gateway. An exchange is about 50 us of work. Pieces arrive far more often than heads, so fewer are taken. */
 export function createExchangeQueues(): ExchangeQueues {
   return {
-    give: batchPerTick<QueuedExchange>(16, (exchange) => exchange.give()),
-    deliver: batchPerTick<QueuedExchange>(4, (exchange) => exchange.deliver()),
+    give: batchPerTick<Exchange>(16, (exchange) => exchange.give()),
+    deliver: batchPerTick<Exchange>(4, (exchange) => exchange.deliver()),
   };
 }
 
@@ -107,7 +99,7 @@ interface Waiter<T> {
   readonly reject: (error: Error) => void;
 }
 
-class Exchange implements Dispatcher.DispatchHandler, HttpExchange, QueuedExchange {
+class Exchange implements Dispatcher.DispatchHandler, HttpExchange {
   status = 0;
   #headers: Record<string, string | string[] | undefined> = {};
   #controller: Dispatcher.DispatchController | undefined;

@@ -48,16 +48,13 @@ export interface Quarantine {
   take(appeared: readonly Guarded[], workspace: string): Promise<readonly Quarantined[]>;
 }
 
-/** Folder and services of a quarantine. */
-export interface QuarantineOptions {
+/** Creates the quarantine of one data directory. */
+export function createQuarantine({ folder, clock, random }: {
   /** Absolute; made when something is moved there */
   readonly folder: string;
   readonly clock: Clock;
   readonly random: Random;
-}
-
-/** Creates the quarantine of one data directory. */
-export function createQuarantine({ folder, clock, random }: QuarantineOptions): Quarantine {
+}): Quarantine {
   const takeOne = async ({ path, identity }: Guarded, workspace: string): Promise<string | undefined> => {
     const parent = await holdFolder(dirname(path), workspace);
     try {

@@ -88,12 +88,10 @@ export class RememberedFolders {
   }
 }
 
-interface ListOptions extends FolderRole {
+function listEntries(path: string, { isGitFolder, isTop, known }: FolderRole & {
   /** Entries that the folder had when it was last listed */
   readonly known: readonly FolderEntry[];
-}
-
-function listEntries(path: string, { isGitFolder, isTop, known }: ListOptions): readonly FolderEntry[] {
+}): readonly FolderEntry[] {
   const parent = basename(path);
   const before = new Map(known.map((entry) => [entry.name, entry.seen]));
   const lot = lotOf(path, 0);

@@ -1,4 +1,4 @@
-import { createYielder } from "../../base/tick.ts";
+import { Yielder } from "../../base/tick.ts";
 import type { Files } from "../../system/files/files.ts";
 import type { NameSearch, SearchContext } from "./search_job.ts";
 import { matching, SEARCH_LIMITS, searchPattern } from "./search_pattern.ts";
@@ -28,7 +28,7 @@ export async function findFiles(
 ): Promise<FilesFound> {
   const { scope, signal, check, maxEntries = SEARCH_LIMITS.entries } = options;
   const matches = searchPattern(search.glob, { anywhere: false });
-  const yielder = createYielder(options);
+  const yielder = new Yielder(options);
   const walk = files.walk(search.path, scope, { respectGitignore: true, maxEntries, signal });
   const found: string[] = [];
   let step = await walk.next();

@@ -1,7 +1,7 @@
 import { Buffer } from "node:buffer";
 import { ToolError } from "../../base/errors.ts";
 import { isAscii, utf16Of, utf16ToUtf8 } from "../../base/text.ts";
-import { createYielder } from "../../base/tick.ts";
+import { Yielder } from "../../base/tick.ts";
 import type { Files, WalkedFile } from "../../system/files/files.ts";
 import { compileComposedPattern, compileLinePattern, type LinePattern } from "./line_pattern.ts";
 import type { FileSearch, SearchContext } from "./search_job.ts";
@@ -75,7 +75,7 @@ async function searchOnce(
   const { scope, signal, check, pattern, limits = SEARCH_LIMITS } = options;
   const found = new FoundMatches(search, { check, limits, pattern });
   const matchesGlob = search.glob === undefined ? undefined : searchPattern(search.glob, { anywhere: true });
-  const yielder = createYielder(options);
+  const yielder = new Yielder(options);
   const walk = files.walk(search.path, scope, { respectGitignore: true, maxEntries: limits.entries, signal });
   try {
     do {

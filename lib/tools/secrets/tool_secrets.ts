@@ -80,7 +80,7 @@ export interface ToolSecrets {
   dropToken(client: OAuthClient, token: string): Promise<void>;
 }
 
-/** Options of `createToolSecrets`. */
+/** Options of `SecretStore`. */
 export interface ToolSecretsOptions {
   /** Returns the newest configuration */
   readonly config: () => Pick<Config, "secrets"> & { readonly url_access: UrlRules };
@@ -95,12 +95,8 @@ export interface ToolSecretsOptions {
   readonly guardedFetch: () => Promise<GuardedFetch>;
 }
 
-/** Creates the store of secrets for tools. Nothing is read before the first use. */
-export function createToolSecrets(options: ToolSecretsOptions): ToolSecrets {
-  return new SecretStore(options);
-}
-
-class SecretStore implements ToolSecrets {
+/** The store of secrets for tools. Nothing is read before the first use. */
+export class SecretStore implements ToolSecrets {
   readonly #options: ToolSecretsOptions;
   /** Outputs of commands by their words as JSON, until they are to be read again */
   readonly #printed = new Map<string, { readonly value: string; readonly until: number }>();

@@ -15,12 +15,6 @@ const MAX_REPLY_BYTES = 4_194_304;
 /** Characters of one result that are shown. */
 const MAX_CHARACTERS = { title: 200, url: 2000, snippet: 600, date: 40, says: 300 };
 
-/** A search as the tool was asked for it. */
-export interface WebSearchInput {
-  readonly query: string;
-  readonly max_results?: number | undefined;
-}
-
 type Settings = Config["web_search"];
 type Environment = (name: string) => string | undefined;
 
@@ -75,7 +69,7 @@ export function requireSettings(settings: Settings, environment: Environment): C
 
 /** Searches by the configured provider. @throws {ToolError} `search_*`; what a guarded fetch refuses */
 export async function searchWeb(
-  { query, max_results: wanted }: WebSearchInput,
+  { query, max_results: wanted }: { readonly query: string; readonly max_results?: number | undefined },
   context: Pick<ContextWith<"guardedFetch" | "environment" | "redactor">, "config" | "services" | "signal" | "clock">,
 ): Promise<ToolResult> {
   refuseSecrets({ query }, context.services.redactor);

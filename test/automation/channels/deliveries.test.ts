@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { createDeliveries } from "../../../lib/automation/channels/delivery_service.ts";
+import { DeliveryService } from "../../../lib/automation/channels/delivery_service.ts";
 import { changeOf, type DeliveryRecord } from "../../../lib/automation/channels/delivery_record.ts";
 import { bodyHmac } from "../../../lib/base/body_hmac.ts";
 import { cancelError } from "../../../lib/base/cancel.ts";
@@ -75,7 +75,7 @@ function setUp(options: SetUp = {}) {
     }
   };
   const runs = new Map(Object.entries(options.runs ?? { run_1: {} }));
-  const deliveries = createDeliveries({
+  const deliveries = new DeliveryService({
     store,
     clock,
     random: createSeededRandom(),

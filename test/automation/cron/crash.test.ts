@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { createCron } from "../../../lib/automation/cron/cron_service.ts";
+import { CronService } from "../../../lib/automation/cron/cron_service.ts";
 import { SCOPES } from "../../../lib/base/records/caller.ts";
 import { SILENT } from "../../../lib/base/telemetry/log.ts";
 import type { Run } from "../../../lib/base/records/run.ts";
@@ -23,7 +23,7 @@ function live(store: Store, { now, seed, onChange }: { now: number; seed: number
   const clock = createFakeClock(now);
   const change = { name: "change", access: "write", run: () => (onChange(), "changed") } as const;
   const { runs, executor } = supervised([], { store, clock, seed, tools: [change] });
-  const cron = createCron({
+  const cron = new CronService({
     store,
     clock,
     random: createSeededRandom(seed),

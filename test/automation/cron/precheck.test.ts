@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { createCron } from "../../../lib/automation/cron/cron_service.ts";
+import { CronService } from "../../../lib/automation/cron/cron_service.ts";
 import { timesOf } from "../../../lib/automation/cron/firing_times.ts";
 import { refuse, ToolError } from "../../../lib/base/errors.ts";
 import { SCOPES } from "../../../lib/base/records/caller.ts";
@@ -296,7 +296,7 @@ function live(store: Store, { now, seed }: { now: number; seed: number }) {
   const look = { name: "look", access: "read", run: () => "something" } as const;
   const { runs, executor } = supervised([{ text: "Told" }, { text: "Told" }], { store, clock, seed, tools: [look] });
   const decision = { kind: "allow", reason: "", rule: "", path: [], change: [] } as const;
-  const cron = createCron({
+  const cron = new CronService({
     ...{ store, clock, random: createSeededRandom(seed), log: SILENT, runs: () => runs, scopesOf: () => SCOPES },
     settings: () => ({ enabled: true, timezone: "UTC", maxTasks: 10 }),
     // The fake executor judges nothing

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, test } from "node:test";
-import { createDeliveries } from "../../../lib/automation/channels/delivery_service.ts";
+import { DeliveryService } from "../../../lib/automation/channels/delivery_service.ts";
 import { DELIVERIES, type DeliveryRecord } from "../../../lib/automation/channels/delivery_record.ts";
 import { createAlertWatch } from "../../../lib/automation/notify/alert_watch.ts";
 import { createAlertWork } from "../../../lib/automation/notify/alert_work.ts";
@@ -14,7 +14,7 @@ import { createMetrics } from "../../../lib/base/telemetry/metrics.ts";
 import { defaultConfig } from "../../../lib/config/config.ts";
 import { sendsAnswerLinks, tellsOfApprovals } from "../../../lib/config/schema/notify.ts";
 import { validateConfig } from "../../../lib/config/validate_config.ts";
-import { createApprovals } from "../../../lib/guard/create_approvals.ts";
+import { StoredApprovals } from "../../../lib/guard/stored_approvals.ts";
 import { createMemoryStore } from "../../../lib/storage/create_memory_store.ts";
 import type { Store } from "../../../lib/storage/store.ts";
 import { runOwnCommand } from "../../../lib/system/process/own_command.ts";
@@ -59,11 +59,11 @@ function setUp(rule: Rule, options: SetUp = {}) {
   assert.ok("config" in checked, JSON.stringify(checked));
   const { config } = checked;
   const environment = (name: string) => secrets[name];
-  const approvals = createApprovals({
+  const approvals = new StoredApprovals({
     ...{ store, clock, random, log: SILENT, metrics: createMetrics(), audit: createFakeAudit(store).append },
     tell: (...given) => deliveries.alert(approvalAlert(...given)),
   });
-  const deliveries = createDeliveries({
+  const deliveries = new DeliveryService({
     ...{ store, clock, random, log: SILENT, metrics: createMetrics(), environment },
     runs: () => undefined,
     fetch: () => Promise.resolve(fetchSetUp({ clock: systemClock }).guarded),

@@ -1,12 +1,12 @@
 import type { Script } from "../../../fixtures/scripted_provider.ts";
-import { createSops } from "../../../lib/automation/sops/sop_service.ts";
+import { ProcedureService } from "../../../lib/automation/sops/sop_service.ts";
 import type { SopService, SopsOptions } from "../../../lib/automation/sops/sop_service.ts";
 import { type Caller, SCOPES } from "../../../lib/base/records/caller.ts";
 import { type Logger, SILENT } from "../../../lib/base/telemetry/log.ts";
 import { createMetrics } from "../../../lib/base/telemetry/metrics.ts";
 import type { Approvals } from "../../../lib/guard/approvals.ts";
 import { SharedApprovalNews } from "../../../lib/guard/approval_news.ts";
-import { createApprovals } from "../../../lib/guard/create_approvals.ts";
+import { StoredApprovals } from "../../../lib/guard/stored_approvals.ts";
 import { createApprover } from "../../../lib/runs/supervisor/create_approver.ts";
 import type { RunSupervisor } from "../../../lib/runs/run_request.ts";
 import { createMemoryStore } from "../../../lib/storage/create_memory_store.ts";
@@ -69,7 +69,7 @@ export function createSopBench(options: SopBenchOptions): SopBench {
   const store = options.store ?? createMemoryStore();
   const random = createSeededRandom(seed * 1000);
   const audit = createFakeAudit(store);
-  const approvals = createApprovals({
+  const approvals = new StoredApprovals({
     ...{ store, clock, random, log },
     metrics: createMetrics(),
     audit: audit.append,
@@ -85,7 +85,7 @@ export function createSopBench(options: SopBenchOptions): SopBench {
     approverOf: createApprover({ approvals, timeoutMs: () => ({ attached: 60_000, durable: 3_600_000 }) }),
   });
   const tools = { ...executor, masked: options.masked ?? executor.masked };
-  const sops = createSops({
+  const sops = new ProcedureService({
     kit: { clock, random, log },
     store,
     approvals,

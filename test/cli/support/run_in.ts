@@ -133,7 +133,7 @@ async function runOn(
       options.onQuestion?.(question);
       return options.onAsk?.() ?? Promise.resolve(answers.shift());
     },
-    openReader({ history }) {
+    openReader(history) {
       if (options.answers === undefined && options.onAsk === undefined) return Promise.resolve(undefined);
       options.onHistory?.(history);
       return Promise.resolve({

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { createLineReader, type LineReader } from "../../../cli/terminal/line_reader.ts";
+import { type LineReader, TerminalLineReader } from "../../../cli/terminal/line_reader.ts";
 
 const PASTE = (text: string) => `\x1b[200~${text}\x1b[201~`;
 
@@ -22,7 +22,7 @@ function withReader(use: (fake: Fake) => Promise<void>, history: readonly string
     let listener: (keys: Uint8Array | undefined) => void = () => {};
     let shown = "";
     let raw = false;
-    const reader = createLineReader({
+    const reader = new TerminalLineReader({
       onKeys(next) {
         listener = next;
         return () => (listener = () => {});
@@ -31,7 +31,7 @@ function withReader(use: (fake: Fake) => Promise<void>, history: readonly string
       write: (text) => (shown += text),
       columns: () => 80,
       onResize: () => () => {},
-    }, { history });
+    }, history);
     try {
       await use({
         reader,

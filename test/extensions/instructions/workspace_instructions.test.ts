@@ -10,7 +10,7 @@ import {
   MAX_INSTRUCTIONS,
   WorkspaceInstructions,
 } from "../../../lib/extensions/instructions/workspace_instructions.ts";
-import { createTrustedDocuments } from "../../../lib/guard/trusted_documents.ts";
+import { StoredTrustedDocuments } from "../../../lib/guard/trusted_documents.ts";
 import { createMemoryStore } from "../../../lib/storage/create_memory_store.ts";
 import { createFiles } from "../../../lib/system/files/create_files.ts";
 import { createFakeAudit, type FakeAudit } from "../../support/fake_audit.ts";
@@ -43,7 +43,7 @@ function withInstructions(
       workspaceRoot,
       files: files ?? createFiles({ home: "/nonexistent", ownPaths: [], clock: systemClock }),
       log: SILENT,
-      trustedDocuments: createTrustedDocuments({ store, clock: systemClock, audit: audit.append }),
+      trustedDocuments: new StoredTrustedDocuments({ store, clock: systemClock, audit: audit.append }),
     });
     const at = (path: string) => join(workspaceRoot, path);
     await use({

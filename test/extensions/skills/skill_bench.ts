@@ -3,7 +3,7 @@ import { dirname, join } from "node:path";
 import { systemClock } from "../../../lib/base/clock.ts";
 import { defaultConfig } from "../../../lib/config/config.ts";
 import { Skills } from "../../../lib/extensions/skills/skills.ts";
-import { createTrustedDocuments } from "../../../lib/guard/trusted_documents.ts";
+import { StoredTrustedDocuments } from "../../../lib/guard/trusted_documents.ts";
 import { createMemoryStore } from "../../../lib/storage/create_memory_store.ts";
 import { createDocuments } from "../../../lib/storage/documents.ts";
 import type { Store } from "../../../lib/storage/store.ts";
@@ -63,7 +63,7 @@ export function withSkills(
         log: { debug: take, info: take, warn: take, error: take } as never,
         audit: audit.append,
         documents: createDocuments({ store }),
-        trustedDocuments: createTrustedDocuments({ store, clock: systemClock, audit: audit.append }),
+        trustedDocuments: new StoredTrustedDocuments({ store, clock: systemClock, audit: audit.append }),
         config: () => ({ ...defaultConfig(), skills: { dirs: dirs.map(at) } }),
         // Installing from git repositories is tested with a gateway
         ...{ processes: {} as never, git: {} as never, urls: {} as never },

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import type { AgentEvent } from "../../../lib/base/records/agent_event.ts";
-import { createKeyedNotifier } from "../../../lib/base/keyed_queues.ts";
+import { KeyedNotifier } from "../../../lib/base/keyed_queues.ts";
 import { SILENT } from "../../../lib/base/telemetry/log.ts";
 import { followRun } from "../../../lib/runs/journal/follow_run.ts";
 import { appendEvents } from "../../../lib/runs/journal/run_recorder.ts";
@@ -87,7 +87,7 @@ describe("a reader whose last record was lost in a failover", () => {
     const { store, id, takeBack, count } = await withJournal();
     let history = "first";
     const runs = new RunStore(store, { history: () => history });
-    const news = createKeyedNotifier();
+    const news = new KeyedNotifier();
     const clock = createFakeClock();
     const watches = new RunWatches({
       ...{ runs, news, clock, random: createSeededRandom(), log: SILENT },

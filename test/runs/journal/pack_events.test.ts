@@ -3,12 +3,7 @@ import { describe, test } from "node:test";
 import fc from "fast-check";
 import type { AgentEvent, AgentEventBody } from "../../../lib/base/records/agent_event.ts";
 import { applyEvent, createRunState } from "../../../lib/runs/journal/apply_event.ts";
-import {
-  createEventPacker,
-  joinedEvents,
-  ownJoinedEvents,
-  unpackEvents,
-} from "../../../lib/runs/journal/pack_events.ts";
+import { EventPacker, joinedEvents, ownJoinedEvents, unpackEvents } from "../../../lib/runs/journal/pack_events.ts";
 import { anyCharacter } from "../../support/any_character.ts";
 
 const text = fc.string({ unit: anyCharacter, maxLength: 8 });
@@ -42,7 +37,7 @@ describe("packed events", () => {
   test("give every suffix back as it was, through JSON", () => {
     fc.assert(
       fc.property(journal, fc.nat(45), (events, afterSeq) => {
-        const packer = createEventPacker();
+        const packer = new EventPacker();
         packer.add(events);
         const packed = JSON.parse(JSON.stringify(packer.take()));
         const kept = JSON.parse(JSON.stringify(events)) as AgentEvent[];
@@ -63,7 +58,7 @@ describe("packed events", () => {
     });
     fc.assert(
       fc.property(journal, (events) => {
-        const packer = createEventPacker();
+        const packer = new EventPacker();
         packer.add(events);
         const packed = packer.take();
         const folded = events.reduce(applyEvent, start);
@@ -75,7 +70,7 @@ describe("packed events", () => {
   });
 
   test("are one block for a turn of text, however many deltas it came in", () => {
-    const packer = createEventPacker();
+    const packer = new EventPacker();
     const time = "2026-01-01T00:00:00.000Z";
     for (let seq = 1; seq <= 1000; seq++) packer.add([{ seq, time, type: "text_delta", delta: "word " }]);
     assert.equal(packer.peek().events.length, 1);

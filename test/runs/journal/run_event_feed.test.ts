@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { AgentEvent } from "../../../lib/base/records/agent_event.ts";
 import { createLogger, type LogRecord } from "../../../lib/base/telemetry/log.ts";
-import { createEventPacker } from "../../../lib/runs/journal/pack_events.ts";
+import { EventPacker } from "../../../lib/runs/journal/pack_events.ts";
 import { RunEventFeed } from "../../../lib/runs/journal/run_event_feed.ts";
 import { createFakeClock } from "../../support/fake_clock.ts";
 
@@ -23,7 +23,7 @@ function setUp(tell: (event: AgentEvent, run: { readonly runId: string }) => unk
     feed,
     /** Records texts as events of a run */
     take(runId: string, ...texts: readonly string[]) {
-      const packer = createEventPacker();
+      const packer = new EventPacker();
       packer.add(texts.map((delta) => ({ type: "text_delta", delta, seq: ++seq, time: "2026-01-01T00:00:00.000Z" })));
       feed.take(runId, packer.take());
     },

@@ -7,7 +7,7 @@ import { isAtWork } from "../../../lib/base/records/run.ts";
 import { SILENT } from "../../../lib/base/telemetry/log.ts";
 import { createMetrics } from "../../../lib/base/telemetry/metrics.ts";
 import type { Approvals } from "../../../lib/guard/approvals.ts";
-import { createApprovals } from "../../../lib/guard/create_approvals.ts";
+import { StoredApprovals } from "../../../lib/guard/stored_approvals.ts";
 import type { ProviderRequest } from "../../../lib/providers/provider.ts";
 import { createApprover } from "../../../lib/runs/supervisor/create_approver.ts";
 import { createStoredConversations } from "../../../lib/runs/conversations/stored_conversations.ts";
@@ -72,7 +72,7 @@ function said({ messages }: ProviderRequest): ScriptedTurn {
 function boot(store: Store, { effects, seed }: { readonly effects: string[]; readonly seed: number }) {
   const clock = createFakeClock();
   const audit = createFakeAudit(store).append;
-  const approvals = createApprovals({
+  const approvals = new StoredApprovals({
     store,
     clock,
     random: createSeededRandom(seed + 500),

@@ -10,7 +10,7 @@ import { isAtWork, type Run } from "../../../lib/base/records/run.ts";
 import { SILENT } from "../../../lib/base/telemetry/log.ts";
 import { createMetrics } from "../../../lib/base/telemetry/metrics.ts";
 import type { ApprovalReply } from "../../../lib/guard/approvals.ts";
-import { createApprovals } from "../../../lib/guard/create_approvals.ts";
+import { StoredApprovals } from "../../../lib/guard/stored_approvals.ts";
 import { createApprover } from "../../../lib/runs/supervisor/create_approver.ts";
 import type { RunSupervisor } from "../../../lib/runs/run_request.ts";
 import { CONVERSATIONS } from "../../../lib/runs/conversations/conversation_records.ts";
@@ -64,7 +64,7 @@ let processes = 0;
 /** The approvals of one process more. */
 function withApprovals(store: Store) {
   const clock = createFakeClock();
-  const approvals = createApprovals({
+  const approvals = new StoredApprovals({
     store,
     clock,
     random: createSeededRandom(100 + processes++),

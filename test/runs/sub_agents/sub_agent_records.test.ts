@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Scope } from "../../../lib/base/records/caller.ts";
 import type { Write } from "../../../lib/storage/store.ts";
-import { createSubAgents } from "../../../lib/runs/sub_agents/sub_agent_service.ts";
+import { SubAgentService } from "../../../lib/runs/sub_agents/sub_agent_service.ts";
 import { SUB_AGENT_LIMITS } from "../../../lib/tools/agents/sub_agents.ts";
 import type { CallContext } from "../../../lib/tools/runtime/tool_call.ts";
 import { supervised } from "../../support/supervised.ts";
@@ -28,7 +28,7 @@ const by = (callId: string, tokenId = "tok_1", scopes: readonly Scope[] = ["chat
 
 function setUp() {
   const parts = supervised((request) => `told ${String(request.messages.at(-1)?.content)}`);
-  const agents = createSubAgents({
+  const agents = new SubAgentService({
     store: parts.store,
     clock: parts.clock,
     agents: () => ({}),
@@ -42,7 +42,7 @@ test("a call that is made again starts nothing twice, at once or after a restart
   const { agents, runs, store, clock, executor } = setUp();
   const started = await Promise.all([1, 2, 3].map(() => agents.spawn({ task: "Look" }, by("call_1"))));
   assert.equal(new Set(started.map(({ id, run_id }) => `${id} ${run_id}`)).size, 1);
-  const again = createSubAgents({ store, clock, agents: () => ({}), tools: () => executor, runs: () => runs });
+  const again = new SubAgentService({ store, clock, agents: () => ({}), tools: () => executor, runs: () => runs });
   assert.equal((await again.spawn({ task: "Look" }, by("call_1"))).run_id, started[0]?.run_id);
   assert.notEqual((await again.spawn({ task: "Look" }, by("call_2"))).id, started[0]?.id);
   assert.equal((await runs.list({ limit: 10 })).runs.length, 2);
@@ -83,7 +83,7 @@ test("a message that is sent again is one turn", async () => {
 
 test("result waits so long and no longer, and says how long it has been", async () => {
   const { runs, store, clock, executor } = supervised([{ hang: "before" }]);
-  const agents = createSubAgents({ store, clock, agents: () => ({}), tools: () => executor, runs: () => runs });
+  const agents = new SubAgentService({ store, clock, agents: () => ({}), tools: () => executor, runs: () => runs });
   const { id } = await agents.spawn({ task: "Hang" }, by("call_1"));
   const waiting = agents.result(id, by("call_2"));
   // Until it has looked up what it waits for

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { askByReply } from "../../../lib/runs/supervisor/ask_by_reply.ts";
 import { SILENT } from "../../../lib/base/telemetry/log.ts";
 import { createMetrics } from "../../../lib/base/telemetry/metrics.ts";
-import { createApprovals } from "../../../lib/guard/create_approvals.ts";
+import { StoredApprovals } from "../../../lib/guard/stored_approvals.ts";
 import { createMemoryStore } from "../../../lib/storage/create_memory_store.ts";
 import type { Store } from "../../../lib/storage/store.ts";
 import type { ApprovalRequest } from "../../../lib/tools/runtime/tool_call.ts";
@@ -34,7 +34,7 @@ async function denialOf(more: Parameters<typeof askByReply>[0]) {
 test("a denial says whether a person is asked, could not be asked, or the approval does not count", async () => {
   const store = createMemoryStore();
   const clock = createFakeClock();
-  const approvals = createApprovals({
+  const approvals = new StoredApprovals({
     store,
     clock,
     random: createSeededRandom(),
@@ -62,7 +62,7 @@ test("a call that comes approved is let through where approvals expire sooner th
       return await store.batch(writes);
     },
   };
-  const approvals = createApprovals({
+  const approvals = new StoredApprovals({
     store: slow,
     clock,
     random: createSeededRandom(),

@@ -3,7 +3,7 @@ import { describe, test } from "node:test";
 import type { AgentEvent } from "../../../lib/base/records/agent_event.ts";
 import { SILENT } from "../../../lib/base/telemetry/log.ts";
 import { createMetrics } from "../../../lib/base/telemetry/metrics.ts";
-import { createApprovals } from "../../../lib/guard/create_approvals.ts";
+import { StoredApprovals } from "../../../lib/guard/stored_approvals.ts";
 import type { Elicitation } from "../../../lib/guard/elicitation.ts";
 import { createApprover } from "../../../lib/runs/supervisor/create_approver.ts";
 import { createMemoryStore } from "../../../lib/storage/create_memory_store.ts";
@@ -32,7 +32,7 @@ function setUp(
   } = {},
 ) {
   const clock = createFakeClock();
-  const approvals = createApprovals({
+  const approvals = new StoredApprovals({
     store,
     clock,
     random: createSeededRandom(7),

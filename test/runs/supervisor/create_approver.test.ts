@@ -5,7 +5,7 @@ import { SILENT } from "../../../lib/base/telemetry/log.ts";
 import { createMetrics } from "../../../lib/base/telemetry/metrics.ts";
 import { APPROVALS, OPEN_APPROVALS } from "../../../lib/guard/approval_records.ts";
 import { APPROVAL_LIMITS, type Approvals } from "../../../lib/guard/approvals.ts";
-import { createApprovals } from "../../../lib/guard/create_approvals.ts";
+import { StoredApprovals } from "../../../lib/guard/stored_approvals.ts";
 import { createApprover } from "../../../lib/runs/supervisor/create_approver.ts";
 import type { RunHandle } from "../../../lib/runs/run_request.ts";
 import { createMemoryStore } from "../../../lib/storage/create_memory_store.ts";
@@ -25,7 +25,7 @@ function setUp(more: SupervisedOptions = {}, { looks = false } = {}) {
   const clock = createFakeClock();
   const store = createMemoryStore();
   const ran: unknown[] = [];
-  const approvals = createApprovals({
+  const approvals = new StoredApprovals({
     store,
     clock,
     random: createSeededRandom(7),

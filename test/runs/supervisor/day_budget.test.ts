@@ -3,7 +3,7 @@ import { describe, test } from "node:test";
 import { CancelError } from "../../../lib/base/cancel.ts";
 import { HttpError } from "../../../lib/base/errors.ts";
 import { createRunBudget } from "../../../lib/agent/token_budget.ts";
-import { createDayBudget } from "../../../lib/runs/supervisor/day_budget.ts";
+import { StoredDayBudget } from "../../../lib/runs/supervisor/day_budget.ts";
 import { createMemoryStore } from "../../../lib/storage/create_memory_store.ts";
 import type { Store } from "../../../lib/storage/store.ts";
 import { createFakeClock, type FakeClock } from "../../support/fake_clock.ts";
@@ -14,7 +14,7 @@ const NEVER = new AbortController().signal;
 function setUp(tokensPerDay: number, options: { readonly store?: Store; readonly clock?: FakeClock } = {}) {
   const store = options.store ?? createMemoryStore();
   const clock = options.clock ?? createFakeClock();
-  const budget = createDayBudget({ store, clock, tokensPerDay: () => tokensPerDay });
+  const budget = new StoredDayBudget({ store, clock, tokensPerDay: () => tokensPerDay });
   const reserve = (input: number, output: number, signal = NEVER) => budget.reserve({ input, output, signal });
   const stored = async () => {
     const [day] = await store.scan("budget_days", { limit: 10 });

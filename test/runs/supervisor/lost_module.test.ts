@@ -9,7 +9,7 @@ const SCRIPT = `
   import { registerHooks } from "node:module";
   import { SILENT } from "./lib/base/telemetry/log.ts";
   import { createMetrics } from "./lib/base/telemetry/metrics.ts";
-  import { createApprovals } from "./lib/guard/create_approvals.ts";
+  import { StoredApprovals } from "./lib/guard/stored_approvals.ts";
   import { createApprover } from "./lib/runs/supervisor/create_approver.ts";
   import { createMemoryStore } from "./lib/storage/create_memory_store.ts";
   import { createFakeAudit } from "./test/support/fake_audit.ts";
@@ -25,7 +25,7 @@ const SCRIPT = `
   });
   const store = createMemoryStore();
   const clock = createFakeClock();
-  const approvals = createApprovals({
+  const approvals = new StoredApprovals({
     ...{ store, clock, random: createSeededRandom(7), log: SILENT, metrics: createMetrics() },
     audit: createFakeAudit(store).append,
   });

@@ -124,13 +124,10 @@ function failingAt(database: PostgresDatabase, at: number, when: "before" | "aft
       name: database.name,
       async dedicated(): Promise<DedicatedSession> {
         const session = await database.dedicated();
-        return {
-          query: (text, values) => guard(() => session.query(text, values)),
-          transaction: (work) => guard(() => session.transaction(work)),
-          listen: (channel, hear) => session.listen(channel, hear),
-          onLost: (lost) => session.onLost(lost),
-          close: () => session.close(),
-        };
+        const [query, transaction] = [session.query.bind(session), session.transaction.bind(session)];
+        session.query = (text, values) => guard(() => query(text, values));
+        session.transaction = (work) => guard(() => transaction(work));
+        return session;
       },
     },
   };
@@ -143,14 +140,15 @@ function atStatement(database: PostgresDatabase, word: string, work: () => Promi
     name: database.name,
     async dedicated() {
       const session = await database.dedicated();
-      const query: DedicatedSession["query"] = async (text, values) => {
+      const query = session.query.bind(session);
+      session.query = async (text, values) => {
         if (text.includes(word) && !isDone) {
           isDone = true;
           await work();
         }
-        return await session.query(text, values);
+        return await query(text, values);
       };
-      return { ...methodsOf(session), query };
+      return session;
     },
   };
 }
@@ -390,14 +388,4 @@ async function isOpen(database: PostgresDatabase, schema: string): Promise<boole
     `${quoteName(schema)}.unfinished_move`,
   ]);
   return row?.["open"] === true;
-}
-
-function methodsOf(session: DedicatedSession): DedicatedSession {
-  return {
-    query: (text, values) => session.query(text, values),
-    transaction: (work) => session.transaction(work),
-    listen: (channel, hear) => session.listen(channel, hear),
-    onLost: (lost) => session.onLost(lost),
-    close: () => session.close(),
-  };
 }

@@ -1,14 +1,14 @@
 import assert from "node:assert/strict";
 import { PassThrough } from "node:stream";
 import { test } from "node:test";
-import { createPipeTransport } from "../../../lib/system/browser/pipe_transport.ts";
+import { PipeTransport } from "../../../lib/system/browser/pipe_transport.ts";
 import { until } from "../../support/until.ts";
 
 function connected() {
   const channel = { input: new PassThrough(), output: new PassThrough() };
   const messages: object[] = [];
   let closed = 0;
-  const transport = createPipeTransport(channel, () => void closed++);
+  const transport = new PipeTransport(channel, () => void closed++);
   transport.onmessage = (message) => void messages.push(message);
   return { ...channel, transport, messages, closed: () => closed };
 }

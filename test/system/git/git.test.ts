@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { ToolError } from "../../../lib/base/errors.ts";
 import type { OpenOptions } from "../../../lib/system/git/git.ts";
-import { createGit } from "../../../lib/system/git/create_git.ts";
+import { CheckedGit } from "../../../lib/system/git/checked_git.ts";
 import type { Processes } from "../../../lib/system/process/processes.ts";
 import { gitTest as test, initRepository } from "../../support/git_fixture.ts";
 import { withWorkspace } from "../../support/workspace.ts";
@@ -28,7 +28,7 @@ function scripted(answers: Readonly<Record<string, string | "timeout">>) {
       refused: [],
     });
   };
-  return { seen, requests, git: createGit({ processes: { run }, home: "/home/nobody", ownPaths: [] }) };
+  return { seen, requests, git: new CheckedGit({ processes: { run }, home: "/home/nobody", ownPaths: [] }) };
 }
 
 const opening = (root: string): OpenOptions => ({

@@ -10,7 +10,7 @@ import {
   writeFileSync,
 } from "node:fs";
 import { test } from "node:test";
-import { createGit } from "../../../lib/system/git/create_git.ts";
+import { CheckedGit } from "../../../lib/system/git/checked_git.ts";
 import type { OpenOptions } from "../../../lib/system/git/git.ts";
 import { git, initRepository, isThere } from "../../support/git_fixture.ts";
 import { createToolBench } from "../../support/tool_bench.ts";
@@ -73,9 +73,10 @@ for (
           writes: true,
           signal: new AbortController().signal,
         };
-        const repository = await createGit({ processes: bench.processes, home: "/nonexistent", ownPaths: [] }).open(
-          opened,
-        );
+        const repository = await new CheckedGit({ processes: bench.processes, home: "/nonexistent", ownPaths: [] })
+          .open(
+            opened,
+          );
         for (const name of configs) {
           exchange(path(`.git/${name}`));
         }
@@ -153,9 +154,10 @@ test(
           writes: true,
           signal: new AbortController().signal,
         };
-        const repository = await createGit({ processes: bench.processes, home: "/nonexistent", ownPaths: [] }).open(
-          opened,
-        );
+        const repository = await new CheckedGit({ processes: bench.processes, home: "/nonexistent", ownPaths: [] })
+          .open(
+            opened,
+          );
         for (const target of ["../planted", "../.git/hooks/post-commit", ".git/config"]) {
           const { code, stderr } = await repository.run([
             "diff",

@@ -10,7 +10,7 @@ import {
   writeFileSync,
 } from "node:fs";
 import { join } from "node:path";
-import { createGit } from "../../../lib/system/git/create_git.ts";
+import { CheckedGit } from "../../../lib/system/git/checked_git.ts";
 import { readTree } from "../../support/file_tree.ts";
 import { git, gitTest as test, initRepository } from "../../support/git_fixture.ts";
 import { type ConfigChanges, createToolBench, type ToolBench } from "../../support/tool_bench.ts";
@@ -131,7 +131,7 @@ test("the repository outside leads nowhere else, and runs nothing", () =>
 test("git finds the configuration outside as it was checked", async (context) => {
   if (!isContained) return context.skip(probe.text);
   await withLinkedTree({ ...GIT_CONTAINED, shell: { sandbox: "require" } }, async ({ root, main, bench, outside }) => {
-    const repository = await createGit({ processes: bench.processes, home: "/nonexistent", ownPaths: [] }).open({
+    const repository = await new CheckedGit({ processes: bench.processes, home: "/nonexistent", ownPaths: [] }).open({
       folder: ".",
       files: false,
       scope: { workspaceRoot: root, forbiddenPaths: [], sandbox: "require", credentials: false },

@@ -16,7 +16,7 @@ import {
 import { join } from "node:path";
 import process from "node:process";
 import { test } from "node:test";
-import { createGit } from "../../../lib/system/git/create_git.ts";
+import { CheckedGit } from "../../../lib/system/git/checked_git.ts";
 import type { Repository } from "../../../lib/system/git/git.ts";
 import type { Processes } from "../../../lib/system/process/processes.ts";
 import { git, initRepository, isThere } from "../../support/git_fixture.ts";
@@ -67,7 +67,7 @@ function openTop(
     onRun(request.words);
     return bench.processes.run(request);
   };
-  return createGit({ processes: { run }, home: "/nonexistent", ownPaths: [] }).open({
+  return new CheckedGit({ processes: { run }, home: "/nonexistent", ownPaths: [] }).open({
     folder: ".",
     files: false,
     scope: { workspaceRoot: root, forbiddenPaths: [], sandbox: "require", credentials: false },

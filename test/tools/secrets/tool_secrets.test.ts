@@ -6,7 +6,7 @@ import { ToolError } from "../../../lib/base/errors.ts";
 import { createRedactor } from "../../../lib/base/redact.ts";
 import type { Config } from "../../../lib/config/config.ts";
 import type { SecretPlace } from "../../../lib/config/schema/value.ts";
-import { type ChildUse, createToolSecrets } from "../../../lib/tools/secrets/tool_secrets.ts";
+import { type ChildUse, SecretStore } from "../../../lib/tools/secrets/tool_secrets.ts";
 import { createFakeClock } from "../../support/fake_clock.ts";
 import { configOf } from "../../support/running_gateway.ts";
 import { withTemporaryFolder } from "../../support/temporary_folder.ts";
@@ -136,7 +136,7 @@ function place(secret: string, prefix = ""): SecretPlace {
 function storeOf(given: Partial<Secret>) {
   const redactor = createRedactor();
   let config = tableOf(given);
-  const secrets = createToolSecrets({
+  const secrets = new SecretStore({
     config: () => config,
     clock: createFakeClock(),
     environment: (name) => ENVIRONMENT[name as keyof typeof ENVIRONMENT],

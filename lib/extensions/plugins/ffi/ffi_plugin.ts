@@ -5,14 +5,14 @@ import { fileURLToPath } from "node:url";
 import { cancelError } from "../../../base/cancel.ts";
 import { untilEffectMayBegin } from "../../../base/effect_right.ts";
 import { messageOf, ToolError } from "../../../base/errors.ts";
-import { createKeyedSemaphore } from "../../../base/keyed_queues.ts";
+import { KeyedSemaphore } from "../../../base/keyed_queues.ts";
 import { runtimeProgram } from "../../../system/process/prepare_program.ts";
 import { workerModule } from "../../../system/process/workers.ts";
 import type { PluginHost } from "../plugin_host.ts";
 import type { OpenPlugin, PluginToOpen } from "../plugin_openers.ts";
 import { filledSettings, maskAnswer } from "../plugin_settings.ts";
 import { answerTooLarge, readAnswer, writeCall } from "../plugin_wire.ts";
-import { callTooSlow, openProgramPlugin, type ProgramServices } from "../process/program_plugin.ts";
+import { callTooSlow, ProgramHost, type ProgramServices } from "../process/program_plugin.ts";
 import { type FfiLibrary, type FfiPlace, openFfiLibrary } from "./ffi_library.ts";
 
 /**
@@ -52,7 +52,7 @@ function openProgram(
   };
   // Nobody could tell what a process that stays does to the workspace between two calls
   const mode = capabilities.workspace === "write" ? "one_shot" : "pooled";
-  return openProgramPlugin({ id, program, mode, capabilities, config }, services);
+  return new ProgramHost({ id, program, mode, capabilities, config }, services);
 }
 
 /** Opens a library in the gateway. One call runs at a time, aside of the gateway's own work; nothing can end it before it returns. */
@@ -63,7 +63,7 @@ async function openInProcess(
   const title = `plugin ${JSON.stringify(id)}`;
   const { timeout_secs: seconds, max_output_bytes: maxBytes } = config.plugins;
   const library = await load(place, title);
-  const slot = createKeyedSemaphore(1);
+  const slot = new KeyedSemaphore(1);
   return {
     async call(call, signal) {
       const start = clock.monotonic();

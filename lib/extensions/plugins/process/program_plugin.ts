@@ -3,7 +3,7 @@ import { cancelError } from "../../../base/cancel.ts";
 import type { Clock, Timer } from "../../../base/clock.ts";
 import { untilEffectMayBegin } from "../../../base/effect_right.ts";
 import { ToolError } from "../../../base/errors.ts";
-import { createKeyedSemaphore, type KeyedSemaphore } from "../../../base/keyed_queues.ts";
+import { KeyedSemaphore } from "../../../base/keyed_queues.ts";
 import type { RedactPart } from "../../../base/redact.ts";
 import type { Config } from "../../../config/config.ts";
 import type { InstalledProgram, PreparedProgram, RunningProgram } from "../../../system/process/prepare_program.ts";
@@ -56,16 +56,6 @@ interface Lane {
 }
 
 /**
- * Opens a plugin that answers in lines of JSON. Nothing is started before the first call.
- *
- * Each call is prepared again: the workspace is looked through, so that a process which was started before a file of credentials appeared
- * gets no call after it.
- */
-export function openProgramPlugin(plugin: ProgramPlugin, services: ProgramServices): PluginHost {
-  return new ProgramHost(plugin, services);
-}
-
-/**
  * Creates the opener of process plugins: programs that read a call from their input, as one line of JSON, and write the answer to their
  * output, as one line of JSON. What they write to their error output is shown in the error of a call that fails.
  */
@@ -76,15 +66,21 @@ export function createProcessOpener(services: ProgramServices): OpenPlugin<"proc
     const file = command.startsWith("./") ? join(folder, command) : command;
     // Python would write compiled files into the package, and so change its digest
     const program = { file, args, folder, env: { PYTHONDONTWRITEBYTECODE: "1" } };
-    return Promise.resolve(openProgramPlugin({ id, program, mode, capabilities, config }, services));
+    return Promise.resolve(new ProgramHost({ id, program, mode, capabilities, config }, services));
   };
 }
 
-class ProgramHost implements PluginHost {
+/**
+ * A plugin that answers in lines of JSON. Nothing is started before the first call.
+ *
+ * Each call is prepared again: the workspace is looked through, so that a process which was started before a file of credentials appeared
+ * gets no call after it.
+ */
+export class ProgramHost implements PluginHost {
   readonly #plugin: ProgramPlugin;
   readonly #services: ProgramServices;
   readonly #title: string;
-  readonly #slots: KeyedSemaphore = createKeyedSemaphore(MAX_AT_ONCE);
+  readonly #slots = new KeyedSemaphore(MAX_AT_ONCE);
   readonly #idle = new Set<IdleProcess>();
   readonly #lanes = new Set<Lane>();
   #isClosed = false;

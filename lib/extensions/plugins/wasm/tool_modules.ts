@@ -22,7 +22,7 @@ import type { ModuleRefusal, ModuleReport } from "./inspect_module.ts";
 import { listToolModules, type ReadModule, readToolModule } from "./tools_dir.ts";
 import type { WasmHost, WasmServices } from "./wasm_host.ts";
 
-/** Options of `createToolModules`. */
+/** Options of `ToolModules`. */
 export interface ToolModulesOptions extends WasmServices {
   readonly workers: Workers;
   readonly log: Logger;

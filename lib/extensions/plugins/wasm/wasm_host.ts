@@ -2,7 +2,7 @@ import { cancelError } from "../../../base/cancel.ts";
 import type { Clock, Timer } from "../../../base/clock.ts";
 import { keepingEffectRight, untilEffectMayBegin } from "../../../base/effect_right.ts";
 import { ToolError } from "../../../base/errors.ts";
-import { createKeyedSemaphore } from "../../../base/keyed_queues.ts";
+import { KeyedSemaphore } from "../../../base/keyed_queues.ts";
 import type { Random } from "../../../base/random.ts";
 import type { Config } from "../../../config/config.ts";
 import type { ToolSecrets } from "../../../tools/secrets/tool_secrets.ts";
@@ -104,7 +104,7 @@ const CLOSED = { code: "failed", reason: "it was closed", said: new Uint8Array()
 export class WasmHost implements PluginHost {
   readonly #module: ModuleToOpen;
   readonly #services: WasmServices;
-  readonly #slot = createKeyedSemaphore(1);
+  readonly #slot = new KeyedSemaphore(1);
   readonly #closing = new AbortController();
   #loaded: Uint8Array | CompiledModule;
   #thread: WasmThread | undefined;

@@ -11,7 +11,7 @@ import { SecretHandles } from "../../../../lib/extensions/plugins/wasm/secret_ha
 import type { Files } from "../../../../lib/system/files/files.ts";
 import { createGuardedFetch } from "../../../../lib/system/net/guarded_fetch.ts";
 import { createUrlPolicy } from "../../../../lib/system/net/url_policy.ts";
-import { createToolSecrets } from "../../../../lib/tools/secrets/tool_secrets.ts";
+import { SecretStore } from "../../../../lib/tools/secrets/tool_secrets.ts";
 import { type SeenRequest, withSite } from "../../../support/fake_site.ts";
 import { configOf } from "../../../support/running_gateway.ts";
 import { createSeededRandom } from "../../../support/seeded_random.ts";
@@ -205,7 +205,7 @@ function benchOf(forge: Partial<typeof FORGE> = {}, settings: Readonly<Record<st
     clock: systemClock,
     userAgent: "postern/test",
   });
-  const secrets = createToolSecrets({
+  const secrets = new SecretStore({
     config: () => config,
     clock: systemClock,
     environment: (name) => (name === "FORGE" ? VALUE : undefined),

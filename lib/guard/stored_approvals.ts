@@ -49,7 +49,7 @@ import type { RuleSubject } from "./rule_match.ts";
 import { isUnderstood } from "./understood_commands.ts";
 
 /** Store, clock and audit that the approvals work with. */
-export interface CreateApprovalsOptions extends ApprovalRecordsOptions {
+export interface StoredApprovalsOptions extends ApprovalRecordsOptions {
   readonly random: Random;
   /** Default: nobody is told */
   readonly tell?: TellOfApproval | undefined;
@@ -62,11 +62,6 @@ const DAY_MS = 24 * 60 * 60 * 1000;
 /** A timer holds less than 25 days. An approval may wait longer, so it is looked at once a day */
 const MAX_TIMER_MS = DAY_MS;
 
-/** Creates the approvals over a store. */
-export function createApprovals(options: CreateApprovalsOptions): Approvals {
-  return new StoredApprovals(options);
-}
-
 /**
  * The approvals over a store: `pending`, then `approved`, `denied`, `expired` or `cancelled`; an approved one is used once.
  *
@@ -77,9 +72,9 @@ export function createApprovals(options: CreateApprovalsOptions): Approvals {
  * `ApprovalRecords` reads and changes the records, each change in one transaction with its audit event and only when the record is
  * still as it was read. `ApprovalRules` has the answers that are remembered, so that a later call asks nobody.
  */
-class StoredApprovals implements Approvals {
+export class StoredApprovals implements Approvals {
   readonly askers: Askers;
-  readonly #options: CreateApprovalsOptions;
+  readonly #options: StoredApprovalsOptions;
   readonly #records: ApprovalRecords;
   readonly #rules: ApprovalRules;
   /** Contents of answers, by approval id, until `elicited` gives them. */
@@ -87,7 +82,7 @@ class StoredApprovals implements Approvals {
   /** Answers to one elicitation come one after the other, so that the content is that of the answer that counts. */
   readonly #answering = createKeyedMutex();
 
-  constructor(options: CreateApprovalsOptions) {
+  constructor(options: StoredApprovalsOptions) {
     this.#options = options;
     this.askers = new Askers(options.clock);
     options.news?.shareLooks?.(this.askers);

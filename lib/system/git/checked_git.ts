@@ -28,18 +28,14 @@ export interface GitOptions extends ScreenOptions {
   readonly processes: Pick<Processes, "run">;
 }
 
-/** Creates git for tools. Nothing is run before the first call. */
-export function createGit(options: GitOptions): Git {
-  return new CheckedGit(options);
-}
-
 /** Findings of the check of a repository. */
 interface Checked {
   readonly frozen: FrozenPlaces;
   readonly overrides: readonly Override[];
 }
 
-class CheckedGit implements Git {
+/** Git for tools. Nothing is run before the first call. */
+export class CheckedGit implements Git {
   readonly #options: GitOptions;
   /** The check of git's version, which all calls wait for together */
   #checking: Promise<void> | undefined;
