@@ -314,22 +314,24 @@ export class UnknownWriteError extends HttpError {
  * @param options.signal ends the pauses
  * @param options.pauseMs milliseconds between two tries. Default 1,000
  * @param options.afterPause is called before each further try, and throws when nobody may make it any more. Default: anybody may
+ * @param options.giveUpMs milliseconds after which a call throws the error of its last try. Default: it tries for ever
  * @throws {CancelError} when the signal aborts; the error of a call that failed otherwise
  */
 export function createPatience(
-  { clock, signal, pauseMs = AGAIN_MS, afterPause }: {
-    readonly clock: Pick<Clock, "sleep">;
+  { clock, signal, pauseMs = AGAIN_MS, giveUpMs, afterPause }: {
+    readonly clock: Pick<Clock, "sleep" | "monotonic">;
     readonly signal: AbortSignal;
     readonly pauseMs?: number;
+    readonly giveUpMs?: number;
     readonly afterPause?: () => Promise<void>;
   },
 ): Patience {
   return async (work) => {
-    for (;;) {
+    for (const end = giveUpMs === undefined ? Infinity : clock.monotonic() + giveUpMs;;) {
       try {
         return await work();
       } catch (error) {
-        if (!isStorageAway(error)) throw error;
+        if (!isStorageAway(error) || clock.monotonic() >= end) throw error;
         await clock.sleep(pauseMs, signal);
         await afterPause?.();
       }
