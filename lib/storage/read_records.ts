@@ -77,7 +77,7 @@ export class Collection<T, B = unknown> {
     for await (const { key } of scanAll(store, this.name, options)) yield key;
   }
 
-  /** Reads one page. Those that cannot be parsed are set aside. */
+  /** Reads one page, for a caller that needs no more than its readable records. The others are set aside, and leave no trace in the page. */
   async page(store: Pick<Store, "scan" | "unreadable">, options: ScanOptions): Promise<readonly ReadRecord<T>[]> {
     return this.readable(store, await store.scan(this.name, options));
   }
