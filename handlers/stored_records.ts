@@ -51,7 +51,7 @@ import { SUB_AGENT_TASKS, SUB_AGENTS } from "../lib/runs/sub_agents/sub_agent_re
 import { PARKED_CALLS } from "../lib/runs/conversations/parked_records.ts";
 import { DOCUMENTS } from "../lib/storage/documents.ts";
 import { STORAGE_KEYS } from "../lib/storage/record_keys.ts";
-import { Collection, type ParseRecord, readable, scanAll } from "../lib/storage/read_records.ts";
+import { Collection, type ParseRecord, scanAll } from "../lib/storage/read_records.ts";
 import type { Store } from "../lib/storage/store.ts";
 import { parseMarker, PROCESSES } from "../lib/system/process/leftover_processes.ts";
 import { IDEMPOTENT_REPLIES } from "./middleware/reply_store.ts";
@@ -79,9 +79,8 @@ const DECLARED: readonly Collection<unknown>[] = [
   ...[HALTS, TAINT_CHANGES, TAINTED_FILES, TRUSTED_DOCUMENTS],
   ...[CONVERSATION_UPLOADS, UPLOAD_CHANGES, UPLOADS],
   ...[IDEMPOTENT_REPLIES, WEBHOOK_MESSAGES, WEBHOOK_SIGNATURES],
-  // Marks of open work: their form is that of the cluster, which a gateway alone does not load
-  new Collection(OPEN_DELIVERIES, parseWorkMark, { onDamage: { becomes: { v: 1 } } }),
-  new Collection(OPEN_SOPS, parseWorkMark, { onDamage: { becomes: { v: 1 } } }),
+  // Marks of open work: their whole form is that of the cluster, which a gateway alone does not load
+  ...[OPEN_DELIVERIES, OPEN_SOPS].map(({ name, options }) => new Collection(name, parseWorkMark, options)),
   // Processes stand on the floor of records, and do not import them
   new Collection(PROCESSES, parseMarker, { replaced: "never changed" }),
 ];
@@ -111,9 +110,9 @@ export async function lookAtRecords(
 ): Promise<boolean> {
   const end = clock.monotonic() + LOOK_MS;
   const yielder = new Yielder({ clock, signal });
-  for (const { name, parse } of Object.values(COLLECTIONS)) {
-    for await (const stored of scanAll(store, name)) {
-      readable(store, name, [stored], parse);
+  for (const collection of Object.values(COLLECTIONS)) {
+    for await (const stored of scanAll(store, collection.name)) {
+      collection.parsed(store, stored);
       if (!yielder.isDue()) continue;
       await yielder.yield();
       if (clock.monotonic() > end) return false;

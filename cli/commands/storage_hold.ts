@@ -10,7 +10,6 @@ import {
   RUN_SIGNALS,
 } from "../../lib/cluster/cluster_records.ts";
 import { takeGatewayLock } from "../../lib/storage/gateway_lock.ts";
-import { scanAll } from "../../lib/storage/read_records.ts";
 import type { Store } from "../../lib/storage/store.ts";
 import { CommandError, defineCliCommand, EXIT } from "../command.ts";
 import { requireYes } from "../terminal/require_yes.ts";
@@ -78,6 +77,6 @@ export const storageHoldCommand = defineCliCommand({
 
 async function forgetGateways(store: Store): Promise<void> {
   for (const collection of OF_GATEWAYS) {
-    for await (const { key } of scanAll(store, collection.name)) await store.batch([collection.remove(key)]);
+    for await (const key of collection.keys(store)) await store.batch([collection.remove(key)]);
   }
 }

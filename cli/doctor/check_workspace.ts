@@ -47,8 +47,7 @@ async function findFolderBefore(
   { store }: Pick<OpenedOverview, "store">,
   { id, workspace }: { readonly id: string; readonly workspace: string },
 ): Promise<GatewayPlace | "unknown" | undefined> {
-  const stored = await store.get(WORKSPACES.name, id);
-  const found = WORKSPACES.parsed(store, stored);
+  const found = await WORKSPACES.tryRead(store, id);
   if (found?.value.folder_digest === undefined) return undefined;
   const own = await createProofFiles(workspace).folderId();
   if (own !== undefined && canonicalDigest(own) === found.value.folder_digest) return undefined;
@@ -62,14 +61,12 @@ async function findStranger(
 ): Promise<{ readonly gateway: string; readonly host: string } | undefined> {
   const prefix = `${id}/`;
   const [page, gateways] = await Promise.all([
-    store.scan(WORKSPACE_MEMBERS.name, { prefix, limit: MAX_MEMBERS }),
+    WORKSPACE_MEMBERS.page(store, { prefix, limit: MAX_MEMBERS }),
     leases.list(),
   ]);
   const fences = new Map(gateways.filter(({ leftMs }) => leftMs > 0).map(({ id, fence }) => [id, fence]));
   const files = createProofFiles(workspace);
-  for (
-    const { key, value: { is_member, fence, digest, host } } of WORKSPACE_MEMBERS.readable(store, page)
-  ) {
+  for (const { key, value: { is_member, fence, digest, host } } of page) {
     const gateway = key.slice(prefix.length);
     if (!is_member || fences.get(gateway) !== fence) continue;
     if (await files.read(gateway) !== digest) return { gateway, host };

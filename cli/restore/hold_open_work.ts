@@ -16,7 +16,7 @@ import { appendEvents } from "../../lib/runs/journal/run_recorder.ts";
 import { recallRun } from "../../lib/runs/recovery/recall_run.ts";
 import { journalOf, OPEN_RUNS } from "../../lib/runs/journal/run_records.ts";
 import { RunStore } from "../../lib/runs/journal/run_store.ts";
-import { isUnreadable, scanAll } from "../../lib/storage/read_records.ts";
+import { isUnreadable } from "../../lib/storage/read_records.ts";
 import type { Store } from "../../lib/storage/store.ts";
 
 /** Counts of the work that a restore holds until a person decides, or ends. */
@@ -147,7 +147,7 @@ async function endApprovals({ store, clock }: HoldOptions, audit: Append): Promi
   });
   const expires_at = new Date(clock.now()).toISOString();
   let ended = 0;
-  for (const { key } of await Array.fromAsync(scanAll(store, OPEN_APPROVALS.name))) {
+  for (const key of await Array.fromAsync(OPEN_APPROVALS.keys(store))) {
     await approvals.cancel(key).catch((error: unknown) => {
       if (!isUnreadable(error)) throw error;
     });
@@ -165,8 +165,8 @@ async function endApprovals({ store, clock }: HoldOptions, audit: Append): Promi
 }
 
 async function revokeTokens({ store, clock }: HoldOptions, append: Append): Promise<number> {
-  const codes = await Array.fromAsync(scanAll(store, PAIRING_CODES.name));
-  await store.batch(codes.map(({ key }) => PAIRING_CODES.remove(key)));
+  const codes = await Array.fromAsync(PAIRING_CODES.keys(store));
+  await store.batch(codes.map((key) => PAIRING_CODES.remove(key)));
   const tokens = await Tokens.open({
     store,
     clock,

@@ -1,5 +1,5 @@
-import { HttpError } from "../../lib/base/errors.ts";
 import type { GatewayServices } from "../../lib/services.ts";
+import { createPatience, isStorageAway } from "../../lib/storage/read_records.ts";
 import { type FirstPairing, PAIRED } from "./banner.ts";
 
 /** Services that a gateway makes its first pairing code with. */
@@ -24,17 +24,13 @@ const PAUSE_MS = 500;
  */
 export async function firstPairingCode(services: PairingServices): Promise<FirstPairing> {
   const { clock, log } = services;
-  for (const end = clock.monotonic() + WAIT_MS;;) {
-    try {
-      return await makeCode(services);
-    } catch (error) {
-      if (!(error instanceof HttpError) || error.code !== "storage_unavailable") throw error;
-      if (clock.monotonic() >= end) {
-        log.warn('No pairing code is shown, since the database does not answer; "postern pair" makes one', { error });
-        return { code: null, reason: "No code is shown, since the database does not answer" };
-      }
-    }
-    await clock.sleep(PAUSE_MS);
+  const { signal } = new AbortController();
+  try {
+    return await createPatience({ clock, signal, pauseMs: PAUSE_MS, giveUpMs: WAIT_MS })(() => makeCode(services));
+  } catch (error) {
+    if (!isStorageAway(error)) throw error;
+    log.warn('No pairing code is shown, since the database does not answer; "postern pair" makes one', { error });
+    return { code: null, reason: "No code is shown, since the database does not answer" };
   }
 }
 

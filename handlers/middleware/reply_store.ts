@@ -254,8 +254,7 @@ export function createReplyStore({ store, clock, member }: {
 
   /** @returns how many expired records were the oldest ones, and are gone */
   async function sweepPage(): Promise<number> {
-    const oldest = await store.scan(IDEMPOTENT_REPLIES.name, { order: "created", limit: SWEEP_PAGE });
-    const found = IDEMPOTENT_REPLIES.readable(store, oldest);
+    const found = await IDEMPOTENT_REPLIES.page(store, { order: "created", limit: SWEEP_PAGE });
     const over = clock.now() - (member === undefined ? 0 : LEFT_MS);
     const expired = found.filter(({ value }) => value.expires_at <= over);
     if (expired.length === 0) return 0;

@@ -85,7 +85,7 @@ export class Pairing {
   /** Tells whether there is a code that somebody may still come with. */
   async isPending(): Promise<boolean> {
     const { store, clock } = this.#options;
-    const found = PAIRING_CODES.readable(store, await store.scan(PAIRING_CODES.name, { limit: 1_000 }));
+    const found = await PAIRING_CODES.page(store, { limit: 1_000 });
     return found.some(({ value }) => value.expires_at > clock.now());
   }
 
@@ -188,16 +188,15 @@ export class Pairing {
   /** Returns how many wrong codes came since the last right one. @throws {HttpError} 429 pairing_locked */
   async #refuseWhileLocked(): Promise<PairingGuard> {
     const { store, clock } = this.#options;
-    const stored = await store.get(PAIRING_GUARD.name, GUARD_KEY);
-    if (stored === undefined) return { misses: 0, version: 0 };
-    const found = PAIRING_GUARD.parsed(store, stored);
+    const { value: found, version } = await PAIRING_GUARD.readForChange(store, GUARD_KEY);
+    if (version === 0) return { misses: 0, version };
     // How many wrong codes came is unknown, so no code counts before a new one is made
     if (found === undefined) throw locked(LOCK_MS);
-    const { misses, locked_until: lockedUntil } = found.value;
+    const { misses, locked_until: lockedUntil } = found;
     const waitMs = lockedUntil - clock.now();
     if (waitMs > 0) throw locked(waitMs);
     // A lock that has run out starts the count again
-    return { ...unknownFieldsOf(found.value), misses: lockedUntil > 0 ? 0 : misses, version: stored.version };
+    return { ...unknownFieldsOf(found), misses: lockedUntil > 0 ? 0 : misses, version };
   }
 
   /** Returns when a code expires, in milliseconds since the epoch: 0 for a code whose record cannot be read. */

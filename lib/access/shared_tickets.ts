@@ -57,9 +57,10 @@ export class SharedTickets implements Tickets {
     const hash = secretHash(ticket);
     const now = clock.now();
     const expiresAt = now + TICKET_SECONDS * 1_000;
-    const over = [...this.#dropOld(now), ...await this.#leftOver(now)];
+    const leftOver = await WS_TICKETS.removeOldest(store, SWEPT, ({ expires_at }) => expires_at <= now);
+    const deletes = [...this.#dropOld(now).map((key) => WS_TICKETS.remove(key)), ...leftOver];
     const insert = WS_TICKETS.insert(hash, { v: 1, token_id: tokenId, gateway, expires_at: expiresAt });
-    await store.batch([...over.map((key) => WS_TICKETS.remove(key)), insert]);
+    await store.batch([...deletes, insert]);
     this.#given.push({ hash, expiresAt });
     return { ticket, expiresInSeconds: TICKET_SECONDS };
   }
@@ -87,11 +88,5 @@ export class SharedTickets implements Tickets {
   #dropOld(now: number): readonly string[] {
     this.#given = this.#given.filter(({ expiresAt }) => expiresAt > now);
     return this.#given.splice(0, Math.max(0, this.#given.length + 1 - MAX_TICKETS)).map(({ hash }) => hash);
-  }
-
-  async #leftOver(now: number): Promise<readonly string[]> {
-    const { store } = this.#options;
-    const oldest = await store.scan(WS_TICKETS.name, { order: "created", limit: SWEPT });
-    return WS_TICKETS.readable(store, oldest).filter(({ value }) => value.expires_at <= now).map(({ key }) => key);
   }
 }

@@ -296,8 +296,8 @@ export class SharedWindows {
 
   async #readOthers(): Promise<void> {
     const { store, clock, gateway } = this.#options;
-    const page = await store.scan(RATE_WINDOWS.name, { limit: MAX_GATEWAYS });
-    const others = RATE_WINDOWS.readable(store, page).filter(({ key }) => key !== gateway);
+    const all = await RATE_WINDOWS.page(store, { limit: MAX_GATEWAYS });
+    const others = all.filter(({ key }) => key !== gateway);
     for (const [kind, window] of this.#windows) {
       window.takeOthers(others.flatMap(({ value }) => value.windows[kind] ?? []));
     }

@@ -5,7 +5,7 @@ import { type HttpError, refuse } from "../base/errors.ts";
 import type { Random } from "../base/random.ts";
 import { nextTick } from "../base/tick.ts";
 import type { Logger } from "../base/telemetry/log.ts";
-import { Collection } from "../storage/read_records.ts";
+import { Collection, createPatience } from "../storage/read_records.ts";
 import type { Store, Write } from "../storage/store.ts";
 import { SILENCE_MS, type TokenPatience, type TokenStanding, unconfirmed } from "./identity.ts";
 
@@ -119,15 +119,8 @@ export class TokenSharing {
   async start(): Promise<void> {
     const { clock, news } = this.#options;
     this.#unlisten = news.onChange(() => void (this.#databaseIsDown || this.#lookNext()));
-    for (const end = clock.monotonic() + START_MS;;) {
-      try {
-        await this.requireNew();
-        break;
-      } catch (error) {
-        if (clock.monotonic() >= end) throw error;
-        await clock.sleep(LOOK_MS, this.#stopped.signal);
-      }
-    }
+    const { signal } = this.#stopped;
+    await createPatience({ clock, signal, pauseMs: LOOK_MS, giveUpMs: START_MS })(() => this.requireNew());
     this.#timer = clock.every(LOOK_MS, () => void this.#look());
   }
 

@@ -334,8 +334,7 @@ export class Tokens {
     const { id } = kept.body;
     const before = this.#uses.get(id);
     if (before !== undefined && clock.monotonic() - before.at < USE_READ_MS) return before.read;
-    const read = store.get(TOKENS.name, id).then((stored) => {
-      const found = TOKENS.parsed(store, stored);
+    const read = TOKENS.tryRead(store, id).then((found) => {
       if (found !== undefined) kept.adopt(found.value, found.version);
     }).catch(() => {}).then(() => this.#sharing?.confirm());
     if (this.#uses.size > TOKEN_LIMITS.tokens) this.#uses.clear();
@@ -443,7 +442,7 @@ export class Tokens {
   async #purge(sharing: TokenSharing, by: Actor | null): Promise<number> {
     const ids: string[] = [];
     await sharing.purge(async (also) => {
-      for await (const { key } of scanAll(this.#options.store, TOKENS.name, { order: "key" })) ids.push(key);
+      for await (const id of TOKENS.keys(this.#options.store, { order: "key" })) ids.push(id);
       await this.#record({ kind: "revoked", tokenIds: ids, by }, [...ids.map((id) => TOKENS.remove(id)), ...also]);
     });
     const removed = ids.flatMap((id) => this.#byId.get(id) ?? []);
@@ -480,7 +479,7 @@ export class Tokens {
     const body = kept.use(now);
     if (body === undefined) return;
     const { store, log = SILENT } = this.#options;
-    store.putIfVersion(TOKENS.name, body.id, kept.version, body).then(
+    store.batch([TOKENS.putOver(body.id, kept.version, body)]).then(
       (written) => {
         if (written) kept.written();
         // Another gateway has written a use: its record has the version for the next one

@@ -145,7 +145,7 @@ async function recover(needs: RecoveryNeeds, opened: OpenedList): Promise<void> 
   const { kit: { log }, storage: { store }, automation: { cron, sops, deliveries }, runs } = needs;
   if (runs === undefined) return;
   for (const service of [deliveries, cron, sops]) opened.own(service, (started) => started.stop());
-  if (await store.count(OPEN_SOPS) > 0) await sops.stopCancelled();
+  if (await store.count(OPEN_SOPS.name) > 0) await sops.stopCancelled();
   await runs.recover();
   cron.start().catch((error) => log.error("Schedules could not be started", { error }));
   deliveries.start().catch((error) => log.error("Open replies to channels could not be continued", { error }));
@@ -221,7 +221,7 @@ function createLazySops(needs: AutomationNeeds): SopService {
     forbiddenPaths: config().autonomy.forbidden_paths,
     retentionDays: config().runs.retention_days,
   });
-  const isNeeded = async () => await cluster.mayHaveWork(OPEN_SOPS);
+  const isNeeded = async () => await cluster.mayHaveWork(OPEN_SOPS.name);
   const { load, start, stop } = lazilyStarted(async () => {
     const { ProcedureService } = await import("./sops/sop_service.ts");
     const { approvals, taintedFiles } = guard;
@@ -286,7 +286,7 @@ function createLazyDeliveries(needs: AutomationNeeds): Deliveries {
       rules: () => config().url_access,
       retentionDays: () => config().runs.retention_days,
     });
-  }, async () => await cluster.mayHaveWork(OPEN_DELIVERIES));
+  }, async () => await cluster.mayHaveWork(OPEN_DELIVERIES.name));
   return {
     start,
     stop,

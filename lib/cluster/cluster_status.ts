@@ -127,14 +127,14 @@ export class ClusterOverview {
 
   async #status(): Promise<ClusterStatus> {
     const { store, leases, drains, facts } = this.#options;
-    const [now, views, drained, { rows, gone }, open, free, freePage, database] = await Promise.all([
+    const [now, views, drained, { rows, gone }, open, free, waiting, database] = await Promise.all([
       leases.now(),
       leases.list(),
       drains.all(),
       leases.allFences(),
       store.count(RUN_CLAIMS.name),
       store.count(RUN_CLAIMS.name, NOBODYS),
-      store.scan(RUN_CLAIMS.name, { order: "created", where: NOBODYS, limit: MAX_READ }),
+      RUN_CLAIMS.page(store, { order: "created", where: NOBODYS, limit: MAX_READ }),
       facts?.() ?? null,
     ]);
     const [owned, left, stranded] = await Promise.all([
@@ -143,7 +143,6 @@ export class ClusterOverview {
       this.#stranded(),
     ]);
     const goneWithRuns = [...left].filter(([, { runs }]) => runs > 0);
-    const waiting = RUN_CLAIMS.readable(store, freePage);
     const oldest = [waiting[0]?.key, ...goneWithRuns.map(([, { ids }]) => ids[0])].filter((id) => id !== undefined);
     return {
       now: new Date(now).toISOString(),
@@ -172,11 +171,10 @@ export class ClusterOverview {
     const found = await Promise.all(
       gateways.slice(0, MAX_COUNTED).map(async (id) => {
         const where = { field: "gateway", value: id };
-        const [runs, page] = await Promise.all([
+        const [runs, claims] = await Promise.all([
           store.count(RUN_CLAIMS.name, where),
-          store.scan(RUN_CLAIMS.name, { order: "created", where, limit: SHOWN }),
+          RUN_CLAIMS.page(store, { order: "created", where, limit: SHOWN }),
         ]);
-        const claims = RUN_CLAIMS.readable(store, page);
         return [id, { runs, ids: claims.filter(({ value }) => counts(value)).map(({ key }) => key) }] as const;
       }),
     );

@@ -4,7 +4,7 @@ import { Backoff, type Clock } from "../base/clock.ts";
 import { ToolError } from "../base/errors.ts";
 import { canonicalDigest } from "../base/json.ts";
 import type { Logger } from "../base/telemetry/log.ts";
-import { UnknownWriteError, unlessUnreadable } from "../storage/read_records.ts";
+import { UnknownWriteError } from "../storage/read_records.ts";
 import type { Store, Write } from "../storage/store.ts";
 import type { FileGuard, FileLocks } from "../system/files/files.ts";
 import { FILE_LOCKS, type LockBody } from "./cluster_records.ts";
@@ -156,7 +156,7 @@ export class WorkspaceLocks implements FileLocks {
     const { keys, own, change } = locks;
     try {
       for (const key of keys) {
-        const found = await unlessUnreadable(FILE_LOCKS.read(store, key));
+        const found = await FILE_LOCKS.tryRead(store, key);
         const { value } = found ?? {};
         const isLeft = value?.gateway === own.id && value.fence === own.fence && value.change === change;
         if (found !== undefined && isLeft) await store.batch([fenceCheck(own), ...deleteOf(key, found.version)]);

@@ -95,15 +95,11 @@ export class AnswerLinks {
     const { answer_links: isOn, public_url: start } = this.#options.config().gateway;
     const approval = isOn && start !== "" ? await approvals.get(approvalId) : undefined;
     if (approval?.status !== "pending") return undefined;
-    const oldest = ANSWER_LINKS.readable(
-      store,
-      await store.scan(ANSWER_LINKS.name, { order: "created", limit: SWEEP }),
-    );
-    const over = oldest.filter(({ value }) => isOver(value, clock.now()));
+    const over = await ANSWER_LINKS.removeOldest(store, SWEEP, (link) => isOver(link, clock.now()));
     const token = Buffer.from(random.bytes(TOKEN_BYTES)).toString("base64url");
     const { digest, expires_at } = approval;
     const link = { v: 1, id: random.id("lnk_"), approval_id: approvalId, digest, expires_at } as const;
-    await store.batch([...over.map(({ key }) => ANSWER_LINKS.remove(key)), ANSWER_LINKS.insert(keyOf(token), link)]);
+    await store.batch([...over, ANSWER_LINKS.insert(keyOf(token), link)]);
     return `${withoutEnd(start, "/")}/answer/${token}`;
   }
 

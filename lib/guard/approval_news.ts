@@ -3,7 +3,7 @@ import { KeyedNotifier, type Listening } from "../base/keyed_queues.ts";
 import { Poller } from "../base/poller.ts";
 import type { Logger } from "../base/telemetry/log.ts";
 import type { ClusterBus } from "../cluster/cluster_news.ts";
-import { isStorageAway, scanAll } from "../storage/read_records.ts";
+import { isStorageAway } from "../storage/read_records.ts";
 import type { Store } from "../storage/store.ts";
 import { type ApprovalNews, OPEN_APPROVALS } from "./approval_records.ts";
 import type { Askers } from "./askers.ts";
@@ -76,7 +76,7 @@ export class SharedApprovalNews implements ApprovalNews {
   async #look(): Promise<void> {
     try {
       const settled = new Set(this.#waits.keys());
-      for await (const { key } of scanAll(this.#options.store, OPEN_APPROVALS.name)) settled.delete(key);
+      for await (const id of OPEN_APPROVALS.keys(this.#options.store)) settled.delete(id);
       for (const id of settled) this.#notifier.wake(id);
     } catch (error) {
       if (isStorageAway(error)) return;

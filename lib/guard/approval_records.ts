@@ -353,9 +353,8 @@ export class ApprovalRecords {
   async pendingOf(tokenId: string | null): Promise<Taken> {
     const { store } = this.#options;
     const where = { field: "status", value: "pending" } as const;
-    const stored = await store.scan(APPROVALS.name, { order: "created", where, limit: APPROVAL_LIMITS.pending });
-    const own = APPROVALS.readable(store, stored)
-      .filter(({ value }) => value.approval.requested_by === tokenId);
+    const pending = await APPROVALS.page(store, { order: "created", where, limit: APPROVAL_LIMITS.pending });
+    const own = pending.filter(({ value }) => value.approval.requested_by === tokenId);
     return { all: await this.countPending(), own: own.length };
   }
 
@@ -364,26 +363,21 @@ export class ApprovalRecords {
     const { store } = this.#options;
     const where = { field: "status", value: "pending" } as const;
     const limit = APPROVAL_LIMITS.pending;
-    const [open, pending] = await Promise.all([
-      store.scan(OPEN_APPROVALS.name, { limit }),
+    const [pending] = await Promise.all([
       // The oldest first: gateways that file at the same moment may exceed the limit by some
-      store.scan(APPROVALS.name, { order: "created", where, limit }),
+      APPROVALS.page(store, { order: "created", where, limit }),
+      // A damaged mark is set aside, and its approval is settled all the same
+      OPEN_APPROVALS.page(store, { limit }),
     ]);
-    // A damaged mark is set aside, and its approval is settled all the same
-    OPEN_APPROVALS.readable(store, open);
-    for (const { value } of APPROVALS.readable(store, pending)) await this.#settled(value.approval);
+    for (const { value } of pending) await this.#settled(value.approval);
   }
 
   /** Deletes the oldest settled approvals when there are as many records as may be. */
   async makeRoom(): Promise<void> {
     const { store } = this.#options;
     if (await store.count(APPROVALS.name) < APPROVAL_LIMITS.records) return;
-    const oldest = await store.scan(APPROVALS.name, { order: "created", limit: PAGE });
-    const settled = APPROVALS.readable(store, oldest)
-      .filter(({ value }) => value.approval.status !== "pending");
-    if (settled.length > 0) {
-      await store.batch(settled.map(({ key }) => APPROVALS.remove(key)));
-    }
+    const deletes = await APPROVALS.removeOldest(store, PAGE, ({ approval }) => approval.status !== "pending");
+    if (deletes.length > 0) await store.batch(deletes);
   }
 
   async delete(id: string): Promise<void> {

@@ -46,12 +46,8 @@ export class ApprovalRules implements Pick<Approvals, "remembered" | "rules" | "
 
   async rules(): Promise<readonly ApprovalRule[]> {
     const { store } = this.#options;
-    const stored = await store.scan(APPROVAL_RULES.name, {
-      order: "created",
-      reverse: true,
-      limit: APPROVAL_LIMITS.rules,
-    });
-    return APPROVAL_RULES.readable(store, stored).map(({ value }) => value);
+    const newest = await APPROVAL_RULES.page(store, { order: "created", reverse: true, limit: APPROVAL_LIMITS.rules });
+    return newest.map(({ value }) => value);
   }
 
   async revoke(ruleId: string, by: Actor): Promise<boolean> {

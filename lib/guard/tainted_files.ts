@@ -353,7 +353,7 @@ export class StoredTaintedFiles implements TaintedFiles {
   async #records(): Promise<Map<string, TaintRecord>> {
     const { store, workspace } = this.#options;
     if (workspace === undefined) return await this.#readOnce();
-    const version = (await store.get(TAINT_CHANGES.name, ALL))?.version ?? 0;
+    const version = await TAINT_CHANGES.versionOf(store, ALL);
     if (this.#shared?.version !== version) {
       this.#shared = { version, records: await loadRecords(store, workspace.id) };
     }

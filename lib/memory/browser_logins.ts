@@ -95,9 +95,7 @@ export function createBrowserLogins(options: BrowserLoginsOptions): BrowserLogin
       if (Buffer.byteLength(text) > MAX_LOGIN_BYTES) {
         throw invalid(site, `it has ${Buffer.byteLength(text)} bytes, and a login has at most ${MAX_LOGIN_BYTES}`);
       }
-      if (
-        await store.get(BROWSER_LOGINS.name, site) === undefined && await store.count(BROWSER_LOGINS.name) >= MAX_LOGINS
-      ) {
+      if (await BROWSER_LOGINS.versionOf(store, site) === 0 && await store.count(BROWSER_LOGINS.name) >= MAX_LOGINS) {
         throw refuse(
           "conflict",
           `Cannot keep the login of "${site}": there are ${MAX_LOGINS} logins; remove one with "postern browser logout"`,

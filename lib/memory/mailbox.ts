@@ -6,10 +6,10 @@ import { ConfigError, ToolError } from "../base/errors.ts";
 import { lazily } from "../base/lazily.ts";
 import type { Random } from "../base/random.ts";
 import { taintField } from "../base/taint.ts";
-import { Collection, scanAll } from "../storage/read_records.ts";
+import { type ChangingRecord, Collection } from "../storage/read_records.ts";
 import { OtherKeyError, type RecordCipher, SealError } from "../storage/record_cipher.ts";
 import type { SealedCollection } from "../storage/rekey_records.ts";
-import type { Store, Stored, Write } from "../storage/store.ts";
+import type { Store, Write } from "../storage/store.ts";
 
 const sealedSchema = storedObject({ key: v.string(), nonce: v.string(), data: v.string() });
 
@@ -164,16 +164,16 @@ export class Mailbox {
     const closed: string[] = [];
     let otherKey: ToolError | undefined;
     let bytes = 0;
-    for await (const stored of this.#mailboxes(filter)) {
-      const wanted = entriesOf(store, stored).filter((entry) => matches(entry, filter));
+    for await (const found of this.#mailboxes(filter)) {
+      const wanted = entriesOf(found.key, found).filter((entry) => matches(entry, filter));
       const entries = wanted.slice(0, limit - messages.length)
         .filter((entry) => (bytes += entry.bytes) <= MAILBOX_LIMITS.bytes);
       try {
-        messages.push(...openAll(stored.key, { entries, cipher: opened }));
+        messages.push(...openAll(found.key, { entries, cipher: opened }));
       } catch (error) {
         if (filter.to !== undefined || !(error instanceof ToolError)) throw error;
         if (error.cause instanceof OtherKeyError) otherKey ??= error;
-        closed.push(stored.key);
+        closed.push(found.key);
       }
       if (messages.length >= limit || bytes > MAILBOX_LIMITS.bytes) break;
     }
@@ -219,12 +219,12 @@ export class Mailbox {
   ): Promise<T> {
     const { store } = this.#options;
     for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
-      const stored = await store.get(MAILBOXES.name, to);
-      const before = entriesOf(store, stored);
+      const found = await MAILBOXES.readForChange(store, to);
+      const before = entriesOf(to, found);
       const { entries, value, also = [] } = await apply(before);
       if (entries.length === before.length) return value;
-      if (stored === undefined) await this.#requireRoom(to);
-      if (await store.batch([...writesOf(to, { stored, entries }), ...also])) return value;
+      if (found.version === 0) await this.#requireRoom(to);
+      if (await store.batch([...writesOf(to, { version: found.version, entries }), ...also])) return value;
     }
     throw new ToolError("mailbox_busy", `Cannot use the mailbox "${to}": it is being changed by others; try again`);
   }
@@ -235,19 +235,16 @@ export class Mailbox {
     throw new ToolError("mailbox_full", `Cannot send to "${to}": ${most}; receive or clear some first`);
   }
 
-  async *#mailboxes({ to }: MailboxFilter): AsyncGenerator<Stored> {
+  async *#mailboxes({ to }: MailboxFilter): AsyncGenerator<FoundMailbox & { readonly key: string }> {
     const { store } = this.#options;
-    if (to !== undefined) {
-      const stored = await store.get(MAILBOXES.name, checkName("to", to));
-      if (stored !== undefined) yield stored;
-      return;
-    }
     // A mailbox that was altered, and so cannot be read, holds up no other
-    for await (const stored of scanAll(store, MAILBOXES.name)) {
-      if (MAILBOXES.parsed(store, stored) !== undefined) yield stored;
-    }
+    if (to === undefined) return yield* MAILBOXES.all(store);
+    const found = await MAILBOXES.readForChange(store, checkName("to", to));
+    if (found.version > 0) yield { key: to, ...found };
   }
 }
+
+type FoundMailbox = ChangingRecord<readonly MailboxEntry[]>;
 
 interface MailboxChange<T> {
   readonly entries: readonly MailboxEntry[];
@@ -258,10 +255,10 @@ interface MailboxChange<T> {
 
 function writesOf(
   to: string,
-  { stored, entries }: { readonly stored: Stored | undefined; readonly entries: readonly MailboxEntry[] },
+  { version, entries }: { readonly version: number; readonly entries: readonly MailboxEntry[] },
 ): readonly Write[] {
-  const changed = MAILBOXES.putOver(to, stored?.version ?? 0, toMailboxBody(entries));
-  if (stored === undefined) return [changed];
+  const changed = MAILBOXES.putOver(to, version, toMailboxBody(entries));
+  if (version === 0) return [changed];
   // A removal has no precondition of its own: the write before it in the same transaction is its condition
   return entries.length > 0 ? [changed] : [changed, MAILBOXES.remove(to)];
 }
@@ -271,13 +268,12 @@ function boundTo(to: string, { id, seq, from, bytes }: Omit<MailboxEntry, "seale
   return JSON.stringify(["mailbox", 1, id, seq, to, from, bytes]);
 }
 
-function entriesOf(store: Store, stored: Stored | undefined): readonly MailboxEntry[] {
-  if (stored === undefined) return [];
-  const found = MAILBOXES.parsed(store, stored);
-  if (found !== undefined) return found.value;
+function entriesOf(to: string, { value, version }: FoundMailbox): readonly MailboxEntry[] {
+  if (version === 0) return [];
+  if (value !== undefined) return value;
   throw new ToolError(
     "mailbox_altered",
-    `Cannot read the mailbox "${stored.key}": its record was altered; op "clear" with this "to" removes it`,
+    `Cannot read the mailbox "${to}": its record was altered; op "clear" with this "to" removes it`,
   );
 }
 

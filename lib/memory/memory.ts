@@ -5,8 +5,8 @@ import { storedObject, unknownFieldsOf } from "../base/records/stored_object.ts"
 import type { Clock } from "../base/clock.ts";
 import { ToolError } from "../base/errors.ts";
 import { type Taint, taintField, UNTAINTED } from "../base/taint.ts";
-import { Collection, scanAll } from "../storage/read_records.ts";
-import type { Store, Stored, TextSearch, Write } from "../storage/store.ts";
+import { Collection } from "../storage/read_records.ts";
+import type { Store, Stored, TextSearch } from "../storage/store.ts";
 import type { MemoryVectors } from "./memory_vectors.ts";
 
 /** A memory: one value under a namespace and a key. */
@@ -117,27 +117,23 @@ export class Memory {
     const tags = checkTags(input.tags ?? []);
     const at = storeKey(namespace, key);
     for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
-      const earlier = await this.#store.get(MEMORY.name, at);
-      if (earlier === undefined && !await this.#room.take()) {
+      // A record that cannot be read is replaced
+      const { value: before, version } = await MEMORY.readForChange(this.#store, at);
+      if (version === 0 && !await this.#room.take()) {
         throw new ToolError(
           "memory_full",
           `Cannot store "${key}": memory holds ${MEMORY_LIMITS.records} records already; forget one first`,
         );
       }
       const now = new Date(this.#clock.now()).toISOString();
-      // A record that cannot be read is replaced
-      const [before] = this.#readable(earlier === undefined ? [] : [earlier]);
       const times = { created_at: before?.created_at ?? now, updated_at: now };
       const record = { namespace, key, value, tags, ...times, ...taintField(input.taint ?? UNTAINTED) };
       const body = { ...unknownFieldsOf(before), ...toMemoryBody(record) };
-      const content = { collection: MEMORY.name, key: at, body, text: memoryText(record) };
-      const write: Write = earlier === undefined
-        ? { op: "insert", ...content }
-        : { op: "putIf", version: earlier.version, ...content };
-      const written = await this.#store.batch([write]).finally(() => earlier === undefined && this.#room.settled());
+      const write = { ...MEMORY.putOver(at, version, body), text: memoryText(record) };
+      const written = await this.#store.batch([write]).finally(() => version === 0 && this.#room.settled());
       if (!written) continue;
       this.#vectors?.stored(at);
-      return { record, replaced: earlier !== undefined };
+      return { record, replaced: version > 0 };
     }
     throw new ToolError("memory_busy", `Cannot store "${key}": it is being changed by others; try again`);
   }
@@ -181,7 +177,7 @@ export class Memory {
   /** Forgets all memories, or all memories of a namespace. @returns how many there were */
   async forgetAll({ namespace }: { readonly namespace?: string | undefined }): Promise<number> {
     let forgotten = 0;
-    for await (const { key } of scanAll(this.#store, MEMORY.name, prefixOf(namespace))) {
+    for await (const key of MEMORY.keys(this.#store, prefixOf(namespace))) {
       if (await this.#store.takeOnce(MEMORY.name, key) !== undefined) forgotten++;
     }
     return forgotten;

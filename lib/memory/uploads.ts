@@ -120,7 +120,7 @@ export class Uploads {
       parts.push({ v: 1, data: Buffer.from(bytes.subarray(at, at + PART_BYTES)).toString("base64") });
     }
     for (let tries = 0; tries < MAX_TRIES; tries++) {
-      const version = (await store.get(UPLOAD_CHANGES.name, CHANGES_KEY))?.version ?? 0;
+      const version = await UPLOAD_CHANGES.versionOf(store, CHANGES_KEY);
       const { count, total } = await this.#room();
       if (count >= MAX_FILES) throw tooLarge(`there are ${MAX_FILES} files already; delete some`);
       if (total + bytes.length > maxTotal) {

@@ -63,9 +63,8 @@ function storeDriver(store: Store): Driver & CacheDriver {
   const driver: CacheDriver & Pick<Driver, "name"> = {
     name: "postern",
     async getItem(key) {
-      const found = await store.get(DOCUMENTS.name, key);
       // A damaged document counts as absent, so its user fetches it again
-      return DOCUMENTS.parsed(store, found)?.value.text ?? null;
+      return (await DOCUMENTS.tryRead(store, key))?.value.text ?? null;
     },
     async setItem(key, text) {
       await store.batch([DOCUMENTS.put(key, { v: 1, text })]);

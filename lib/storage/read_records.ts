@@ -57,9 +57,39 @@ export class Collection<T, B = unknown> {
     return { value: this.parsed(store, stored)?.value, version: stored?.version ?? 0 };
   }
 
+  /** Reads one record. @returns undefined where there is none, and for one that cannot be parsed, which is set aside */
+  async tryRead(store: Pick<Store, "get" | "unreadable">, key: string): Promise<ReadRecord<T> | undefined> {
+    return this.parsed(store, await store.get(this.name, key));
+  }
+
+  /** Returns the version of a record, readable or not. 0: there is none */
+  async versionOf(store: Pick<Store, "get">, key: string): Promise<number> {
+    return (await store.get(this.name, key))?.version ?? 0;
+  }
+
   /** Reads every record, as `readRecords`: those that cannot be parsed are set aside. */
   all(store: Store, options?: ScanAllOptions): AsyncGenerator<ReadRecord<T>> {
     return readRecords(store, this.name, this.parse, options);
+  }
+
+  /** Yields the key of every record, readable or not. */
+  async *keys(store: Pick<Store, "scan">, options?: ScanAllOptions): AsyncGenerator<string> {
+    for await (const { key } of scanAll(store, this.name, options)) yield key;
+  }
+
+  /** Reads one page, for a caller that needs no more than its readable records. The others are set aside, and leave no trace in the page. */
+  async page(store: Pick<Store, "scan" | "unreadable">, options: ScanOptions): Promise<readonly ReadRecord<T>[]> {
+    return this.readable(store, await store.scan(this.name, options));
+  }
+
+  /** Returns the writes that remove those of the oldest records that are over. @param limit records that it looks at */
+  async removeOldest(
+    store: Pick<Store, "scan" | "unreadable">,
+    limit: number,
+    isOver: (value: T) => boolean,
+  ): Promise<readonly Write[]> {
+    const oldest = await this.page(store, { order: "created", limit });
+    return oldest.filter(({ value }) => isOver(value)).map(({ key }) => this.remove(key));
   }
 
   /** Parses the records of a page. Those that cannot be parsed are set aside, and still are in the page: they count for its place. */
@@ -72,16 +102,16 @@ export class Collection<T, B = unknown> {
     return stored && this.readable(store, [stored])[0];
   }
 
-  put(key: string, body: B): Write {
+  put(key: string, body: B): RecordWrite {
     return { op: "put", collection: this.name, key, body };
   }
 
-  insert(key: string, body: B): Write {
+  insert(key: string, body: B): RecordWrite {
     return { op: "insert", collection: this.name, key, body };
   }
 
   /** Returns the write that replaces the record of this version. 0: there is none yet */
-  putOver(key: string, version: number, body: B): Write {
+  putOver(key: string, version: number, body: B): RecordWrite {
     return version === 0 ? this.insert(key, body) : { op: "putIf", collection: this.name, key, version, body };
   }
 
@@ -93,6 +123,9 @@ export class Collection<T, B = unknown> {
     return { op: "check", collection: this.name, key, version };
   }
 }
+
+/** Write of a record. */
+type RecordWrite = Extract<Write, { readonly body: unknown }>;
 
 /** A stored record with its parsed body. */
 export interface ReadRecord<T> {
@@ -234,7 +267,7 @@ const PAGE = 100;
  * Records may be deleted meanwhile when the order is `key`. With `created`, the record that was yielded last must stay.
  */
 export async function* scanAll(
-  store: Store,
+  store: Pick<Store, "scan">,
   collection: string,
   { after, ...options }: ScanAllOptions = {},
 ): AsyncGenerator<Stored> {
@@ -281,22 +314,24 @@ export class UnknownWriteError extends HttpError {
  * @param options.signal ends the pauses
  * @param options.pauseMs milliseconds between two tries. Default 1,000
  * @param options.afterPause is called before each further try, and throws when nobody may make it any more. Default: anybody may
+ * @param options.giveUpMs milliseconds after which a call throws the error of its last try. Default: it tries for ever
  * @throws {CancelError} when the signal aborts; the error of a call that failed otherwise
  */
 export function createPatience(
-  { clock, signal, pauseMs = AGAIN_MS, afterPause }: {
-    readonly clock: Pick<Clock, "sleep">;
+  { clock, signal, pauseMs = AGAIN_MS, giveUpMs, afterPause }: {
+    readonly clock: Pick<Clock, "sleep" | "monotonic">;
     readonly signal: AbortSignal;
     readonly pauseMs?: number;
+    readonly giveUpMs?: number;
     readonly afterPause?: () => Promise<void>;
   },
 ): Patience {
   return async (work) => {
-    for (;;) {
+    for (const end = giveUpMs === undefined ? Infinity : clock.monotonic() + giveUpMs;;) {
       try {
         return await work();
       } catch (error) {
-        if (!isStorageAway(error)) throw error;
+        if (!isStorageAway(error) || clock.monotonic() >= end) throw error;
         await clock.sleep(pauseMs, signal);
         await afterPause?.();
       }

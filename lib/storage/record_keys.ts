@@ -200,10 +200,7 @@ class FileKeys implements RecordKeys {
 
   async #open(name: RecordKeyName): Promise<KeyRing> {
     const { random, isKept, store } = this.#options;
-    const chosen = async (): Promise<Write> => {
-      const version = (await store.get(STORAGE_KEYS.name, name))?.version ?? 0;
-      return STORAGE_KEYS.check(name, version);
-    };
+    const chosen = async () => STORAGE_KEYS.check(name, await STORAGE_KEYS.versionOf(store, name));
     if (!isKept) return new KeyRing(createRecordCipher(random.bytes(KEY_BYTES), random), chosen);
     const ring = new KeyRing(createRecordCipher(await loadKeyFile(this.#path(name), random), random), chosen);
     const next = this.#path(name) + NEXT_KEY;
@@ -238,7 +235,7 @@ class EnvironmentKeys implements RecordKeys {
   async check(): Promise<void> {
     const { store } = this.#options;
     while (!await hasKey(store, this.#given)) {
-      if (await store.insertOnce(STORAGE_KEYS.name, CURRENT, { v: 1, check: checkOf(this.#given.key) })) return;
+      if (await store.batch([STORAGE_KEYS.insert(CURRENT, { v: 1, check: checkOf(this.#given.key) })])) return;
     }
   }
 
@@ -273,8 +270,7 @@ class EnvironmentKeys implements RecordKeys {
       const stored = await STORAGE_KEYS.read(store, CURRENT);
       const check = checkOf(this.#given.key);
       if (stored === undefined || stored.value.check === check) return;
-      const body = { ...stored.value, check };
-      if (await store.putIfVersion(STORAGE_KEYS.name, CURRENT, stored.version, body)) return;
+      if (await store.batch([STORAGE_KEYS.putOver(CURRENT, stored.version, { ...stored.value, check })])) return;
     }
   }
 
@@ -292,7 +288,7 @@ class MissingKeys implements RecordKeys {
   }
 
   async check(): Promise<void> {
-    if (await this.#store.get(STORAGE_KEYS.name, CURRENT) === undefined) return;
+    if (await STORAGE_KEYS.versionOf(this.#store, CURRENT) === 0) return;
     // A new key would be refused next: that of the others is wanted
     throw missing("the records of this database are encrypted with a key that other gateways have");
   }

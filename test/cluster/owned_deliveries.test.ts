@@ -180,7 +180,7 @@ describe("a message of [[notify]] in a cluster", () => {
     await database.clock.advance(60_000);
     assert.deepEqual(receiver.got.slice(2), [`B 3 ${id}`]);
     assert.equal((await found(b, id))?.status, "delivered");
-    assert.equal(await database.store.count(OPEN_DELIVERIES), 0);
+    assert.equal(await database.store.count(OPEN_DELIVERIES.name), 0);
     await a.deliveries.stop();
     await close(b);
   });
@@ -198,7 +198,7 @@ describe("a delivery in a cluster", () => {
     await database.clock.advance(60_000);
     assert.deepEqual(receiver.got, ["A 1 run_1", "A 2 run_1"]);
     assert.equal((await found(b, "run_1"))?.status, "delivered");
-    assert.equal(await database.store.count(OPEN_DELIVERIES), 0);
+    assert.equal(await database.store.count(OPEN_DELIVERIES.name), 0);
     await close(a, b);
   });
 
@@ -270,7 +270,7 @@ describe("a delivery in a cluster", () => {
     await database.clock.advance(60_000);
     database.isAway = false;
     await database.clock.advance(10_000);
-    assert.equal(await database.store.count(OPEN_DELIVERIES), 0);
+    assert.equal(await database.store.count(OPEN_DELIVERIES.name), 0);
     assert.deepEqual(receiver.got, ["A 1 run_1"]);
     await close(a, b);
   });
@@ -340,7 +340,7 @@ describe("a delivery in a cluster", () => {
         const shown = `killed ${when} write ${crashAt}: ${receiver.got.join(", ")}`;
         const isAccepted = crashAt > 1 || when === "after";
         assert.equal((await found(b, "run_1"))?.status, isAccepted ? "delivered" : undefined, shown);
-        assert.equal(await database.store.count(OPEN_DELIVERIES), 0, shown);
+        assert.equal(await database.store.count(OPEN_DELIVERIES.name), 0, shown);
         const attempts = receiver.got.map((one) => one.split(" ")[1]);
         assert.ok(attempts.every((one, index) => Number(one) - Number(attempts[index - 1] ?? 0) <= 1), shown);
         assert.ok(receiver.got.filter((one) => one.startsWith("B")).length <= 1, shown);

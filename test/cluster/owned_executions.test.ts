@@ -154,7 +154,7 @@ describe("an execution in a cluster", () => {
       // The clock has stood still all the time
       await until(async () => isCompleted(await b.sops.status(id, BY_AGENT)));
       assert.deepEqual(world.effects, ["seen"]);
-      assert.equal(await world.database.store.count(OPEN_SOPS), 0);
+      assert.equal(await world.database.store.count(OPEN_SOPS.name), 0);
       await close(a, b);
     });
   });
@@ -192,11 +192,11 @@ describe("an execution in a cluster", () => {
       await database.clock.advance(2 * LEASE_MS);
       const id = await a.execute("release");
       await passUntil(world, b, { id, holds: asksFor("push") });
-      const [mark] = await database.store.scan(OPEN_SOPS, { limit: 1 });
+      const [mark] = await database.store.scan(OPEN_SOPS.name, { limit: 1 });
       assert.deepEqual(mark?.body, { v: 1, gateway: a.cluster.id, fence: 1 });
       a.die();
       await database.clock.advance(2 * LEASE_MS + 1_000);
-      const [taken] = await database.store.scan(OPEN_SOPS, { limit: 1 });
+      const [taken] = await database.store.scan(OPEN_SOPS.name, { limit: 1 });
       assert.notEqual(JSON.stringify(taken?.body), JSON.stringify(mark?.body));
       await c.sops.approve(id, BY_PERSON);
       await passUntil(world, b, { id, holds: waitsFor("call") });
@@ -258,12 +258,12 @@ describe("an execution in a cluster", () => {
       await database.clock.advance(2 * LEASE_MS);
       const id = await a.execute("release");
       await passUntil(world, b, { id, holds: asksFor("push") });
-      const mark = await database.store.get(OPEN_SOPS, id);
+      const mark = await database.store.get(OPEN_SOPS.name, id);
       database.isAway = true;
       await database.clock.advance(60_000);
       database.isAway = false;
       await database.clock.advance(3 * LEASE_MS);
-      assert.deepEqual(await database.store.get(OPEN_SOPS, id), mark);
+      assert.deepEqual(await database.store.get(OPEN_SOPS.name, id), mark);
       await b.sops.approve(id, BY_PERSON);
       await passUntil(world, b, { id, holds: waitsFor("call"), atMostMs: 120_000 });
       await close(a, b);
@@ -321,19 +321,19 @@ describe("an execution in a cluster", () => {
       const { b, id } = await stranded(world);
       const waiting = await b.sops.status(id, BY_AGENT);
       assert.match(waiting.waits_for, /a workspace that has no gateway now: start a gateway of that workspace/);
-      const { body } = await database.store.get(OPEN_SOPS, id) ?? assert.fail("there is no mark");
+      const { body } = await database.store.get(OPEN_SOPS.name, id) ?? assert.fail("there is no mark");
       const { waiting_since: since, ...mark } = body as { waiting_since: number };
       assert.deepEqual(mark, { v: 1, gateway: "@ws_a", fence: 0, workspace: "ws_a" });
       assert.ok(since <= database.clock.now());
       // A person answers meanwhile: the wait has begun when it has
       await b.sops.approve(id, BY_PERSON);
       await database.clock.advance(40_000);
-      assert.deepEqual((await database.store.get(OPEN_SOPS, id))?.body, body);
+      assert.deepEqual((await database.store.get(OPEN_SOPS.name, id))?.body, body);
       const restarted = await join(world, 3, { workspace: "ws_a", isLocal: true });
       await passUntil(world, b, { id, holds: waitsFor("call") });
       const after = await b.sops.status(id, BY_AGENT);
       assert.equal("waiting_for" in after, false);
-      assert.equal("waiting_since" in ((await database.store.get(OPEN_SOPS, id))?.body as object), false);
+      assert.equal("waiting_since" in ((await database.store.get(OPEN_SOPS.name, id))?.body as object), false);
       assert.deepEqual(world.effects, ["seen"]);
       await close(b, restarted);
     });
@@ -346,7 +346,7 @@ describe("an execution in a cluster", () => {
       const ended = await passUntil(world, b, { id, holds: ({ status }) => status === "failed", atMostMs: 120_000 });
       assert.equal(ended.error?.code, "workspace_unavailable");
       assert.match(ended.error?.message ?? "", /no gateway for 60 s.*workspace_wait_secs/);
-      assert.equal(await world.database.store.count(OPEN_SOPS), 0);
+      assert.equal(await world.database.store.count(OPEN_SOPS.name), 0);
       assert.equal((await b.approvals.get(approval?.id ?? ""))?.status, "cancelled");
       assert.equal((await b.sops.status(id, BY_AGENT)).waits_for, "");
       await close(b);
@@ -359,7 +359,7 @@ describe("an execution in a cluster", () => {
       world.database.isMute = true;
       await b.sops.cancel(id, BY_PERSON);
       await passUntil(world, b, { id, holds: ({ status }) => status === "cancelled", atMostMs: 3_000 });
-      assert.equal(await world.database.store.count(OPEN_SOPS), 0);
+      assert.equal(await world.database.store.count(OPEN_SOPS.name), 0);
       await close(b);
     });
   });
@@ -424,7 +424,7 @@ async function executeThroughDeath(crashAt: number, when: "before" | "after"): P
       const shown = `killed ${when} write ${crashAt}`;
       assert.equal(await help(b, id, effects), "completed", shown);
       assert.deepEqual(effects, ["seen"], shown);
-      assert.equal(await database.store.count(OPEN_SOPS), 0, shown);
+      assert.equal(await database.store.count(OPEN_SOPS.name), 0, shown);
     }
     writes = dying[0]?.writes() ?? 0;
     await a.sops.stop();

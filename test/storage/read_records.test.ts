@@ -57,3 +57,21 @@ test("a record that is to be changed has its version, a damaged one no value, an
   assert.equal(await store.batch([things.putOver("one", one.version, { v: 1, size: 3 })]), true);
   assert.equal(await store.batch([things.putOver("one", one.version, { v: 1, size: 4 })]), false);
 });
+
+test("a damaged record is set aside by each reader of a collection, and holds up no other record", async () => {
+  const store = createMemoryStore();
+  const things = new Collection("things", v.object({ v: v.literal(1), size: v.number() }));
+  await store.batch([
+    things.put("b", { v: 1, size: 2 }),
+    { op: "put", collection: "things", key: "a", body: { v: 1 } },
+    things.put("c", { v: 1, size: 3 }),
+  ]);
+  assert.deepEqual([await things.tryRead(store, "none"), await things.tryRead(store, "a")], [undefined, undefined]);
+  assert.deepEqual((await things.tryRead(store, "b"))?.value.size, 2);
+  assert.deepEqual((await things.page(store, { limit: 2 })).map(({ key }) => key), ["b"]);
+  assert.deepEqual(store.unreadable.list().map(({ key }) => key), ["a"]);
+  assert.deepEqual(await Array.fromAsync(things.keys(store)), ["a", "b", "c"]);
+  assert.deepEqual([await things.versionOf(store, "a"), await things.versionOf(store, "none")], [1, 0]);
+  assert.deepEqual(await things.removeOldest(store, 2, () => true), [things.remove("b")]);
+  assert.deepEqual(await things.removeOldest(store, 3, ({ size }) => size > 2), [things.remove("c")]);
+});

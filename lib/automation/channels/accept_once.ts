@@ -62,7 +62,6 @@ export async function forgetBefore(
   collection: Collection<{ readonly at: number }>,
   before: number,
 ): Promise<void> {
-  const oldest = await store.scan(collection.name, { order: "created", limit: SWEEP });
-  const old = collection.readable(store, oldest).filter(({ value }) => value.at < before);
-  if (old.length > 0) await store.batch(old.map(({ key }) => collection.remove(key)));
+  const deletes = await collection.removeOldest(store, SWEEP, ({ at }) => at < before);
+  if (deletes.length > 0) await store.batch(deletes);
 }

@@ -1,7 +1,7 @@
 import * as v from "valibot";
 import type { JsonSchema } from "../../base/json.ts";
 import { storedObject } from "../../base/records/stored_object.ts";
-import { Collection } from "../../storage/read_records.ts";
+import { Collection, parseMark } from "../../storage/read_records.ts";
 import type { Write } from "../../storage/store.ts";
 
 /**
@@ -66,10 +66,10 @@ export function isAlert(record: DeliveryRecord): record is AlertRecord {
 export const NOTIFY = "notify:";
 
 /** Collection of the run ids of deliveries that wait, so that a start need not read all. */
-export const OPEN_DELIVERIES = "open_deliveries";
+export const OPEN_DELIVERIES = new Collection("open_deliveries", parseMark, { onDamage: { becomes: { v: 1 } } });
 /** Collection of the deliveries, by run id. */
 export const DELIVERIES = new Collection("deliveries", deliveryRecordSchema, {
-  onDamage: { removes: ["deliveries", OPEN_DELIVERIES] },
+  onDamage: { removes: ["deliveries", OPEN_DELIVERIES.name] },
 });
 
 /**
@@ -82,11 +82,11 @@ export function promiseOf(record: DeliveryRecord, mark: Write = openMark(record.
 
 /** Returns the write that marks a delivery as open, without an owner. */
 export function openMark(runId: string): Write {
-  return { op: "insert", collection: OPEN_DELIVERIES, key: runId, body: { v: 1 } };
+  return OPEN_DELIVERIES.insert(runId, { v: 1 });
 }
 
 /** Returns the writes that record a change of a delivery. A delivery that has ended is removed from the open ones. */
 export function changeOf(record: DeliveryRecord): readonly Write[] {
   const put = DELIVERIES.put(record.run_id, record);
-  return record.status === "waiting" ? [put] : [put, { op: "delete", collection: OPEN_DELIVERIES, key: record.run_id }];
+  return record.status === "waiting" ? [put] : [put, OPEN_DELIVERIES.remove(record.run_id)];
 }

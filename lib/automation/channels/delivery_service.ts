@@ -6,7 +6,7 @@ import { listSome } from "../../base/text.ts";
 import type { Told } from "../../guard/approvals.ts";
 import type { WorkHold } from "../../cluster/work_hold.ts";
 import type { Metrics } from "../../base/telemetry/metrics.ts";
-import { parseMark, readable, type ReadRecord, scanAll } from "../../storage/read_records.ts";
+import { type ReadRecord, scanAll } from "../../storage/read_records.ts";
 import type { Write } from "../../storage/store.ts";
 import type { NotifyRule } from "../../config/schema/notify.ts";
 import type { NewAlert } from "../notify/alert_work.ts";
@@ -128,7 +128,7 @@ export class DeliveryService implements Deliveries {
     };
     const { work = loneWork } = options;
     this.#work = work({
-      collection: OPEN_DELIVERIES,
+      collection: OPEN_DELIVERIES.name,
       open: () => this.#marked(),
       room: () => MAX_OPEN - this.#open.size,
       takeUp: (runId, hold) => this.#begin(runId, hold),
@@ -231,8 +231,8 @@ export class DeliveryService implements Deliveries {
   async #marked(): Promise<readonly string[]> {
     const { store } = this.#options;
     const runIds: string[] = [];
-    for await (const stored of scanAll(store, OPEN_DELIVERIES)) {
-      readable(store, OPEN_DELIVERIES, [stored], parseMark);
+    for await (const stored of scanAll(store, OPEN_DELIVERIES.name)) {
+      OPEN_DELIVERIES.parsed(store, stored);
       runIds.push(stored.key);
     }
     return runIds;
@@ -295,9 +295,8 @@ export class DeliveryService implements Deliveries {
     const days = retentionDays();
     if (days === 0) return;
     const before = new Date(clock.now() - days * DAY_MS).toISOString();
-    const oldest = await store.scan(DELIVERIES.name, { order: "created", limit: SWEEP });
-    const old = DELIVERIES.readable(store, oldest).filter(({ value }) => (value.ended_at ?? before) < before);
-    if (old.length > 0) await store.batch(old.map(({ key }) => DELIVERIES.remove(key)));
+    const deletes = await DELIVERIES.removeOldest(store, SWEEP, ({ ended_at }) => (ended_at ?? before) < before);
+    if (deletes.length > 0) await store.batch(deletes);
   }
 
   #time(): string {

@@ -158,7 +158,7 @@ export class Webhooks {
   }
 
   async #isUsed(key: string): Promise<boolean> {
-    return await this.#parts.store.get(WEBHOOK_SIGNATURES.name, key) !== undefined;
+    return await WEBHOOK_SIGNATURES.versionOf(this.#parts.store, key) > 0;
   }
 }
 

@@ -61,7 +61,7 @@ async function fireOnce(
   { isLast, ...options }: FireOptions & { readonly isLast: boolean },
 ): Promise<Fired | typeof CHANGED> {
   const { store, clock, log } = options;
-  const stored = await unlessUnreadable(SCHEDULES.read(store, id));
+  const stored = await SCHEDULES.tryRead(store, id);
   if (stored === undefined) return { kind: "settled", nextAt: undefined };
   const record = stored.value;
   const now = clock.now();

@@ -72,12 +72,12 @@ export class ScheduleReader implements Pick<Schedules, "list"> {
 
   /** Tells whether the id belongs to a schedule with one time that has fired */
   async isDone(id: string): Promise<boolean> {
-    return isScheduleId(id) && await this.#store.get(DONE_SCHEDULES.name, id) !== undefined;
+    return isScheduleId(id) && await DONE_SCHEDULES.versionOf(this.#store, id) > 0;
   }
 
   /** Tells whether there is a record, readable or not, of a schedule that is active or paused */
   async isThere(id: string): Promise<boolean> {
-    return isScheduleId(id) && await this.#store.get(SCHEDULES.name, id) !== undefined;
+    return isScheduleId(id) && await SCHEDULES.versionOf(this.#store, id) > 0;
   }
 
   /** Returns the id of the token whose rights a schedule has, be it active, paused or done. Undefined: no record says it */

@@ -59,7 +59,7 @@ export async function settleCheck(
   const { id, next_at, checked: before } = record;
   const now = clock.now();
   const key = firingKey({ schedule_id: id, ...checking });
-  const known = await unlessUnreadable(FIRINGS.read(store, key));
+  const known = await FIRINGS.tryRead(store, key);
   const firing = { ...(known?.value ?? blank(id, { ...checking, at: now })), check_run_id: checking.run_id };
   /** @param checked undefined: the outcome before stays */
   const settle = (end: Partial<FiringRecord>, checked?: Partial<Checked>): readonly Write[] => {

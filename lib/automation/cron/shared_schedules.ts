@@ -57,8 +57,7 @@ export class SharedSchedules implements FollowedSchedules {
   }
 
   async unchanged(id: string): Promise<readonly Write[]> {
-    const version = (await this.#options.store.get(SCHEDULES.name, id))?.version ?? 0;
-    return [SCHEDULES.check(id, version)];
+    return [SCHEDULES.check(id, await SCHEDULES.versionOf(this.#options.store, id))];
   }
 
   tell(): void {
@@ -67,7 +66,7 @@ export class SharedSchedules implements FollowedSchedules {
 
   /** 0: nothing was changed since the cluster began */
   async version(): Promise<number> {
-    return (await this.#options.store.get(SCHEDULE_CHANGES.name, KEY))?.version ?? 0;
+    return await SCHEDULE_CHANGES.versionOf(this.#options.store, KEY);
   }
 
   /** Reads the schedules, and begins to follow their changes. While the database is down they are read at a later look. */

@@ -1,10 +1,9 @@
-import type { Clock } from "../../base/clock.ts";
+import { Backoff, type Clock } from "../../base/clock.ts";
 import type { Random } from "../../base/random.ts";
 
 /** Tries of a change of schedules that other gateways change or fire at the same moment: the first ones at once, the others after a pause. */
 const TRIES = { atOnce: 5, all: 20 } as const;
-/** Longest pause, which is cut at random, so that gateways do not meet again. Milliseconds */
-const PAUSE_MS = 100;
+const PAUSES = { firstMs: 50, mostMs: 100 } as const;
 
 /**
  * Tries a change of schedules until no other gateway makes one in the same moment.
@@ -15,10 +14,10 @@ export async function tryChange<T>(
   attempt: () => Promise<T | undefined>,
   { clock, random }: { readonly clock: Pick<Clock, "sleep">; readonly random: Random },
 ): Promise<T | undefined> {
+  const backoff = new Backoff(PAUSES, random);
   for (let tries = 1;; tries++) {
     const made = await attempt();
     if (made !== undefined || tries >= TRIES.all) return made;
-    const [share = 0] = random.bytes(1);
-    if (tries >= TRIES.atOnce) await clock.sleep(PAUSE_MS * (0.1 + share / 283));
+    if (tries >= TRIES.atOnce) await clock.sleep(backoff.next());
   }
 }

@@ -2,12 +2,12 @@ import * as v from "valibot";
 import { storedObject } from "../../base/records/stored_object.ts";
 import { SCOPES } from "../../base/records/caller.ts";
 import { type Taint, UNTAINTED } from "../../base/taint.ts";
-import { Collection } from "../../storage/read_records.ts";
+import { Collection, parseMark } from "../../storage/read_records.ts";
 import { SOP_STATUSES, SOP_STEP_STATUSES } from "../../tools/sops/sops.ts";
 import { definitionSchema, type SopDefinition } from "./definition.ts";
 
 /** Collection of the ids of executions that have not ended, so that nobody reads all executions to find them. */
-export const OPEN_SOPS = "open_sops";
+export const OPEN_SOPS = new Collection("open_sops", parseMark, { onDamage: { becomes: { v: 1 } } });
 
 /**
  * Records of executions in the store. Every body carries its version `v`. This file alone parses them, and brings an older version
@@ -97,7 +97,7 @@ const resultSchema = v.object({
 export type StepResult = v.InferOutput<typeof resultSchema>;
 
 /** Removes an execution as a whole: its state is of no use without its plan, nor its plan without its state. */
-const onDamage = { removes: ["sop_executions", "sop_plans", OPEN_SOPS], removesBelow: "sop_results" };
+const onDamage = { removes: ["sop_executions", "sop_plans", OPEN_SOPS.name], removesBelow: "sop_results" };
 /** Collection of the executions, by id. Each change names the version that it replaces, so that of two writers one reads again. */
 export const SOP_EXECUTIONS = new Collection("sop_executions", executionSchema, { onDamage });
 /** Collection of the plans that executions follow, by execution id. */

@@ -1,4 +1,3 @@
-import { parseMark, readable, unlessUnreadable } from "../../storage/read_records.ts";
 import type { Store, Write } from "../../storage/store.ts";
 import {
   type Execution,
@@ -43,7 +42,7 @@ export class ExecutionStore {
     await this.#store.batch([
       SOP_EXECUTIONS.insert(key, execution),
       SOP_PLANS.insert(key, plan),
-      mark ?? { op: "insert", collection: OPEN_SOPS, key, body: { v: 1 } },
+      mark ?? OPEN_SOPS.insert(key, { v: 1 }),
     ]);
   }
 
@@ -62,7 +61,7 @@ export class ExecutionStore {
 
   /** Returns the id of the token whose call started an execution; null: no token's; undefined where no record says it */
   async ownerOf(id: string): Promise<string | null | undefined> {
-    const plan = await unlessUnreadable(SOP_PLANS.read(this.#store, id));
+    const plan = await SOP_PLANS.tryRead(this.#store, id);
     return plan?.value.requested_by.token_id;
   }
 
@@ -84,14 +83,14 @@ export class ExecutionStore {
   change(found: KeptExecution, next: Execution, result?: EndedStep): Promise<boolean> {
     const { id } = next;
     const put = result === undefined ? [] : [SOP_RESULTS.put(`${id}/${result.stepId}`, result.result)];
-    const closed = hasEnded(next) ? [{ op: "delete", collection: OPEN_SOPS, key: id } as const] : [];
+    const closed = hasEnded(next) ? [OPEN_SOPS.remove(id)] : [];
     return this.#store.batch([...this.writes(found, next), ...put, ...closed]);
   }
 
   /** Returns the ids of the executions that have not ended, oldest first */
   async open(): Promise<readonly string[]> {
-    const stored = await this.#store.scan(OPEN_SOPS, { order: "created", limit: MAX_OPEN });
-    readable(this.#store, OPEN_SOPS, stored, parseMark);
+    const stored = await this.#store.scan(OPEN_SOPS.name, { order: "created", limit: MAX_OPEN });
+    OPEN_SOPS.readable(this.#store, stored);
     return stored.map(({ key }) => key);
   }
 

@@ -56,7 +56,7 @@ export class Executor {
     this.#advance = createAdvanceExecution(options);
     const { work = loneWork } = options;
     this.#work = work({
-      collection: OPEN_SOPS,
+      collection: OPEN_SOPS.name,
       open: () => options.store.open(),
       room: () => Infinity,
       takeUp: (id, hold) => this.#begin(id, hold),

@@ -137,8 +137,7 @@ export class KnownServers {
     this.#identities.set(name, identity);
     this.#known.delete(name);
     await this.#last;
-    const { store } = this.#options;
-    const found = MCP_SERVERS.parsed(store, await store.get(MCP_SERVERS.name, name));
+    const found = await MCP_SERVERS.tryRead(this.#options.store, name);
     if (found?.value.identity === identity) this.#known.set(name, toKnowledge(found.value));
   }
 

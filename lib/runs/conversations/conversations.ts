@@ -196,7 +196,7 @@ export function createConversations(options: {
         if (end === 0 || end !== messages) break;
         const body = { ...stored.value, continued: runId, continued_by: { run_id: next.runId, at: time } };
         // A record of another version was changed meanwhile, and is read again
-        if (await store.putIfVersion(CONVERSATIONS.name, conversationId, stored.version, body)) return conversationId;
+        if (await store.batch([CONVERSATIONS.putOver(conversationId, stored.version, body)])) return conversationId;
       }
       const branch = await conversations.upTo(place, caller);
       const id = random.id("conv_");
@@ -239,7 +239,7 @@ export function createConversations(options: {
       const stored = await CONVERSATIONS.read(store, id);
       if (stored === undefined) return;
       const body = { ...stored.value, summary: { text, covers, made_at: time } };
-      await store.putIfVersion(CONVERSATIONS.name, id, stored.version, body);
+      await store.batch([CONVERSATIONS.putOver(id, stored.version, body)]);
     },
     async writes(id, { runId, isNew = false, caller, messages, cut, taint, time, ...added }) {
       const conversation = isNew ? undefined : (await CONVERSATIONS.read(store, id))?.value;
@@ -250,7 +250,7 @@ export function createConversations(options: {
       const title = conversation === undefined ? added.title ?? firstWords(messages) : conversation.title;
       const body = {
         ...unknownFieldsOf(conversation),
-        v: 1,
+        v: 1 as const,
         created_at: conversation?.created_at ?? time,
         updated_at: time,
         messages: length + messages.length,
@@ -261,7 +261,7 @@ export function createConversations(options: {
         ...(conversation?.summary === undefined ? {} : { summary: conversation.summary }),
       };
       return [
-        { op: "put", collection: CONVERSATIONS.name, key: id, body },
+        CONVERSATIONS.put(id, body),
         {
           op: "append",
           stream: conversationStream(id),

@@ -72,19 +72,18 @@ export function createParkedRecords(options: {
       const isKept = durable ? hasMoreThanClient(added) : isShared && hasOwnWork(added);
       if (key === undefined || !isKept && (durable || !hasOwnWork(added))) return [];
       const before = clock.now() - KEEP_MS;
-      const oldest = await store.scan(PARKED_CALLS.name, { order: "created", limit: SWEEP });
-      const old = PARKED_CALLS.readable(store, oldest).filter(({ value }) => value.at < before);
+      const deletes = await PARKED_CALLS.removeOldest(store, SWEEP, ({ at }) => at < before);
       const body = {
-        v: 1,
+        v: 1 as const,
         at: clock.now(),
-        call_ids: keys,
+        call_ids: [...keys],
         messages: isKept ? [...added] : [],
         ...isKept ? taintField(taint) : {},
       };
       return [
         // A vendor may say the same in two conversations, with the same ids
-        { op: "put", collection: PARKED_CALLS.name, key, body },
-        ...old.map(({ key }) => PARKED_CALLS.remove(key)),
+        PARKED_CALLS.put(key, body),
+        ...deletes,
       ];
     },
     async note(added, options) {

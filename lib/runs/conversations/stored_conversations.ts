@@ -4,7 +4,7 @@ import type { Conversation, OpenedConversation } from "../../base/records/conver
 import type { Message } from "../../base/records/message.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
 import { COMMAND_FOLDERS } from "../../memory/command_folders.ts";
-import { type ReadRecord, scanAll, tryEntry } from "../../storage/read_records.ts";
+import { type ReadRecord, tryEntry } from "../../storage/read_records.ts";
 import type { Store, Write } from "../../storage/store.ts";
 import { RUNS } from "../journal/run_records.ts";
 import {
@@ -107,20 +107,20 @@ export function createStoredConversations(
         if (await isAtWork(id)) return "at_work";
         const body = { ...stored.value, title };
         // A record of another version was changed meanwhile, and is read again
-        if (await store.putIfVersion(CONVERSATIONS.name, id, stored.version, body)) {
+        if (await store.batch([CONVERSATIONS.putOver(id, stored.version, body)])) {
           return toConversation({ key: id, value: body });
         }
       }
     },
     async delete(id) {
       // Looks for the record without parsing it: a conversation that cannot be read can be forgotten too
-      if (await store.get(CONVERSATIONS.name, id) === undefined) return "unknown";
+      if (await CONVERSATIONS.versionOf(store, id) === 0) return "unknown";
       return await remove(id) ? "deleted" : "at_work";
     },
     async deleteAll() {
       let deleted = 0;
       let atWork = 0;
-      for await (const { key } of scanAll(store, CONVERSATIONS.name)) {
+      for await (const key of CONVERSATIONS.keys(store)) {
         if (await remove(key)) deleted++;
         else atWork++;
       }

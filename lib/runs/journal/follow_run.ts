@@ -12,7 +12,7 @@ import type { RunWatch } from "./run_watch.ts";
 export interface FollowRunOptions extends FollowOptions {
   readonly runs: RunStore;
   /** Time between two reads of a store that is down. Default: such a store ends the stream by its error */
-  readonly clock?: Pick<Clock, "sleep">;
+  readonly clock?: Pick<Clock, "sleep" | "monotonic">;
   /** Wakes whoever waits for new events of a run, or for its end, by its id. */
   readonly news: KeyedNotifier;
   /** Returns the run while it is at work here. */

@@ -83,10 +83,8 @@ export function createSubAgentRecords({ store, runOf, isWaitedFor }: {
   async function* scan(reverse: boolean): AsyncGenerator<SubAgentRecord> {
     for await (const { value } of SUB_AGENTS.all(store, { order: "created", reverse })) yield value;
   }
-  const tasksOf = async (id: string, options: { readonly reverse: boolean; readonly limit: number }) => {
-    const page = await store.scan(SUB_AGENT_TASKS.name, { prefix: `${id}/`, order: "created", ...options });
-    return SUB_AGENT_TASKS.readable(store, page);
-  };
+  const tasksOf = (id: string, options: { readonly reverse: boolean; readonly limit: number }) =>
+    SUB_AGENT_TASKS.page(store, { prefix: `${id}/`, order: "created", ...options });
   const view = async (record: SubAgentRecord): Promise<SubAgentView> => {
     const { v: _v, ancestors: _ancestors, limits: _limits, token_id: _token, waiter: _waiter, ended, ...shown } =
       record;

@@ -74,15 +74,14 @@ export function createMcpCredentials(store: Store, open: () => Promise<RecordCip
     return { v: 1 as const, url, issuer, sealed: { ...sealed } };
   };
   const get: McpCredentials["get"] = async (server, url) => {
-    const stored = await store.get(MCP_CREDENTIALS.name, server);
-    if (stored === undefined) return undefined;
-    const found = MCP_CREDENTIALS.parsed(store, stored);
+    const { value: found, version: number } = await MCP_CREDENTIALS.readForChange(store, server);
+    if (number === 0) return undefined;
     if (found === undefined) return "its record is damaged";
-    const { issuer, sealed } = found.value;
-    if (found.value.url !== url) return undefined;
+    const { issuer, sealed } = found;
+    if (found.url !== url) return undefined;
     try {
       const text = (await cipher()).open(sealed, boundTo({ server, url, issuer }));
-      const version = { number: stored.version, digest: hash("sha256", text) };
+      const version = { number, digest: hash("sha256", text) };
       const kept = parseKeptMcpCredential(text);
       // An earlier version took any text, and what is taken is masked everywhere
       return faultOfSecrets(kept) ?? { ...kept, server, url, issuer, version };
@@ -116,7 +115,7 @@ export function createMcpCredentials(store: Store, open: () => Promise<RecordCip
       return false;
     },
     async remove(server, also) {
-      if (await store.get(MCP_CREDENTIALS.name, server) === undefined) return false;
+      if (await MCP_CREDENTIALS.versionOf(store, server) === 0) return false;
       const write = MCP_CREDENTIALS.remove(server);
       if (also === undefined) await store.batch([write]);
       else await also([write]);
