@@ -43,11 +43,11 @@ export interface MemoryServices {
   readonly uploads: Pick<Uploads, keyof Uploads>;
   /** Folders that conversations run their commands in. */
   readonly commandFolders: CommandFolders;
-  /** Loaded at its first use, and its key with it. */
+  /** Messages between agents. Loaded at their first use, with their key */
   readonly mailbox: Pick<Mailbox, keyof Mailbox>;
-  /** Loaded at its first use, and its key with it. */
+  /** Cookies of the browser. Loaded at their first use, with their key */
   readonly cookieJars: CookieJars;
-  /** Loaded at its first use, and its key with it. */
+  /** Sign-ins of the browser. Loaded at their first use, with their key */
   readonly browserLogins: BrowserLogins;
 }
 
