@@ -316,6 +316,28 @@ test("nobody outside coordination asks whether there is a cluster: a gateway alo
   ]);
 });
 
+/** Questions by other words whether there are others. Numbers only shrink: hand in what answers for a gateway alone, then take one away. */
+const OTHER_WORDS: Readonly<Record<string, number>> = {
+  "handlers/middleware/reply_store.ts": 6,
+  "handlers/visit.ts": 2,
+  "handlers/websocket/sockets.ts": 1,
+  "lib/access/pairing.ts": 2,
+  "lib/guard/tainted_files.ts": 1,
+  "lib/runs/journal/follow_run.ts": 2,
+  "lib/runs/supervisor/launch_run.ts": 1,
+  "lib/runs/supervisor/start_run.ts": 2,
+  "lib/system/files/change_files.ts": 1,
+  "lib/system/files/create_files.ts": 1,
+};
+
+test("no part asks by another word whether there are other gateways, but for those that are left", () => {
+  const ask =
+    /\b(?:tokens|cluster|guard|locks|workspace)\??\.isShared\b|\b(?:member|watches|alone) (?:===|!==) undefined/g;
+  const outside = FILES.filter(({ path }) => ![...COORDINATION, ...READERS].some((place) => path.startsWith(place)));
+  const found = outside.map(({ path, text }) => [path, codeOnly(text).match(ask)?.length ?? 0] as const);
+  assert.deepEqual(Object.fromEntries(found.filter(([, count]) => count > 0)), OTHER_WORDS);
+});
+
 /** Files that still keep state of a gateway in their module. The list only shrinks: hand the state in, then take the line away. */
 const MODULE_STATE = [
   "lib/dashboard/dashboard.ts",
