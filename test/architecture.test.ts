@@ -321,7 +321,6 @@ const OTHER_WORDS: Readonly<Record<string, number>> = {
   "handlers/middleware/reply_store.ts": 6,
   "handlers/visit.ts": 2,
   "handlers/websocket/sockets.ts": 1,
-  "lib/access/pairing.ts": 2,
   "lib/guard/tainted_files.ts": 1,
   "lib/runs/journal/follow_run.ts": 2,
   "lib/runs/supervisor/launch_run.ts": 1,
