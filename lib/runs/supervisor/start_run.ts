@@ -221,11 +221,11 @@ export class RunStarter {
     try {
       if (mode === "interrupt") await cancel(id, "interrupted");
       else if (entry === undefined) await cluster.tellOwner(id);
-      else entry.steering?.hear();
+      else entry.steering?.onMessage();
     } catch (error) {
       // The message is on disk: whoever got a refusal would send it twice
       log.warn("A run could not be told of a message, and ends or takes it in at its next look", { run_id: id, error });
-      entry?.steering?.hear();
+      entry?.steering?.onMessage();
     }
   }
 
