@@ -47,7 +47,7 @@ export interface RunStarterOptions extends Omit<LaunchParts, "memory" | "configu
   readonly draining: () => string | undefined;
 }
 
-/** What a new run is launched with beside its request. */
+/** Circumstances that a new run is launched in, beside its request. */
 type Asked = Pick<LaunchOptions, "profile" | "guidance" | "id">;
 
 /** Longest time from the first look at a request to the first record of its run, at another gateway. */
