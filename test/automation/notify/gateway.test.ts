@@ -48,13 +48,10 @@ function withGateway(use: (bench: Bench) => Promise<void>): Promise<void> {
         budget: { tokens_per_day: 100_000 },
         mcp: { servers: { wiki: { url: "http://127.0.0.1:9/mcp" } } },
         url_access: { allow_loopback: true },
-        notify: [
-          {
-            ...{ name: "phone", kind: "webhook", url: phone.origin, secret_env: "SECRET" },
-            events: ["run_ended", "run_failed", "budget_near", "gateway_degraded", "sign_in_needed"],
-          },
-          { name: "bare", kind: "ntfy", url: phone.origin, topic_env: "NOT_SET", events: ["run_failed"] },
-        ],
+        notify: [{
+          ...{ name: "phone", kind: "webhook", url: phone.origin, secret_env: "SECRET" },
+          events: ["run_ended", "run_failed", "budget_near", "gateway_degraded", "sign_in_needed"],
+        }],
       }),
       folders: { dataDir, workspaceRoot, home: folder },
       environment: { SECRET: "the secret of the hook" },
@@ -106,20 +103,6 @@ test("a gateway tells of its runs, and by its own looks of the budget, a sign-in
     await tells("run_failed");
     for (let look = 0; look < 4; look++) await clock.advance(30_000);
     assert.deepEqual(told().sort(), ["budget_near", "gateway_degraded", "run_ended", "run_failed", "sign_in_needed"]);
-  }));
-
-test("postern notify test and the status say what a rule lacks", () =>
-  withGateway(async ({ phone, send }) => {
-    const { reply: status } = await send("GET", "/v1/status");
-    const reason = "the variable NOT_SET is not set";
-    assert.deepEqual(status["notify_problems"], [{ name: "bare", reason }]);
-    const test = (name: string) => send("POST", `/v1/notify/${name}/test`);
-    assert.deepEqual(await test("phone"), { status: 200, reply: { delivered: true, reason: null } });
-    assert.deepEqual(phone.seen.map(({ body }) => JSON.parse(body).title), ["Postern: a test"]);
-    assert.deepEqual(await test("bare"), { status: 200, reply: { delivered: false, reason } });
-    const unknown = await test("fax");
-    assert.equal(unknown.status, 404);
-    assert.match(JSON.stringify(unknown.reply), /phone.*bare/);
   }));
 
 function eventsOf({ alerts }: { readonly alerts: readonly { readonly event: string }[] }): readonly string[] {
