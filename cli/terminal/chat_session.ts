@@ -111,18 +111,28 @@ class OpenWork {
   }
 
   take(event: ChatEvent & { readonly run_id?: string }): void {
-    if (event.type === "run_start") this.#hasBegun = true;
-    else if (event.type === "accepted") {
-      this.#sent--;
-      if (!this.#taken.delete(event.run_id)) this.#accepted.add(event.run_id);
+    const runId = event.run_id ?? "";
+    if (event.type === "run_start") {
+      this.#hasBegun = true;
+      if (!this.#hasEnded || this.#accepted.has(runId)) return;
+      // The refusal before it was not that of the reply
+      this.#hasEnded = false;
+      this.#settleOne();
+    } else if (event.type === "accepted") {
+      this.#settleOne();
+      if (!this.#taken.delete(runId)) this.#accepted.add(runId);
     } else if (event.type === "message_taken") {
       if (!this.#accepted.delete(event.message_id)) this.#taken.add(event.message_id);
     } else if (isTerminal(event)) {
-      // A refusal belongs to no run: that of a message to the reply leaves the reply at work
-      if (event.run_id === undefined && this.#hasBegun && this.#sent > 0) this.#sent--;
+      // A refusal names no run: it is that of a message once the reply has begun, or was refused itself
+      if (runId === "" && this.#sent > 0 && (this.#hasBegun || this.#hasEnded)) this.#settleOne();
       else this.#hasEnded = true;
-      this.#accepted.delete(event.run_id ?? "");
+      this.#accepted.delete(runId);
     }
+  }
+
+  #settleOne(): void {
+    this.#sent = Math.max(0, this.#sent - 1);
   }
 
   /** Tells whether the reply has ended, and no reply to a message follows. */

@@ -28,22 +28,31 @@ const next = { ...start, run_id: "run_2" };
 const nextDone = { type: "done", run_id: "run_2" };
 
 const ORDERS = [
-  [accepted, taken, done],
-  [taken, accepted, done],
-  [taken, done, accepted],
-  [refused, done],
-  [done, refused],
-  [done, accepted, next, nextDone],
-  [accepted, done, next, nextDone],
+  [start, accepted, taken, done],
+  [start, taken, accepted, done],
+  [start, taken, done, accepted],
+  [start, refused, done],
+  [start, done, refused],
+  [start, done, accepted, next, nextDone],
+  [start, accepted, done, next, nextDone],
+  // The reply waits for its turn, or is refused, and so may the message be
+  [refused, start, done],
+  [refused, refused],
+  [refused, accepted, next, nextDone],
+  [start, refused, accepted, next, nextDone],
 ];
 for (const order of ORDERS) {
   test(`a reply that was said more to is over after ${order.map(({ type }) => type).join(", ")}`, async () => {
     const topic = { model: undefined, conversationId: undefined };
-    const session = await openChatSession(gatewayWith([start, ...order]), { topic, canApprove: true });
+    const session = await openChatSession(gatewayWith(order), { topic, canApprove: true });
+    const reply = session.send("Do this", [])[Symbol.asyncIterator]();
     const seen: string[] = [];
-    for await (const { type } of session.send("Do this", [])) {
-      if (seen.push(type) === 1) session.steer("And that", "steer");
+    let reading = reply.next();
+    session.steer("And that", "steer");
+    for (let event = await reading; event.done !== true; event = await reading) {
+      seen.push(event.value.type);
+      reading = reply.next();
     }
-    assert.deepEqual(seen, [start, ...order].map(({ type }) => type));
+    assert.deepEqual(seen, order.map(({ type }) => type));
   });
 }
