@@ -108,7 +108,7 @@ class AgentLoop implements LoopState {
   #number = 0;
   #recorded: RecordedRun | undefined = undefined;
   #guard: LoopGuard | undefined = undefined;
-  /** Skills that the run has read which take tools from it */
+  /** Skills that the run has read, which may take tools from it */
   readonly #skills: ReadSkill[] = [];
   /** Results of the running turn's calls, for the history of a run that is stopped among them */
   #results: CallResult[] = [];
@@ -140,7 +140,7 @@ class AgentLoop implements LoopState {
     for (const { results } of recorded?.turns ?? []) {
       for (const { taint, skill } of results.values()) {
         run.scope.taint.add(taint);
-        if (skill !== undefined && skill.disallowedTools.length > 0) this.#skills.push(skill);
+        if (skill !== undefined) this.#skills.push(skill);
       }
     }
     if (run.tools.agentTools.length > 0) noteOpening(run, messages);

@@ -19,7 +19,7 @@ export interface CallToolsOptions {
   readonly left: number;
   /** Names of the tools this run was told of */
   readonly allowed: readonly string[];
-  /** Skills that the run has read which take tools from it: those that the calls read are added */
+  /** Skills that the run has read, which may take tools from it: those that the calls read are added */
   readonly skills: ReadSkill[];
   /** Results of calls that ended before the run was interrupted: these are not made again */
   readonly known: ReadonlyMap<string, RecordedResult> | undefined;
@@ -129,7 +129,7 @@ class RunningCall {
       return this.#end(SKIPPED, true, { skipped: true });
     }
     if (mayRun && problem === undefined) return await this.#execute();
-    await this.#run.tools.approve.withdraw?.(this.#call.id, this.#options.emit);
+    await this.#withdraw();
     this.#start(this.#parsed.input);
     return this.#end(
       problem ?? `Cannot call "${name}": the limit of ${maxToolCalls} tool calls for one run is reached`,
@@ -148,7 +148,7 @@ class RunningCall {
       const outcome = await this.#ask();
       if (this.#journalFailure !== undefined) throw this.#journalFailure.error;
       if (!this.#isShown) {
-        await this.#run.tools.approve.withdraw?.(this.#call.id, this.#options.emit);
+        await this.#withdraw();
         this.#start(this.#parsed.input);
       }
       const { output, isError, data } = outcome.result;
@@ -161,7 +161,7 @@ class RunningCall {
         return picture;
       });
       const { taint, skill, turnOn, deniedBy } = outcome;
-      if (skill !== undefined && skill.disallowedTools.length > 0) this.#options.skills.push(skill);
+      if (skill !== undefined) this.#options.skills.push(skill);
       return this.#end(output, isError, { taint, pictures, skill, turnOn, deniedBy });
     } catch (error) {
       return this.#failed(error);
@@ -195,9 +195,13 @@ class RunningCall {
       : withEffectRight(this.#slot, () => executor.call(request));
   }
 
+  #withdraw(): Promise<void> | undefined {
+    return this.#run.tools.approve.withdraw?.(this.#call.id, this.#options.emit);
+  }
+
   /** Shows the start, and writes it where the call may have an effect. Bound, so that the executor calls it directly */
   readonly #onStart = async ({ input, access, repeatable }: PreparedCall): Promise<void> => {
-    await this.#run.tools.approve.withdraw?.(this.#call.id, this.#options.emit);
+    await this.#withdraw();
     this.#start(input ?? null);
     if (access === "read") return;
     try {

@@ -71,10 +71,14 @@ export class Halts {
   /** The last look or change: the next one waits for it, so that none puts an older state in the place of a newer one */
   #working: Promise<unknown> = Promise.resolve();
   /** True after a look that failed: somebody may have halted anything since, so nothing may begin before one succeeds */
-  isUncertain = false;
+  #isUncertain = false;
 
   constructor(options: HaltsOptions) {
     this.#options = options;
+  }
+
+  get isUncertain(): boolean {
+    return this.#isUncertain;
   }
 
   /** Returns what is halted now, the oldest first. */
@@ -85,7 +89,6 @@ export class Halts {
 
   /** Returns why a call must not begin, as the end of a sentence. Undefined: it may */
   refusalOf({ tool, access, runId }: HaltSubject): string | undefined {
-    if (this.#recorded.length === 0 && this.#unwritten.length === 0) return undefined;
     return this.#why(({ kind, name }) =>
       kind === "all" || (kind === "network" && access === "network") ||
       // The access of a call is the widest thing it does: one that reaches the network may write as well
@@ -96,11 +99,11 @@ export class Halts {
 
   /** Returns why a run must not go on, or without one why no work begins, as the end of a sentence. Undefined: it may */
   refusalOfRun(runId?: string): string | undefined {
-    if (this.#recorded.length === 0 && this.#unwritten.length === 0) return undefined;
     return this.#why(({ kind, name }) => kind === "all" || (kind === "run" && name === runId));
   }
 
   #why(isMet: (halt: Halt) => boolean): string | undefined {
+    if (this.#recorded.length === 0 && this.#unwritten.length === 0) return undefined;
     const found = this.list().find(isMet);
     if (found === undefined) return undefined;
     const lifts = '"postern resume" lets it go on, for whoever has the scope "admin"';
@@ -128,7 +131,7 @@ export class Halts {
   /** Reads the record: at the start, and among gateways after news of a change and once a second. @throws what the store throws */
   look(): Promise<void> {
     return this.#inTurn(async () => {
-      this.isUncertain = true;
+      this.#isUncertain = true;
       this.#take((await this.#read()).halts);
     });
   }
@@ -193,7 +196,7 @@ export class Halts {
 
   #take(halts: readonly Halt[]): void {
     const before = this.#recorded.map(({ id }) => id).join();
-    this.isUncertain = false;
+    this.#isUncertain = false;
     this.#recorded = halts;
     if (before !== halts.map(({ id }) => id).join()) this.#changed();
   }

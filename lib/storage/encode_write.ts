@@ -31,13 +31,13 @@ export function encodeWrite(write: Write): EncodedWrite {
   switch (write.op) {
     case "put":
     case "insert":
-      return { op: write.op, ...place(write), json: checked(write.body, toStoredJson(write.body)), text: write.text };
+      return { op: write.op, ...place(write), json: toJson(write.body), text: write.text };
     case "putIf":
       return {
         op: "putIf",
         ...place(write),
         version: checkSeq(write.version),
-        json: checked(write.body, toStoredJson(write.body)),
+        json: toJson(write.body),
         text: write.text,
       };
     case "delete":
@@ -68,6 +68,10 @@ export function encodeWrite(write: Write): EncodedWrite {
 
 function place(write: { readonly collection: string; readonly key: string }): { collection: string; key: string } {
   return { collection: checkName("collection", write.collection), key: checkName("key", write.key) };
+}
+
+function toJson(body: unknown): string {
+  return checked(body, toStoredJson(body));
 }
 
 function checked(body: unknown, json: string | undefined): string {

@@ -327,7 +327,8 @@ export function createPatience(
   },
 ): Patience {
   return async (work) => {
-    for (const end = giveUpMs === undefined ? Infinity : clock.monotonic() + giveUpMs;;) {
+    const end = giveUpMs === undefined ? Infinity : clock.monotonic() + giveUpMs;
+    for (;;) {
       try {
         return await work();
       } catch (error) {

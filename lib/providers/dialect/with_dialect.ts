@@ -105,7 +105,7 @@ function hasPlainCalls({ messages, toolChoice }: ProviderRequest): boolean {
     );
 }
 
-/** Tells whether all vendors take these tools as they are. A run has the same ones in each turn. */
+/** Tells whether all vendors take these tools as they are. Looked at once for a list, which most runs have in each turn. */
 const arePlainTools = lazilyEach((tools: ProviderRequest["tools"]): boolean =>
   tools.every(({ name, description, parameters }) =>
     TOOL_NAME.test(name) && description.length <= MAX_DESCRIPTION &&

@@ -42,7 +42,8 @@ export function createOpenAiCompatible(settings: UpstreamSettings, forms: Vendor
       forms,
       request,
       provider: upstream.name,
-      build: (fitted, form, changed) => {
+      build: (fitted, form, others) => {
+        const changed = [...others];
         const body = toOpenAiRequest(fitted, { form, whole, provider: upstream.name, changed });
         notices.length = 0;
         if (reasoning_effort !== undefined || (givesFields && passed?.sent !== undefined)) {

@@ -10,8 +10,8 @@ export interface FormedRequest {
   /** Name of the provider, under which messages keep what it gave */
   readonly provider: string;
   readonly request: ProviderRequest;
-  /** Returns the JSON of a request in a form. The messages of the request have it already; `changed` names what that took, and gets what the rest takes */
-  readonly build: (request: ProviderRequest, form: VendorForm, changed: string[]) => string;
+  /** Returns the JSON of a request in a form. The messages of the request have it already, and `changed` names what that took */
+  readonly build: (request: ProviderRequest, form: VendorForm, changed: readonly string[]) => string;
   /** Sends it. `onRefusal` is called with a refusal of the server, and gives the reply in its place or throws it */
   readonly post: (body: string, onRefusal: (error: ProviderError) => Promise<HttpExchange>) => Promise<HttpExchange>;
 }
