@@ -350,9 +350,11 @@ export class RunLauncher {
     const { tools, memory: { parked, pictures } } = this.#parts;
     const windows = this.#windows;
     const { steers } = entry;
-    const isTaken = () => this.#parts.supervised.runs.hasTaken(steers?.run_id ?? "", id);
+    const { runs } = this.#parts.supervised;
+    const steered = steers &&
+      (async () => await runs.hasTaken(steers.run_id, id) ? "taken_in" : (await runs.get(steers.run_id))?.status);
     if (conversationId !== null && recorder !== undefined && request.call === undefined) {
-      const { cancel, supervised: { runs } } = this.#parts;
+      const { cancel } = this.#parts;
       entry.steering = new RunSteering({
         runId: id,
         runs,
@@ -374,7 +376,7 @@ export class RunLauncher {
       place: plan.place,
       entry,
       conversations: this.#conversationsFor(request.durable ? patience : undefined),
-      isTaken: steers === undefined ? undefined : patience === undefined ? isTaken : patiently(patience, isTaken),
+      steered: steered === undefined || patience === undefined ? steered : patiently(patience, steered),
     });
     const fitting = request.wishes?.condenses
       ? createSummaryProvider(provider.name)
