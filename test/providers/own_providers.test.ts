@@ -384,6 +384,19 @@ test("a request is a copy, and a blind provider gets no pictures", async (t) => 
   assert.deepEqual([messages.length, pictures], [1, undefined]);
 });
 
+test("a program is not told who denied a call, which is the gateway's own note", async (t) => {
+  const seen: unknown[] = [];
+  const stream = async function* ({ messages }: ProgramProviderRequest) {
+    seen.push(...messages.slice(-1));
+    yield FINISH;
+  };
+  const { ask } = await open(t, stream);
+  const call = { id: "call_1", type: "function", function: { name: "look", arguments: "{}" } } as const;
+  const denied = { role: "tool", tool_call_id: "call_1", content: "No", is_error: true, denied_by: "person" } as const;
+  await ask({ messages: [{ role: "assistant", content: null, tool_calls: [call] }, denied] });
+  assert.deepEqual(seen, [{ role: "tool", tool_call_id: "call_1", content: "No", is_error: true }]);
+});
+
 test("a list of models that is rubbish, throws or never comes leaves the provider usable", async (t) => {
   const stream = async function* () {
     yield say("here");
