@@ -8,7 +8,7 @@ import { taintOfMessages } from "../../agent/untrusted_text.ts";
 import { CancelError, cancelReason } from "../../base/cancel.ts";
 import type { Clock } from "../../base/clock.ts";
 import { type HttpError, refuse } from "../../base/errors.ts";
-import { type Message, saidIn, textOf } from "../../base/records/message.ts";
+import { type Message, saidWithDocuments, textOf } from "../../base/records/message.ts";
 import { hasScope } from "../../base/records/caller.ts";
 import { joinTaints, RunTaint, type Taint, UNTAINTED } from "../../base/taint.ts";
 import type { RunStatus } from "../../base/records/run.ts";
@@ -532,7 +532,7 @@ function isBegunByApprover({ caller: { via, scopes }, showsQuestions = false }: 
 function openingMessage(messages: readonly Message[]): string | null {
   const message = messages.findLast(({ role }) => role === "user");
   if (message === undefined) return null;
-  const text = saidIn(message.content);
+  const text = saidWithDocuments(message.content);
   return text.length <= MAX_OPENING ? text : `${text.slice(0, MAX_OPENING)}... (${text.length} characters)`;
 }
 
