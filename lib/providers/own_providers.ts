@@ -196,8 +196,12 @@ function openOwn(
   };
 }
 
-/** Returns a message as `ProgramMessage` has it: who denied a call is for people. */
+/** Returns a message as `ProgramMessage` has it: who denied a call, and how files are called, is for people. */
 function withoutSource(message: Message): Message {
+  if (message.role === "user") {
+    const { files: _, ...said } = message;
+    return said;
+  }
   if (message.role !== "tool" || message.denied_by === undefined) return message;
   const { denied_by: _, ...told } = message;
   return told;

@@ -71,7 +71,14 @@ export type Picture = v.InferOutput<typeof pictureSchema>;
 export const messageSchema = v.variant("role", [
   v.object({ role: v.literal("system"), content: contentSchema, name: v.optional(v.string()), extra }),
   v.object({ role: v.literal("developer"), content: contentSchema, name: v.optional(v.string()), extra }),
-  v.object({ role: v.literal("user"), content: contentSchema, name: v.optional(v.string()), extra }),
+  v.object({
+    role: v.literal("user"),
+    content: contentSchema,
+    name: v.optional(v.string()),
+    /** Names of the files that are its last parts, in their order; absent: it has none, or nobody knows. No client can set them */
+    files: v.optional(v.array(v.string())),
+    extra,
+  }),
   v.object({
     role: v.literal("assistant"),
     content: v.nullable(contentSchema),
