@@ -80,7 +80,7 @@ export function readGlobalFlags(argv: readonly string[]): GlobalFlags {
   return { config, dataDir, workspace, json };
 }
 
-/** Finds a flag by how it is written, as `--port`, `-f` or `--no-open`. */
+/** Finds a flag by how it is written, such as `--port`, `-f` or `--no-open`. */
 export function findFlag(shown: string, args: ArgsDef): readonly [name: string, flag: ArgDef] | undefined {
   const word = shown.replace(/^--?/, "");
   return Object.entries(args).find(([name, arg]) =>

@@ -37,8 +37,8 @@ export interface Coordination extends ClusterMember, AccessCluster, GuardCluster
   gateways(): Promise<readonly GatewayView[]>;
   /** Address that other gateways are told. Undefined: none */
   readonly advertiseUrl: string | undefined;
-  /** Does work by its name that one gateway does at a time. Undefined: this one does it */
-  readonly alone: ClusterDuties["alone"] | undefined;
+  /** Does work by its name that one gateway does at a time. False: another one does it now */
+  readonly alone: ClusterDuties["alone"];
   /** Waits for somebody to drain this gateway, who asks at any gateway. */
   watchDrain(work: DrainedWork): void | Promise<void>;
   /** Has the programs that carry a marker killed when the heartbeats stop. */
@@ -80,7 +80,10 @@ export function createAlone({ clock, store }: { readonly clock: Clock; readonly 
     membership: () => undefined,
     gateways: () => Promise.resolve([]),
     advertiseUrl: undefined,
-    alone: undefined,
+    async alone(_name, work) {
+      await work();
+      return true;
+    },
     watchDrain() {},
     watchPrograms() {},
     sharedWindows: undefined,

@@ -66,8 +66,8 @@ export async function openCluster(
     link: await linkSettings(needs, opened),
     acceptedAt: async (runId) => (await createStoredRuns({ store }).get(runId))?.created_at,
   });
-  const [{ createSlicedDayBudget }, { SharedWindows }, { SharedCalls }] = await Promise.all([
-    import("./runs/supervisor/sliced_day_budget.ts"),
+  const [{ DayBudget }, { SharedWindows }, { SharedCalls }] = await Promise.all([
+    import("./runs/supervisor/day_budget.ts"),
     import("./access/shared_windows.ts"),
     import("./tools/runtime/shared_calls.ts"),
   ]);
@@ -122,7 +122,7 @@ export async function openCluster(
     watchPrograms: (marker) => watchPrograms(needs, { cluster, marker, opened }),
     toRuns: (parts) => new ClusterRuns({ ...parts, cluster }),
     toDayBudget: (parts) =>
-      createSlicedDayBudget({ ...parts, bus: cluster.bus, history: () => cluster.ownership.history() }),
+      new DayBudget(parts, { keepsSlice: true, bus: cluster.bus, history: () => cluster.ownership.history() }),
     sharedWindows,
     sharedCalls: new SharedCalls({ clock: cluster.clock, log, closing }),
     closing,

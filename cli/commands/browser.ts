@@ -38,7 +38,7 @@ export const browserLoginCommand = defineCliCommand({
       type: "string",
       valueHint: "hosts",
       description:
-        "Further hosts whose cookies are kept, with commas between them, as the one that signs in for the site",
+        "Further hosts whose cookies are kept, with commas between them, such as the one that signs in for the site",
     },
   },
   example: "postern browser login app.example.com",

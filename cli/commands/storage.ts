@@ -137,7 +137,7 @@ async function withMove(
     if (error instanceof DatabaseAwayError && !error.wasSent) throw refusalOf(error, storage);
     if (error instanceof DatabaseAwayError || sqlStateOf(error) !== undefined) {
       throw new CommandError(
-        `The move was cut off: ${messageOf(error)}; run the same command again, and it goes on from there`,
+        `The move was cut off: ${messageOf(error)}; run the same command again, which copies everything again`,
       );
     }
     throw error;
@@ -176,10 +176,8 @@ export function toldProgress(
   };
   return (progress) => {
     switch (progress.step) {
-      case "resumed":
-        return say("A copy was begun before: it goes on from there");
-      case "changed":
-        return say("The records have changed since that copy was begun: it is made again");
+      case "begun_again":
+        return say("A copy was begun before, and cut off: it is made again");
       case "verify":
         return say("Reading both sides again, to compare counts and digests");
       case "copy":

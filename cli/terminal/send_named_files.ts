@@ -116,7 +116,7 @@ async function formOf(
   return { type: sent.headers.get("content-type") ?? "", bytes: new Uint8Array(await sent.arrayBuffer()) };
 }
 
-/** Reads a file as it comes: one that grows without end, as a log, is not read into memory. */
+/** Reads a file as it comes: one that grows without end, such as a log, is not read into memory. */
 async function readBounded(path: string): Promise<Uint8Array<ArrayBuffer>> {
   const parts: Uint8Array[] = [];
   let size = 0;

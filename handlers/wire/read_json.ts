@@ -37,8 +37,9 @@ export async function readJson<S extends GenericSchema>(
   return value === undefined ? undefined : checkBody(schema, value, context.ignored);
 }
 
-/** Whether an empty body counts as none. Default false */
+/** Options of a body that is JSON. */
 interface JsonOptions {
+  /** True: an empty body counts as none. Default false */
   readonly optional?: boolean;
 }
 

@@ -148,8 +148,8 @@ export class Pairing {
   }
 
   /**
-   * Takes the code that a client presents. A client of a cluster hears whether its code is right once the guess is counted, at whichever gateways
-   * others guess at the same moment.
+   * Takes the code that a client presents. The client is told whether its code is right once the guess is counted, at
+   * whichever gateways others guess at the same moment.
    * @throws {HttpError} 403 pairing_code_invalid, 429 pairing_locked, 503 storage_unavailable
    */
   async #takeCode(presented: string, address: string | null) {
@@ -173,8 +173,7 @@ export class Pairing {
 
   /** @returns `changed` when another gateway has counted a guess or taken the code meanwhile */
   async #take(hash: string, guard: PairingGuard): Promise<Stored | undefined | "changed"> {
-    const { store, tokens } = this.#options;
-    if (!tokens.isShared) return await store.takeOnce(PAIRING_CODES.name, hash);
+    const { store } = this.#options;
     const found = await store.get(PAIRING_CODES.name, hash);
     if (found === undefined) return undefined;
     const isTaken = await store.batch([
@@ -206,13 +205,11 @@ export class Pairing {
 
   /** Writes one more wrong code, and the lock after too many of them. @returns false when another gateway has counted one meanwhile */
   async #countMiss(earlier: PairingGuard, address: string | null): Promise<boolean> {
-    const { store, clock, tokens } = this.#options;
+    const { store, clock } = this.#options;
     const misses = earlier.misses + 1;
     const lockedUntil = misses >= MAX_MISSES ? clock.now() + LOCK_MS : 0;
     const body = { ...unknownFieldsOf(earlier), v: 1, misses, locked_until: lockedUntil } as const;
-    const writes = [
-      tokens.isShared ? PAIRING_GUARD.putOver(GUARD_KEY, earlier.version, body) : PAIRING_GUARD.put(GUARD_KEY, body),
-    ];
+    const writes = [PAIRING_GUARD.putOver(GUARD_KEY, earlier.version, body)];
     return await (lockedUntil === 0 ? store.batch(writes) : this.#record({ kind: "locked", address }, writes));
   }
 }

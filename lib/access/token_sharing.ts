@@ -153,7 +153,7 @@ export class TokenSharing {
     return this.#wait(() => this.#lookUntil(() => this.#confirmedAt > since), patience);
   }
 
-  /** Waits for a look that begins after this call, for a token that is not known here, as `confirm`. Undefined when nobody may wait. */
+  /** Waits for a look that begins after this call, for a token that is not known here, like `confirm`. Undefined when nobody may wait. */
   confirmNew(patience?: TokenPatience): Promise<void> | undefined {
     return this.mayWait() ? this.#wait(() => this.#later ??= this.#lookLater(), patience) : undefined;
   }
@@ -165,7 +165,7 @@ export class TokenSharing {
     if (this.#succeeded <= before) throw unconfirmed();
   }
 
-  /** Returns the write that goes with a change that nothing may hold up, as a revocation. Call `tell` after it. */
+  /** Returns the write that goes with a change that nothing may hold up, such as a revocation. Call `tell` after it. */
   changed(): Write {
     return TOKEN_CHANGES.put(ALL, { v: 1, change: this.#newChange() });
   }

@@ -155,7 +155,7 @@ export interface GatewayConfig {
     readonly max_per_conversation?: number | undefined;
     /** What becomes of a reply in a conversation when its reader leaves, by a closed page or a lost connection. `go_on`: it is said to its end, and found again. `cancel`: it ends. Default: `"go_on"` */
     readonly when_reader_leaves?: "go_on" | "cancel" | undefined;
-    /** Seconds that a run with a record, as of a conversation or a schedule, waits for a person's answer. After them the call is denied. Default: `86400` */
+    /** Seconds that a run with a record, such as one of a conversation or a schedule, waits for a person's answer. After them the call is denied. Default: `86400` */
     readonly approval_timeout_secs?: number | undefined;
     /** Days that an ended run is kept. 0: for ever. Default: `30` */
     readonly retention_days?: number | undefined;

@@ -26,7 +26,7 @@ export function launchersIn(allowed: readonly string[]): readonly string[] {
   return allowed.filter((name) => KNOWN.has(name) || KNOWN.has(plainName(name)));
 }
 
-/** Returns the name of a program without the version at its end, as `python` of `python3.13`. */
+/** Returns the name of a program without the version at its end, such as `python` of `python3.13`. */
 function plainName(name: string): string {
   const plain = withoutEnd(name, "0123456789.");
   return plain !== name && plain.endsWith("-") ? plain.slice(0, -1) : plain;
@@ -58,7 +58,7 @@ export function runsNoOther(name: string): boolean {
   return PLAIN.has(name);
 }
 
-/** First arguments of programs that name a task of the project. Their own options can name any program, as `--script-shell` of npm does. */
+/** First arguments of programs that name a task of the project. Their own options can name any program, such as `--script-shell` of npm. */
 const TASKS = new Map<string, ReadonlySet<string> | "any">([
   ["npm", new Set(["test", "start", "run", "run-script"])],
   ["pnpm", new Set(["test", "start", "run"])],

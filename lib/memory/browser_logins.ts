@@ -57,7 +57,7 @@ export interface BrowserLogins {
 export interface BrowserLoginsOptions {
   readonly store: Store;
   readonly clock: Clock;
-  /** Opened at the first use. @throws {ConfigError} a key that cannot be used */
+  /** Returns the cipher, whose key is opened at the first use. @throws {ConfigError} a key that cannot be used */
   readonly cipher: () => Promise<RecordCipher>;
   /** Returns the newest `[browser] logins`. */
   readonly used: () => readonly string[];

@@ -91,7 +91,7 @@ export interface MailboxOptions {
   readonly store: Store;
   readonly clock: Clock;
   readonly random: Random;
-  /** Opened at the first use. @throws {ConfigError} a key that cannot be used */
+  /** Returns the cipher, whose key is opened at the first use. @throws {ConfigError} a key that cannot be used */
   readonly cipher: () => Promise<RecordCipher>;
 }
 

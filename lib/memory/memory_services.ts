@@ -28,8 +28,8 @@ export interface MemoryNeeds {
   readonly telemetry: { readonly redactor: Pick<Redactor, "redact"> };
   /** Records a change or use of a login. */
   readonly guard: { readonly recordLogin: BrowserLoginsOptions["record"] };
-  /** Does work by its name, unless another gateway does it now: then it gives false. Undefined: the gateway is alone */
-  readonly cluster: { readonly alone: ((name: string, work: () => Promise<void>) => Promise<boolean>) | undefined };
+  /** Does work by its name, unless another gateway does it now: then it gives false */
+  readonly cluster: { readonly alone: (name: string, work: () => Promise<void>) => Promise<boolean> };
 }
 
 /** Everything that agents keep between conversations and send each other. */
@@ -43,11 +43,11 @@ export interface MemoryServices {
   readonly uploads: Pick<Uploads, keyof Uploads>;
   /** Folders that conversations run their commands in. */
   readonly commandFolders: CommandFolders;
-  /** Loaded at its first use, and its key with it. */
+  /** Messages between agents. Loaded at their first use, with their key */
   readonly mailbox: Pick<Mailbox, keyof Mailbox>;
-  /** Loaded at its first use, and its key with it. */
+  /** Cookies of the browser. Loaded at their first use, with their key */
   readonly cookieJars: CookieJars;
-  /** Loaded at its first use, and its key with it. */
+  /** Sign-ins of the browser. Loaded at their first use, with their key */
   readonly browserLogins: BrowserLogins;
 }
 
@@ -64,7 +64,7 @@ function createMemoryServices(needs: MemoryNeeds): MemoryServices {
     log,
     redact: needs.telemetry.redactor.redact,
     collection: MEMORY.name,
-    alone: alone && ((work) => alone("memory_vectors", work)),
+    alone: (work) => alone("memory_vectors", work),
     textOf: (record) => MEMORY.readable(store, [record]).map(({ value }) => memoryText(value))[0],
   });
   const uploads = lazily(async () => {

@@ -23,8 +23,8 @@ export interface MemoryVectorsOptions {
   readonly textOf: (record: Stored) => string | undefined;
   /** Removes known secrets from a text before it is sent */
   readonly redact: (text: string) => string;
-  /** Does work, unless another gateway of a cluster does it now: then it gives false. Default: the gateway is alone */
-  readonly alone?: ((work: () => Promise<void>) => Promise<boolean>) | undefined;
+  /** Does work, unless another gateway of a cluster does it now: then it gives false */
+  readonly alone: (work: () => Promise<void>) => Promise<boolean>;
 }
 
 const QUERY_MS = 5_000;
@@ -168,7 +168,6 @@ export class MemoryVectors {
     this.#waiting.clear();
     // Set first: it is taken back by a failure, and by more keys meanwhile than may wait
     this.#swept = embedder.model;
-    if (alone === undefined) return await this.#sweep(embedder);
     if (await alone(() => this.#sweep(embedder))) return;
     this.#swept = undefined;
     for (const key of waiting) this.#waiting.add(key);

@@ -132,7 +132,7 @@ export type ProgramProviderEvent =
     } | undefined;
     /** Model that answered. Default: the one that was asked */
     readonly model?: string | undefined;
-    /** JSON value that comes back with this turn in the next request, as a signature of the reasoning */
+    /** JSON value that comes back with this turn in the next request, such as a signature of the reasoning */
     readonly opaque?: unknown;
   };
 

@@ -51,6 +51,19 @@ test("the chapters' links lead to chapters and headings that are there, and the 
   assert.deepEqual(wrong, []);
 });
 
+/** Words that a cell of a table may have: what needs more is a paragraph, or a list. */
+const MAX_CELL_WORDS = 35;
+
+test("no cell of a chapter's table is a paragraph", () => {
+  const long = (text: string) =>
+    text.split("\n").filter((line) => line.startsWith("|")).flatMap((line) => line.split("|"))
+      .filter((cell) => cell.split(/\s+/).length > MAX_CELL_WORDS);
+  // Its cells are measurements of one package each
+  const chapters = [...CHAPTERS].filter(([name]) => name !== "dependencies.md");
+  assert.deepEqual(chapters.flatMap(([name, text]) => long(text).map((cell) => `${name}: ${cell}`)), []);
+  assert.equal(long(`| a | ${"word ".repeat(MAX_CELL_WORDS + 1)}|`).length, 1);
+});
+
 test("the glossary has each term once, and its code names are in the source", () => {
   const rows = (CHAPTERS.get("glossary.md") ?? "").split("\n").filter((line) =>
     line.startsWith("| ") && line.includes("`")

@@ -76,7 +76,7 @@ const FOR_READ_FILE = ["lib/tools/files/file_scope.ts", "lib/tools/files/read_fi
 /** Parts that a call has no use for which reads a file, asks nobody and meets neither a halt, a mark nor a tool of others. */
 const NOT_FOR_CALL = [
   "lib/extensions/late_mcp_servers.ts",
-  "lib/guard/create_approvals.ts",
+  "lib/guard/stored_approvals.ts",
   "lib/guard/tainted_places.ts",
   "lib/tools/runtime/bind_call.ts",
   "lib/tools/runtime/call_asker.ts",

@@ -17,7 +17,7 @@ import process from "node:process";
 import { promisify } from "node:util";
 import { ROOT } from "../support/gateway_process.ts";
 import { startProcess } from "../support/started_process.ts";
-import type { ModelDoor } from "../support/models/model_trial.ts";
+import type { ModelDoor } from "../support/models/model_tasks.ts";
 
 const run = promisify(execFile);
 

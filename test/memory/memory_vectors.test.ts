@@ -32,6 +32,10 @@ function setUp() {
     collection: MEMORY.name,
     redact: (text) => text.replaceAll("sk-secret", "[redacted]"),
     textOf: ({ body }) => memoryText(MEMORY.parse(body)),
+    alone: async (work) => {
+      await work();
+      return true;
+    },
   });
   const embedder = (): Embedder | undefined =>
     model.name === undefined ? undefined : {

@@ -9,7 +9,7 @@ import { createLocalWire, type NewsWire } from "../../lib/cluster/cluster_news.t
 import { type Cluster, type ClusterDatabase, joinCluster } from "../../lib/cluster/join_cluster.ts";
 import { createStoredRuns } from "../../lib/runs/journal/stored_runs.ts";
 import type { ProofFiles } from "../../lib/cluster/workspace_proof.ts";
-import { createSlicedDayBudget } from "../../lib/runs/supervisor/sliced_day_budget.ts";
+import { DayBudget } from "../../lib/runs/supervisor/day_budget.ts";
 import { ClusterRuns } from "../../lib/runs/supervisor/cluster_runs.ts";
 import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
 import type { Store, Write } from "../../lib/storage/store.ts";
@@ -207,7 +207,7 @@ export async function joinLink(
       ownership: cluster.ownership,
       toRuns: (parts) => new ClusterRuns({ ...parts, cluster }),
       toDayBudget: (parts) =>
-        createSlicedDayBudget({ ...parts, bus: cluster.bus, history: () => cluster.ownership.history() }),
+        new DayBudget(parts, { keepsSlice: true, bus: cluster.bus, history: () => cluster.ownership.history() }),
     },
     close: () => opened.close(),
   };

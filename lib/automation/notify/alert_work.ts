@@ -61,14 +61,15 @@ const MAX_TOLD = 1_000;
 /** Messages that are named in one that tells of many. */
 const MAX_NAMED = 5;
 
-const MANY: Readonly<Record<AlertEvent, string>> = {
-  approval_waiting: "approvals wait for an answer",
-  run_ended: "runs have ended",
-  run_failed: "runs have failed",
-  run_needs_review: "runs need a review",
-  budget_near: "messages about the budget",
-  gateway_degraded: "messages about the state of the gateway",
-  sign_in_needed: "MCP servers want a sign-in",
+/** Words for one message of an event, and for several. */
+const WORDS: Readonly<Record<AlertEvent, readonly [one: string, more: string]>> = {
+  approval_waiting: ["approval waits for an answer", "approvals wait for an answer"],
+  run_ended: ["run has ended", "runs have ended"],
+  run_failed: ["run has failed", "runs have failed"],
+  run_needs_review: ["run needs a review", "runs need a review"],
+  budget_near: ["message about the budget", "messages about the budget"],
+  gateway_degraded: ["message about the state of the gateway", "messages about the state of the gateway"],
+  sign_in_needed: ["MCP server wants a sign-in", "MCP servers want a sign-in"],
 };
 
 /** Creates the messages of `[[notify]]`. */
@@ -171,9 +172,9 @@ function toMessage(
   const place = publicUrl === "" ? {} : { page: `${withoutEnd(publicUrl, "/")}/#${page}` };
   const rest = { id, rule, alerts, answer, isUrgent: hasApproval, ...place };
   if (first !== undefined && others.length === 0) return { ...rest, title: first.title, text: first.text };
-  const counts = Object.entries(MANY).flatMap(([event, words]) => {
+  const counts = Object.entries(WORDS).flatMap(([event, [one, more]]) => {
     const count = alerts.filter((each) => each.event === event).length;
-    return count === 0 ? [] : [`${count} ${words}`];
+    return count === 0 ? [] : [`${count} ${count === 1 ? one : more}`];
   });
   const named = alerts.slice(0, MAX_NAMED).map(({ title }) => `- ${title}`);
   const more = alerts.length > MAX_NAMED ? [`and ${alerts.length - MAX_NAMED} more`] : [];

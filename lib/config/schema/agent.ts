@@ -36,7 +36,7 @@ export const runsSchema = v.strictObject({
     choice(["go_on", "cancel"], "go_on"),
   ),
   approval_timeout_secs: about(
-    "Seconds that a run with a record, as of a conversation or a schedule, waits for a person's answer. After them the call is denied",
+    "Seconds that a run with a record, such as one of a conversation or a schedule, waits for a person's answer. After them the call is denied",
     integer(86_400, 1, 31_536_000),
   ),
   retention_days: about("Days that an ended run is kept. 0: for ever", integer(30, 0, 36_500)),

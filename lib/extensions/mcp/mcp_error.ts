@@ -50,7 +50,7 @@ export class McpError extends ToolError {
   }
 }
 
-/** Returns an error of what comes before a request, as its session, as one of a request that the server never saw. */
+/** Returns an error of what comes before a request, such as its session, as one of a request that the server never saw. */
 export function beforeRequest(error: unknown): unknown {
   if (!(error instanceof McpError) || !error.written) return error;
   const { code, message, server, protocolCode, data, isStale } = error;

@@ -5,7 +5,7 @@ export const ARGUMENTS_REPEATED = {
 } as const;
 
 /**
- * Puts the arguments of a tool call together from their pieces: one whole object. What follows it is dropped, as a stray `""`, or the
+ * Puts the arguments of a tool call together from their pieces: one whole object. What follows it is dropped, such as a stray `""`, or the
  * arguments said again. An empty object that came in one piece is held back until the end, since some servers begin with one in the
  * place of the object that follows. Text that begins as no object is taken as it is.
  */

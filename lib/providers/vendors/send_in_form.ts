@@ -28,7 +28,7 @@ export function sendInForm(asked: FormedRequest): Promise<HttpExchange> {
 /** A try of a request. */
 interface Try {
   readonly form: VendorForm;
-  /** What the refusals before it have taught */
+  /** Lessons of the refusals before it */
   readonly taught: Partial<VendorForm>;
   readonly refused?: Refused;
 }

@@ -102,7 +102,7 @@ export class RunRecorder {
     this.#notes.effects.push(callId);
   }
 
-  /** Begins to write, from the first event on. A run that ends without it, as a completion without an effect, leaves no record. */
+  /** Begins to write, from the first event on. A run that ends without it, such as a completion without an effect, leaves no record. */
   activate(): void {
     this.isActive = true;
   }

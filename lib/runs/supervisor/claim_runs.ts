@@ -101,7 +101,7 @@ export class RunClaimer {
     const { active, runs, log } = this.#options;
     try {
       const entry = active.find(id);
-      if (await runs.isCancelled(id) !== true) return entry?.steering?.hear();
+      if (await runs.isCancelled(id) !== true) return entry?.steering?.onMessage();
       const isInterrupted = entry?.steering !== undefined && await runs.isInterrupted(id);
       entry?.abort(new CancelError(isInterrupted ? "interrupted" : "cancelled"));
     } catch (error) {

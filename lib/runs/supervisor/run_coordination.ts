@@ -11,7 +11,7 @@ import { OWNS_ALL, type RunRights, type RunStore } from "../journal/run_store.ts
 import type { RunWatch } from "../journal/run_watch.ts";
 import type { InterruptedRun, RecoverOptions } from "../recovery/recover_runs.ts";
 import type { ActiveRun } from "./active_run.ts";
-import { type DayBudget, type DayBudgetOptions, StoredDayBudget } from "./day_budget.ts";
+import { DayBudget, type DayBudgetOptions } from "./day_budget.ts";
 import type { ActiveRuns, QueuePlace, RunLimits, RunQueue } from "./run_queue.ts";
 
 /** Parts of a supervisor that its runs are coordinated with. */
@@ -170,5 +170,5 @@ class AloneRuns implements RunCoordination {
 export const MEMBER_ALONE: ClusterMember = {
   ownership: OWNS_ALL,
   toRuns: (parts) => new AloneRuns(parts),
-  toDayBudget: (options) => new StoredDayBudget(options),
+  toDayBudget: (options) => new DayBudget(options),
 };

@@ -24,8 +24,8 @@ export interface RunSteeringOptions {
  */
 export class RunSteering implements AgentSteering {
   isDue: boolean;
-  /** Counts what was heard: a message that comes during a look is looked for again. */
-  #heard = 0;
+  /** Counts the messages that were accepted: one that comes during a look is looked for again. */
+  #messages = 0;
   readonly #options: RunSteeringOptions;
 
   constructor(options: RunSteeringOptions) {
@@ -33,16 +33,16 @@ export class RunSteering implements AgentSteering {
     this.isDue = options.isResumed;
   }
 
-  /** Call it when a message for the run was accepted. */
-  hear(): void {
-    this.#heard++;
+  /** Notes that a message for the run was accepted. */
+  onMessage(): void {
+    this.#messages++;
     this.isDue = true;
   }
 
   async waiting(): Promise<readonly SteeringMessage[]> {
-    const heard = this.#heard;
+    const before = this.#messages;
     const messages = await this.#options.patience(() => this.#look());
-    if (messages.length === 0 && heard === this.#heard) this.isDue = false;
+    if (messages.length === 0 && before === this.#messages) this.isDue = false;
     return messages;
   }
 

@@ -3,9 +3,8 @@ import { cancelError } from "../../base/cancel.ts";
 import type { Clock, Timer } from "../../base/clock.ts";
 import { unknownFieldsOf } from "../../base/records/stored_object.ts";
 import type { ClusterBus } from "../../cluster/cluster_news.ts";
-import { readRecord } from "../../storage/read_records.ts";
+import type { Collection } from "../../storage/read_records.ts";
 import type { Store } from "../../storage/store.ts";
-import { BUDGET_DAYS } from "./day_budget.ts";
 import {
   abandoned,
   isScarce,
@@ -31,18 +30,30 @@ export interface BudgetState {
   readonly held: number;
   /** Tokens that other gateways have leased and not given back. */
   readonly elsewhere: number;
+  /** Pause after which the others are asked for theirs again. Undefined: there is nothing to ask for */
+  readonly askAgainMs?: number | undefined;
   /** Input of the call that was refused. */
   readonly input: number;
 }
 
-/** Options of `SlicedBudget`. */
-export interface SlicedBudgetOptions {
-  readonly store: Store;
-  readonly clock: Clock;
+/** Gateways that spend of one budget. */
+export interface BudgetSharing {
   readonly bus: ClusterBus;
   /** Returns the name of the database's history. */
   readonly history: () => string | undefined;
-  readonly collection: string;
+  /**
+   * True: a gateway keeps a slice, which saves writes, and which the others can ask for. False: it leases for each call what that needs and
+   * gives back the rest, and what the record says of leased tokens is of no gateway.
+   */
+  readonly keepsSlice: boolean;
+}
+
+/** Options of `SlicedBudget`. */
+interface SlicedBudgetOptions {
+  readonly store: Store;
+  readonly clock: Clock;
+  readonly sharing: BudgetSharing;
+  readonly collection: Collection<{ readonly tokens: number; readonly leased?: number | undefined }>;
   /** Returns the key of the record that counts now. A slice of an earlier record is worth nothing. */
   readonly key: () => string;
   /** Returns the tokens of the budget, read at each reservation; 0: no limit. */
@@ -53,7 +64,7 @@ export interface SlicedBudgetOptions {
 }
 
 /** How long a call waits for calls at work of this gateway, and the pause between two questions to the others. Milliseconds */
-export const MAX_WAIT_MS = 5_000;
+const MAX_WAIT_MS = 5_000;
 /** How long a call waits for tokens that other gateways are asked to give back. */
 const ASK_MS = 1_000;
 /** Pause between two looks at the record while a call waits for others. */
@@ -104,7 +115,7 @@ export class SlicedBudget implements TokenBudget {
 
   constructor(options: SlicedBudgetOptions) {
     this.#options = options;
-    this.#stopListening = options.bus.onNote(({ kind, id }) => {
+    this.#stopListening = options.sharing.bus.onNote(({ kind, id }) => {
       if (kind !== "budget" || id !== this.#term.key) return;
       this.#isAsked = true;
       void this.#work();
@@ -173,8 +184,7 @@ export class SlicedBudget implements TokenBudget {
 
   /** Turns to the record that counts now. What was leased of another, or in another history, is spent. */
   #turn(): void {
-    const { key: keyNow, history: historyNow } = this.#options;
-    const [key, history] = [keyNow(), historyNow()];
+    const [key, history] = [this.#options.key(), this.#options.sharing.history()];
     if (key === this.#term.key && history === this.#term.history) return;
     this.#term = { key, history };
     this.#slice = abandoned(this.#slice);
@@ -202,12 +212,13 @@ export class SlicedBudget implements TokenBudget {
   }
 
   async #read(term: Term): Promise<KeptPot> {
-    const { store, collection } = this.#options;
+    const { store, collection, sharing } = this.#options;
     const { key } = term;
-    const found = await readRecord(store, collection, key, BUDGET_DAYS.parse);
+    const found = await collection.read(store, key);
     if (found === undefined) await this.#options.onNewKey?.(key);
     const { tokens = 0, leased = 0 } = found?.value ?? {};
-    return { ...unknownFieldsOf(found?.value), term, tokens, leased, version: found?.version ?? 0 };
+    const version = found?.version ?? 0;
+    return { ...unknownFieldsOf(found?.value), term, tokens, leased: sharing.keepsSlice ? leased : 0, version };
   }
 
   /** Decides until nothing is left to decide, one write at a time. Never throws. */
@@ -238,7 +249,7 @@ export class SlicedBudget implements TokenBudget {
     if (limit === 0 && this.#waiting.size > 0) return this.#grantAll();
     const isLowered = !this.#isCurrent();
     if (!isLowered && this.#grant({ whole: true })) return true;
-    const scarce = this.#pot !== undefined && isScarce(this.#pot, limit);
+    const scarce = this.#isScarce(limit, false);
     const isWanted = this.#waiting.size > 0;
     const { free, held, told } = this.#slice;
     // Free tokens are of use to the calls that wait here
@@ -294,7 +305,8 @@ export class SlicedBudget implements TokenBudget {
     if (this.#refuseWhere(({ need }) => need.input >= limit, { pot, limit })) return true;
     let missing = -this.#slice.free;
     for (const { need } of this.#waiting) missing += need.input + need.output;
-    const move = leased(pot, this.#slice, { missing, limit });
+    const bound = this.#options.sharing.keepsSlice ? limit : Math.min(limit, pot.tokens + missing);
+    const move = leased(pot, this.#slice, { missing, limit: bound });
     if (move === undefined) return await this.#refuse(limit);
     if (await this.#write(pot, move)) this.#leasedUnder = limit;
     return true;
@@ -302,14 +314,15 @@ export class SlicedBudget implements TokenBudget {
 
   /** Writes a move. @returns false when another gateway wrote first, or the record does not count any more */
   async #write(pot: KeptPot, move: Move): Promise<boolean> {
-    const { store, collection } = this.#options;
+    const { store, collection, sharing } = this.#options;
     const { term } = pot;
     if (this.#isOver(term)) return false;
     this.#pot = undefined;
     this.#slice = sent(this.#slice, move);
     const { tokens, leased } = move.pot;
     const kept = unknownFieldsOf(pot);
-    const isWritten = await store.putIfVersion(collection, term.key, pot.version, { ...kept, v: 1, tokens, leased });
+    const body = { ...kept, v: 1, tokens, ...sharing.keepsSlice ? { leased } : {} };
+    const isWritten = await store.putIfVersion(collection.name, term.key, pot.version, body);
     // Nobody knows in which history it was written
     if (this.#isOver(term)) return false;
     this.#slice = isWritten ? written(this.#slice, move) : notWritten(this.#slice, move);
@@ -319,7 +332,7 @@ export class SlicedBudget implements TokenBudget {
 
   /** Decides about calls for which nothing is left, as far as can be known now. @returns true when something was decided */
   async #refuse(limit: number): Promise<boolean> {
-    const { clock, bus } = this.#options;
+    const { clock, sharing: { bus } } = this.#options;
     const pot = await this.#latest({ fresh: true });
     // Others have given back since, or the day has changed
     if (limit - pot.tokens > 0 || this.#isOver(pot.term)) return true;
@@ -350,9 +363,16 @@ export class SlicedBudget implements TokenBudget {
     const hopeless = [...this.#waiting].filter(isHopeless);
     for (const entry of hopeless) {
       this.#waiting.delete(entry);
-      entry.refuse(this.#options.refusal({ limit, left, held, elsewhere, input: entry.need.input }));
+      const askAgainMs = elsewhere > 0 ? MAX_WAIT_MS : undefined;
+      entry.refuse(this.#options.refusal({ limit, left, held, elsewhere, askAgainMs, input: entry.need.input }));
     }
     return hopeless.length > 0;
+  }
+
+  /** Tells whether this gateway keeps nothing that no call needs. @param unread what is assumed where the record is to be read again */
+  #isScarce(limit: number, unread: boolean): boolean {
+    if (!this.#options.sharing.keepsSlice) return true;
+    return this.#pot === undefined ? unread : isScarce(this.#pot, limit);
   }
 
   /** Returns the tokens that other gateways have leased, as far as they have said. */
@@ -374,7 +394,7 @@ export class SlicedBudget implements TokenBudget {
       if (this.#isOver(term)) return;
       this.#slice = settled(this.#slice, { reserved, used });
       const limit = this.#options.limit();
-      const scarce = this.#pot === undefined || isScarce(this.#pot, limit);
+      const scarce = this.#isScarce(limit, true);
       const isDue = this.#isClosed || this.#waiting.size > 0 || limit < this.#leasedUnder;
       if (isDue || surplus(this.#slice, { limit, scarce }) !== 0) void this.#work();
     };

@@ -47,7 +47,7 @@ export interface RunStarterOptions extends Omit<LaunchParts, "memory" | "configu
   readonly draining: () => string | undefined;
 }
 
-/** What a new run is launched with beside its request. */
+/** Circumstances that a new run is launched in, beside its request. */
 type Asked = Pick<LaunchOptions, "profile" | "guidance" | "id">;
 
 /** Longest time from the first look at a request to the first record of its run, at another gateway. */
@@ -225,11 +225,11 @@ export class RunStarter {
     try {
       if (mode === "interrupt") await cancel(id, "interrupted");
       else if (entry === undefined) await cluster.tellOwner(id);
-      else entry.steering?.hear();
+      else entry.steering?.onMessage();
     } catch (error) {
       // The message is on disk: whoever got a refusal would send it twice
       log.warn("A run could not be told of a message, and ends or takes it in at its next look", { run_id: id, error });
-      entry?.steering?.hear();
+      entry?.steering?.onMessage();
     }
   }
 

@@ -314,7 +314,7 @@ export class Supervisor implements RunSupervisor {
     await this.#waitForIdle(graceMs);
     for (const entry of this.#active.all()) entry.abort(new CancelError("shutdown"));
     await this.#waitForIdle(SETTLE_MS);
-    await this.#day.close?.();
+    await this.#day.close();
     await this.#cluster.settle();
   }
 

@@ -15,7 +15,7 @@ import { movedAway, type MovedTo, openDatabase, openReadOnly } from "../sqlite/o
 import { migrations } from "../sqlite/migrations.ts";
 import { markMoved, readMovedMark } from "./moved_mark.ts";
 import { type DigestRow, SourceDatabase, type TextOf } from "./source_database.ts";
-import { type CopyPlace, TargetSchema } from "./target_schema.ts";
+import { TargetSchema } from "./target_schema.ts";
 
 /** Options of `moveRecords`. */
 export interface MoveOptions {
@@ -39,7 +39,7 @@ export interface MoveOptions {
 
 /** How far a move is. */
 export type MoveProgress =
-  | { readonly step: "resumed" | "changed" | "verify" }
+  | { readonly step: "begun_again" | "verify" }
   | { readonly step: "copy"; readonly copied: number; readonly of: number };
 
 /** Result of a move. */
@@ -76,11 +76,11 @@ interface Sides {
 
 /**
  * Moves all records of a data directory into an empty PostgreSQL schema: copies them in batches, reads both sides again and compares counts
- * and digests, marks the database of the data directory as moved, and then gives the schema to gateways. A move that was cut off goes on
- * where it was; no gateway opens the schema until then.
+ * and digests, marks the database of the data directory as moved, and then gives the schema to gateways. A copy that was cut off is made
+ * again; no gateway opens the schema until the move is done.
  * @throws {ConfigError} `database_unusable`: no records to move, a schema with records, or sides that differ after the copy;
  * `database_moved`: they were moved to another place; what `readMovedMark`, `openDatabase` and `migrateSchema` throw
- * @throws {DatabaseAwayError} the server cannot be reached. The move goes on when it is called again
+ * @throws {DatabaseAwayError} the server cannot be reached. The move is made when it is called again
  */
 export async function moveRecords(options: MoveOptions): Promise<Moved> {
   const path = join(options.dataDir, DATABASE_NAME);
@@ -149,14 +149,11 @@ async function moveFile(
   const target = targetOf(session, options);
   const origin = { identity: source.identity(), name: `${hostname()}:${dataDir}` };
   const copy = await target.claim(origin, random.id("copy_"));
-  if (copy.isResumed) onProgress({ step: "resumed" });
-  let copied = await copyAll({ source, target }, copy.place, onProgress);
-  if (typeof copied === "string" && copy.isResumed) {
-    // A gateway worked on the source after the copy was cut off
-    onProgress({ step: "changed" });
+  if (copy.wasBegun) {
+    onProgress({ step: "begun_again" });
     await target.empty(source.gateways());
-    copied = await copyAll({ source, target }, BEGIN, onProgress);
   }
+  const copied = await copyAll({ source, target }, onProgress);
   if (typeof copied === "string") {
     await target.requireNoGateway(source.gateways());
     throw differs(copied, options);
@@ -168,18 +165,13 @@ async function moveFile(
   return { database: database.name, schema, movedAt, copied };
 }
 
-const BEGIN: CopyPlace = { id: 0, stream: "", seq: 0 };
 /** SQLSTATE of a row whose key or id is there already */
 const IS_THERE = "23505";
 
-/** Copies what is behind a place, and compares both sides. @returns what they hold, or where they differ */
-async function copyAll(
-  sides: Sides,
-  place: CopyPlace,
-  onProgress: MoveOptions["onProgress"],
-): Promise<CopyDigests | string> {
+/** Copies everything, and compares both sides. @returns what they hold, or where they differ */
+async function copyAll(sides: Sides, onProgress: MoveOptions["onProgress"]): Promise<CopyDigests | string> {
   try {
-    await copyRecords(sides, place, onProgress);
+    await copyRecords(sides, onProgress);
   } catch (error) {
     if (sqlStateOf(error) !== IS_THERE) throw error;
     return "it has records that the copy did not make";
@@ -188,29 +180,26 @@ async function copyAll(
   return await compare(sides);
 }
 
-async function copyRecords(
-  { source, target }: Sides,
-  place: CopyPlace,
-  onProgress: MoveOptions["onProgress"],
-): Promise<void> {
+async function copyRecords({ source, target }: Sides, onProgress: MoveOptions["onProgress"]): Promise<void> {
   await target.reserveIds(source.lastId());
   const { records, entries } = source.counts();
-  let copied = source.countUpTo(place);
+  let copied = 0;
   const report = (count: number) => onProgress({ step: "copy", copied: copied += count, of: records + entries });
   report(0);
-  for (let { id } = place;;) {
+  for (let id = 0;;) {
     const batch = source.recordsAfter(id);
     if (batch.length === 0) break;
     await target.putRecords(batch);
     report(batch.length);
     id = batch.at(-1)?.id ?? id;
   }
-  for (let { stream, seq } = place;;) {
+  for (let [stream, seq] = ["", 0];;) {
     const batch = source.entriesAfter(stream, seq);
     if (batch.length === 0) break;
     await target.putEntries(batch);
     report(batch.length);
-    ({ stream, seq } = batch.at(-1) ?? { stream, seq });
+    const last = batch.at(-1);
+    if (last !== undefined) [stream, seq] = [last.stream, last.seq];
   }
   await target.analyze();
 }

@@ -88,13 +88,6 @@ export class SourceDatabase {
     return { records: count("records"), entries: count("stream_records") };
   }
 
-  /** Returns how many records and entries stand up to a place. */
-  countUpTo({ id, stream, seq }: { readonly id: number; readonly stream: string; readonly seq: number }): number {
-    const records = this.#database.prepare("SELECT count(*) AS n FROM records WHERE id <= ?").get(id);
-    const entries = this.#database.prepare("SELECT count(*) AS n FROM stream_records WHERE (stream, seq) <= (?, ?)");
-    return Number(records?.["n"]) + Number(entries.get(stream, seq)?.["n"]);
-  }
-
   /** Returns how many texts and vectors the digests of all records had. Call it after `recordDigests` has ended. */
   indexed(): { readonly texts: number; readonly vectors: number } {
     return this.#indexed;

@@ -5,21 +5,11 @@ import type { PostgresRow, PostgresSession } from "../postgres/postgres_session.
 import { type PostgresValue, quoteName } from "../postgres/statement_text.ts";
 import { type DigestRow, type MovingEntry, type MovingRecord, toRecordLine } from "./source_database.ts";
 
-/** How far a copy is: everything up to these places is in the target. */
-export interface CopyPlace {
-  /** Id of the last record */
-  readonly id: number;
-  /** Last entry of a stream. The stream is empty before the first one */
-  readonly stream: string;
-  readonly seq: number;
-}
-
 /** The copy that a schema holds, before the schema is given to gateways. */
 export interface UnfinishedCopy {
   readonly id: string;
-  readonly place: CopyPlace;
-  /** False: the copy has just begun */
-  readonly isResumed: boolean;
+  /** True: an earlier call began it. The schema may hold a part of it, see `empty` */
+  readonly wasBegun: boolean;
 }
 
 /** The data directory that a copy is made of. */
@@ -38,8 +28,8 @@ const MAX_NAMED = 3;
 const TABLES = ["records", "stream_records", "record_texts", "record_vectors", "batches"] as const;
 
 /**
- * A schema that records are copied into. While it has the table `unfinished_move`, no gateway opens it (`migrateSchema`). Each batch is one
- * transaction with the place up to which the copy is made, so a copy goes on from there, wherever it was cut off.
+ * A schema that records are copied into. While it has the table `unfinished_move`, no gateway opens it (`migrateSchema`). A copy
+ * that was cut off is made again, into the emptied schema.
  */
 export class TargetSchema {
   readonly #session: DedicatedSession;
@@ -75,7 +65,7 @@ export class TargetSchema {
       const [found] = await query("SELECT to_regclass($1) IS NOT NULL AS has_copy", [this.#table("unfinished_move")]);
       if (found?.["has_copy"] === true) {
         const [row] = await query(`SELECT * FROM ${this.#table("unfinished_move")}`);
-        return toCopy(this.#requireOwnCopy(row, origin.identity));
+        return { id: String(this.#requireOwnCopy(row, origin.identity)["id"]), wasBegun: true };
       }
       await query(`LOCK TABLE ${this.#table("records")}, ${this.#table("stream_records")} IN SHARE MODE`);
       await this.#requireEmpty({ query });
@@ -85,16 +75,13 @@ export class TargetSchema {
            id text NOT NULL,
            source text NOT NULL,
            source_name text NOT NULL,
-           last_id int8 NOT NULL DEFAULT 0,
-           last_stream text COLLATE "C" NOT NULL DEFAULT '',
-           last_seq int8 NOT NULL DEFAULT 0,
            began_at timestamptz NOT NULL DEFAULT now()
          )`,
       );
       await query(`INSERT INTO ${this.#table("unfinished_move")} (id, source, source_name) VALUES ($1, $2, $3)`, [
         ...[newId, origin.identity, origin.name],
       ]);
-      return { id: newId, place: { id: 0, stream: "", seq: 0 }, isResumed: false };
+      return { id: newId, wasBegun: false };
     });
   }
 
@@ -126,17 +113,14 @@ export class TargetSchema {
   }
 
   /**
-   * Forgets everything that was copied, to start over.
+   * Forgets everything that an earlier call copied.
    * @throws {ConfigError} `database_unusable`, as `requireNoGateway`
    */
   async empty(known: ReadonlySet<string>): Promise<void> {
     await this.#session.transaction(async (session) => {
       await session.query(`LOCK TABLE ${this.#table("records")} IN ACCESS EXCLUSIVE MODE`);
       await this.requireNoGateway(known, session);
-      await session.query(
-        `TRUNCATE ${TABLES.map((name) => this.#table(name)).join(", ")};
-         UPDATE ${this.#table("unfinished_move")} SET last_id = 0, last_stream = '', last_seq = 0`,
-      );
+      await session.query(`TRUNCATE ${TABLES.map((name) => this.#table(name)).join(", ")}`);
     });
   }
 
@@ -159,7 +143,7 @@ export class TargetSchema {
     );
   }
 
-  /** Writes a batch of records, and how far the copy is then. */
+  /** Writes a batch of records, in one transaction. */
   async putRecords(records: readonly MovingRecord[]): Promise<void> {
     const statement = new Statement();
     statement.insert(
@@ -187,11 +171,10 @@ export class TargetSchema {
       ),
       ["::int8", "", "::int4", "::bytea"],
     );
-    statement.add(`UPDATE ${this.#table("unfinished_move")} SET last_id = ?::int8`, [records.at(-1)?.id ?? 0]);
     await this.#session.query(statement.text(), statement.values);
   }
 
-  /** Writes a batch of entries of streams, and how far the copy is then. */
+  /** Writes a batch of entries of streams. */
   async putEntries(entries: readonly MovingEntry[]): Promise<void> {
     const statement = new Statement();
     statement.insert(
@@ -199,10 +182,6 @@ export class TargetSchema {
       entries.map(({ stream, seq, body, createdAt }) => [stream, seq, body, createdAt]),
       ["", "::int8", "", "::int8"],
     );
-    const last = entries.at(-1);
-    statement.add(`UPDATE ${this.#table("unfinished_move")} SET last_stream = ?, last_seq = ?::int8`, [
-      ...[last?.stream ?? "", last?.seq ?? 0],
-    ]);
     await this.#session.query(statement.text(), statement.values);
   }
 
@@ -342,12 +321,6 @@ class Statement {
     this.#texts.push(`INSERT INTO ${into} VALUES ${tuples.join(", ")}`);
   }
 
-  /** Adds a statement in which `?` stands for the values, in their order. */
-  add(text: string, values: readonly PostgresValue[]): void {
-    const left = [...values];
-    this.#texts.push(text.replace(/\?/g, () => this.#place(left.shift() ?? null)));
-  }
-
   text(): string {
     return this.#texts.join(";\n");
   }
@@ -371,11 +344,6 @@ function recordLine(row: PostgresRow): string {
     text: terms == null ? null : [String(terms), String(row["repeats"]), Number(row["total"])],
     vector: vector == null ? null : [String(row["model"]), Number(row["dimensions"]), String(vector)],
   });
-}
-
-function toCopy(row: PostgresRow): UnfinishedCopy {
-  const place = { id: Number(row["last_id"]), stream: String(row["last_stream"]), seq: Number(row["last_seq"]) };
-  return { id: String(row["id"]), place, isResumed: true };
 }
 
 function digestOf(text: string): string {

@@ -41,7 +41,7 @@ export function connectionLost(name: string, cause: unknown): DatabaseAwayError 
 
 /** Returns the error of a server that reads and does not write. */
 export function onlyReads(name: string): DatabaseAwayError {
-  const message = `The server of the database ${name} only reads, as a standby does that is not promoted yet`;
+  const message = `The server of the database ${name} only reads, such as a standby that is not promoted yet`;
   return new DatabaseAwayError(message, { wasSent: false, cause: undefined });
 }
 

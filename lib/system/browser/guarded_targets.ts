@@ -55,7 +55,7 @@ const NO_SESSION = -32001;
  * Stands between the driver and the browser, and guards the requests of every page, frame and worker from one moment on.
  *
  * The driver attaches to each new target before its first line runs, and lets it go on with `Runtime.runIfWaitingForDebugger`. While a guard
- * is set, that command waits until the target's requests are guarded. A target that cannot be guarded, as a shared worker, is closed.
+ * is set, that command waits until the target's requests are guarded. A target that cannot be guarded, such as a shared worker, is closed.
  * DevTools does not pause WebSockets and `rel=prefetch`: `NarrowedWay` is there for them.
  */
 export class GuardedTargets implements ConnectOverCDPTransport {

@@ -70,7 +70,7 @@ export interface InspectedFile {
 }
 
 /**
- * Source of a content that comes piece by piece, as a download. It resolves when the content is whole; when it throws, no file is made.
+ * Source of a content that comes piece by piece, such as a download. It resolves when the content is whole; when it throws, no file is made.
  * @param write takes the next bytes, which are on their way to the disk when it resolves
  */
 export type ContentSource = (write: (bytes: Uint8Array) => Promise<void>) => Promise<void>;

@@ -56,7 +56,7 @@ export function createProviderClients(
   { clock, proxy, queues = createExchangeQueues() }: {
     readonly clock: Clock;
     readonly proxy?: ProxySettings | undefined;
-    /** Shared by all clients of a gateway. Default: queues of this factory alone */
+    /** Queues that all clients of a gateway share. Default: queues of this factory alone */
     readonly queues?: ExchangeQueues | undefined;
   },
 ): ProviderClientFactory {

@@ -8,7 +8,7 @@ export interface RetryAfterOptions {
   readonly maxRetries?: number | undefined;
   /** Longest pause that is kept; a reply that asks for a longer one is given back. Milliseconds. Default 30,000 */
   readonly maxWaitMs?: number | undefined;
-  /** True when sending a request twice does no more than sending it once, whatever its method, as a search. Default: GET and HEAD alone */
+  /** True when sending a request twice does no more than sending it once, whatever its method, such as a search. Default: GET and HEAD alone */
   readonly repeatable?: boolean | undefined;
 }
 

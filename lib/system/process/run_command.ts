@@ -87,7 +87,7 @@ export interface CommandResult {
   readonly ending:
     | ProgramEnd
     | { readonly kind: "timeout" }
-    /** Killed for writing more than FLOOD_BYTES */
+    /** End of a command that was killed for writing more than FLOOD_BYTES */
     | { readonly kind: "flood" };
   readonly stdout: Captured;
   readonly stderr: Captured;

@@ -16,7 +16,7 @@ import { checkedMounts, type MeantMount, withoutLinks } from "./raced_mounts.ts"
 import { unlessGone } from "./remembered_folders.ts";
 import { type CommandResult, runCommand } from "./run_command.ts";
 
-/** Seen read-only by a contained command where they exist; of `/etc` only what the loader and Debian's links need. */
+/** Folders that a contained command sees read-only where they exist; of `/etc` only what the loader and Debian's links need. */
 const SYSTEM_FOLDERS = [
   "/usr",
   "/etc/alternatives",
@@ -28,7 +28,7 @@ const SYSTEM_FOLDERS = [
   "/etc/pki/tls/certs",
   "/etc/pki/ca-trust/extracted",
 ] as const;
-/** Seen as well. Most systems have links into `/usr` there */
+/** Folders that it sees as well. Most systems have links into `/usr` there */
 const LINKED_FOLDERS = ["/bin", "/sbin", "/lib", "/lib32", "/lib64"] as const;
 /** Linux takes two megabytes of arguments and environment */
 const MAX_COVER_BYTES = 1_000_000;

@@ -2,7 +2,7 @@ import { ToolError } from "../../base/errors.ts";
 
 /** `[security.shell]`, as far as the words of a command go. */
 export interface TokenizeRules {
-  /** Refused where they are not quoted; a backslash before one does not quote it */
+  /** Characters that are refused where they are not quoted; a backslash before one does not quote it */
   readonly forbiddenChars?: readonly string[];
   /** Without the command itself */
   readonly maxArgs?: number;
@@ -13,7 +13,7 @@ export interface TokenizeRules {
 /** Characters a backslash takes the meaning of inside double quotes; before any other it stands for itself (POSIX 2.2.3) */
 const ESCAPABLE = new Set(['"', "\\", "$", "\n"]);
 const BLANK = new Set([" ", "\t", "\n", "\r"]);
-/** Refused inside quotes too, whatever the configuration says */
+/** Characters that are refused inside quotes too, whatever the configuration says */
 const ALWAYS_FORBIDDEN = new Set(["`", "\0"]);
 
 const NAMES: Readonly<Record<string, string>> = {

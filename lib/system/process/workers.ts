@@ -12,7 +12,7 @@ import type { Clock, Timer } from "../../base/clock.ts";
 export interface WorkerJob {
   /** A module that calls `answerJobs` */
   readonly module: URL;
-  /** Copied to the thread. Many bytes stand in a SharedArrayBuffer, which is not: on Deno, handing over others takes seconds */
+  /** Data that is copied to the thread. Many bytes stand in a SharedArrayBuffer, which is not: on Deno, handing over others takes seconds */
   readonly input: unknown;
   /**
    * Mebibytes of JavaScript heap, as a second line: typed arrays do not count, and the limit is heard between function calls

@@ -11,7 +11,7 @@ export interface IndentationPair {
  * otherwise there.
  *
  * In this order: the indentation that the file has for the same one of the patch; the own one moved as all old lines are moved;
- * the own one, where the file has it at this place already; the own one in the file's unit, as a tab for four blanks. The
+ * the own one, where the file has it at this place already; the own one in the file's unit, such as a tab for four blanks. The
  * function returns undefined when the old lines do not tell it.
  */
 export function createReindent(pairs: readonly IndentationPair[]): (text: string) => string | undefined {

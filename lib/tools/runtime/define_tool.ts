@@ -74,7 +74,7 @@ export interface ToolDefinition<S extends InputSchema, N extends ServiceName> {
   readonly parseText?: (text: string) => Readonly<Record<string, unknown>>;
   /** Checks the rules that the schema cannot express, as the fields of each `op`. @throws {ToolError} `invalid_input` naming the field */
   readonly check?: (input: v.InferOutput<S>) => void;
-  /** Refuses calls that the configuration forbids whoever approves them, as a command that is not allowed. @throws {ToolError} */
+  /** Refuses calls that the configuration forbids whoever approves them, such as a command that is not allowed. @throws {ToolError} */
   readonly admit?: (input: v.InferOutput<S>, config: Config) => void;
   /** Looks on the disk, before an approval is opened, for reasons that refuse the call anyway. @throws {ToolError} */
   readonly screen?: (

@@ -107,7 +107,7 @@ export interface RealCall {
 /** Call with a checked input that can be made. The executor, the policy, the approval and the audit all use this one object. */
 export interface PreparedCall extends CheckedCall {
   /**
-   * Refuses a call that the newest configuration forbids, as a command that is not allowed, before an approval is opened. Default:
+   * Refuses a call that the newest configuration forbids, such as a command that is not allowed, before an approval is opened. Default:
    * refuses nothing. @throws {ToolError}
    */
   admit?(config: Config): void;

@@ -41,7 +41,7 @@ export interface ToolCallRequest extends CallListeners {
   readonly inherited?: Inherited | undefined;
   readonly approver: Approver;
   /**
-   * Digest of the state that a person approved this very call for before it was made, as a step of a procedure: in another state it does
+   * Digest of the state that a person approved this very call for before it was made, such as a step of a procedure: in another state it does
    * not run, whatever the policy says. Default: nobody did
    */
   readonly approvedDigest?: string | undefined;

@@ -216,7 +216,9 @@ function faultOf(value: string, unfit: RegExp): string | undefined {
   if (value === "") return "it cannot be read or is empty";
   if (Buffer.byteLength(value) < MIN_BYTES) return `it has fewer than ${MIN_BYTES} bytes, too few to be masked`;
   // The runtime would quote such a value in its refusal of a header or a variable
-  return unfit.test(value) ? "it holds a character that cannot be passed on, as a line break in a header" : undefined;
+  return unfit.test(value)
+    ? "it holds a character that cannot be passed on, such as a line break in a header"
+    : undefined;
 }
 
 /** Refuses a host that a secret is not for. */

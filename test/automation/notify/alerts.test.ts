@@ -293,12 +293,18 @@ describe("a message of [[notify]]", () => {
     const calm = setUp(rule, { clock: night });
     await calm.asks();
     await calm.asks({ callId: "call_2" });
+    const ended = await calm.deliveries.alert({ event: "run_ended", title: "A run has ended", text: "", page: "runs" });
+    await calm.store.batch(ended?.writes ?? []);
+    ended?.written();
     await night.advance(6 * HOUR_MS - 1);
     assert.equal(server.seen.length, 0);
     await night.advance(1);
     await calm.becomes(delivered);
     assert.equal(server.seen.length, 1);
-    assert.equal(JSON.parse(server.seen[0]?.body ?? "{}").title, "Postern: 2 approvals wait for an answer");
+    assert.equal(
+      JSON.parse(server.seen[0]?.body ?? "{}").title,
+      "Postern: 2 approvals wait for an answer, 1 run has ended",
+    );
     const loud = setUp({ ...rule, approvals_break_quiet: true }, { clock: createFakeClock(Date.UTC(2026, 0, 1)) });
     await loud.asks();
     await loud.becomes(delivered);

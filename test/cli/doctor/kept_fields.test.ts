@@ -8,8 +8,7 @@ import { PluginRecords } from "../../../lib/extensions/plugins/plugin_records.ts
 import { SkillRecords } from "../../../lib/extensions/skills/skill_record.ts";
 import { loadProviderMemory } from "../../../lib/providers/discovery/provider_memory.ts";
 import { RunStore } from "../../../lib/runs/journal/run_store.ts";
-import { StoredDayBudget } from "../../../lib/runs/supervisor/day_budget.ts";
-import { createSlicedDayBudget } from "../../../lib/runs/supervisor/sliced_day_budget.ts";
+import { DayBudget } from "../../../lib/runs/supervisor/day_budget.ts";
 import { createMemoryStore } from "../../../lib/storage/create_memory_store.ts";
 import type { Store } from "../../../lib/storage/store.ts";
 import { createFakeAudit } from "../../support/fake_audit.ts";
@@ -240,19 +239,16 @@ const CHANGES: readonly RecordChange[] = [
   },
   {
     ...{ collection: "budget_days", key: DAY, body: { v: 1, tokens: 5 } },
-    change: ({ store, clock }) => new StoredDayBudget({ store, clock, tokensPerDay: () => 1_000 }).reserve(NEED),
+    change: ({ store, clock }) => new DayBudget({ store, clock, tokensPerDay: () => 1_000 }).reserve(NEED),
   },
   {
     ...{ collection: "budget_days", key: DAY, body: { v: 1, tokens: 5, leased: 5 } },
     change: ({ store, clock }) =>
-      createSlicedDayBudget({
-        store,
-        clock,
-        tokensPerDay: () => 1_000,
+      new DayBudget({ store, clock, tokensPerDay: () => 1_000 }, {
+        keepsSlice: true,
         bus: { tell: () => {}, onNote: () => () => {} },
         history: () => undefined,
-      })
-        .reserve(NEED),
+      }).reserve(NEED),
   },
   {
     ...{ collection: "idempotent_replies", key: "scope", body: CHANGED["idempotent_replies"]?.[0] ?? {} },

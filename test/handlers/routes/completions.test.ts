@@ -191,6 +191,8 @@ test("the run gets the messages, the parameters and the client's tools; null equ
     ],
     durable: false,
     claim: undefined,
+    agent: undefined,
+    conversationId: undefined,
     agentTools: "configured",
     wishes: {
       clientTools: [{ name: "add", description: "", parameters: { type: "object" }, strict: true }],

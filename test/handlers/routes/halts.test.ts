@@ -7,6 +7,7 @@ import { createRouter } from "../../../handlers/router.ts";
 import { ROUTES } from "../../../handlers/routes.ts";
 import { createServices } from "../../../lib/gateway.ts";
 import type { GatewayServices } from "../../../lib/services.ts";
+import type { SopExecutionView } from "../../../lib/tools/sops/sops.ts";
 import { toConfig } from "../../support/config_edits.ts";
 import { createFakeClock, type FakeClock } from "../../support/fake_clock.ts";
 import { withTemporaryFolder } from "../../support/temporary_folder.ts";
@@ -47,6 +48,7 @@ async function withGateway(
       autonomy: { level: "full" },
       cron: { enabled: true, timezone: "UTC" },
       security: { allowed_commands: ["tail"], shell: { sandbox: "off" } },
+      sops: { dirs: [join(folder, "sops")] },
     }),
     folders: { dataDir: join(folder, "data"), workspaceRoot, home: folder },
     environment: {},
@@ -223,3 +225,45 @@ test("schedules hold while all work is halted, and fire once it goes on", () =>
       }, "it has not fired");
     })
   ));
+
+test("a procedure holds before its next step while all work is halted, and a sub-agent at work is stopped", () =>
+  withTemporaryFolder(async (folder) => {
+    mkdirSync(join(folder, "sops"));
+    const steps = '[[steps]]\nid = "look"\ntool = "glob_search"\ninput = { pattern = "*" }\nrequires_approval = true\n';
+    writeFileSync(join(folder, "sops", "look.toml"), steps);
+    const asked = Promise.withResolvers<void>();
+    const script: Script = ({ messages }) => {
+      const [last] = messages.slice(-1);
+      if (last?.role === "user" && last.content === "Hang") asked.resolve();
+      else if (last?.role === "user") return { toolCalls: [{ name: "subagent_spawn", arguments: { task: "Hang" } }] };
+      return { hang: "before" };
+    };
+    await withGateway(folder, async ({ services, send, clock }) => {
+      const call = async (name: string, input: object) => {
+        const { result } = await services.tools.call(toToolCall(name, JSON.stringify(input), { caller: OWNER }));
+        return result;
+      };
+      const { id: execution_id } = (await call("sop_execute", { sop: "look" })).data as SopExecutionView;
+      const isIn = (wanted: string) =>
+        until(async () => {
+          await clock.advance(1000);
+          return ((await call("sop_status", { execution_id })).data as SopExecutionView).status === wanted;
+        }, `it is not ${wanted}`);
+      await isIn("waiting_for_approval");
+      await send("POST", "/v1/runs", { message: "Begin" });
+      await asked.promise;
+      await send("POST", "/v1/halts", { kind: "all" });
+      const runs = async () => (await services.agent?.runs.list({ limit: 10 }))?.runs ?? [];
+      await until(async () => (await runs()).every(({ status }) => status === "cancelled"), "a run goes on");
+      assert.deepEqual((await runs()).map(({ kind, error }) => [kind, error?.code]).sort(), [
+        ["chat", "halted"],
+        ["subagent", "halted"],
+      ]);
+      const { approvals: [approval] } = await services.approvals.list({ status: "pending", limit: 10 });
+      await send("POST", `/v1/approvals/${approval?.id}`, { decision: "approve" });
+      for (let each = 0; each < 20; each++) await clock.advance(1000);
+      assert.ok((await runs()).every(({ kind }) => kind !== "sop"), "a step began");
+      await send("DELETE", "/v1/halts");
+      await isIn("completed");
+    }, { script });
+  }));

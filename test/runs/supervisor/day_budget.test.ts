@@ -3,7 +3,7 @@ import { describe, test } from "node:test";
 import { CancelError } from "../../../lib/base/cancel.ts";
 import { HttpError } from "../../../lib/base/errors.ts";
 import { createRunBudget } from "../../../lib/agent/token_budget.ts";
-import { StoredDayBudget } from "../../../lib/runs/supervisor/day_budget.ts";
+import { DayBudget } from "../../../lib/runs/supervisor/day_budget.ts";
 import { createMemoryStore } from "../../../lib/storage/create_memory_store.ts";
 import type { Store } from "../../../lib/storage/store.ts";
 import { createFakeClock, type FakeClock } from "../../support/fake_clock.ts";
@@ -14,11 +14,11 @@ const NEVER = new AbortController().signal;
 function setUp(tokensPerDay: number, options: { readonly store?: Store; readonly clock?: FakeClock } = {}) {
   const store = options.store ?? createMemoryStore();
   const clock = options.clock ?? createFakeClock();
-  const budget = new StoredDayBudget({ store, clock, tokensPerDay: () => tokensPerDay });
+  const budget = new DayBudget({ store, clock, tokensPerDay: () => tokensPerDay });
   const reserve = (input: number, output: number, signal = NEVER) => budget.reserve({ input, output, signal });
   const stored = async () => {
-    const [day] = await store.scan("budget_days", { limit: 10 });
-    return day === undefined ? undefined : { key: day.key, ...(day.body as { tokens: number }) };
+    const day = await store.get("budget_days", new Date(clock.now()).toISOString().slice(0, 10));
+    return day && { key: day.key, ...(day.body as { tokens: number }) };
   };
   return { store, clock, budget, reserve, stored };
 }
@@ -30,7 +30,7 @@ describe("the day's budget", () => {
     const { reserve, stored, clock } = setUp(1000);
     const call = await reserve(100, 400);
     assert.equal(call.output, 400);
-    assert.equal((await stored())?.tokens, 500);
+    assert.deepEqual(await stored(), { key: "2026-01-01", v: 1, tokens: 500 }, "no slice is kept, and none is told of");
     call.settle(120);
     await clock.advance(0);
     assert.equal((await stored())?.tokens, 120);

@@ -5,7 +5,7 @@ import type { TokenReservation } from "../../../lib/agent/token_budget.ts";
 import { CancelError } from "../../../lib/base/cancel.ts";
 import { HttpError, refuse } from "../../../lib/base/errors.ts";
 import type { ClusterNote } from "../../../lib/cluster/cluster_news.ts";
-import { createSlicedDayBudget } from "../../../lib/runs/supervisor/sliced_day_budget.ts";
+import { DayBudget } from "../../../lib/runs/supervisor/day_budget.ts";
 import { createMemoryStore } from "../../../lib/storage/create_memory_store.ts";
 import type { Store } from "../../../lib/storage/store.ts";
 import { createFakeClock } from "../../support/fake_clock.ts";
@@ -56,13 +56,10 @@ function createBench(tokensPerDay: number) {
         return () => void listeners.delete(listener);
       },
     };
-    const budget = createSlicedDayBudget({
-      store,
-      clock: { ...clock, now: () => clock.now() + skewMs },
-      tokensPerDay: limit,
-      bus,
-      history: () => bench.history,
-    });
+    const budget = new DayBudget(
+      { store, clock: { ...clock, now: () => clock.now() + skewMs }, tokensPerDay: limit },
+      { keepsSlice: true, bus, history: () => bench.history },
+    );
     return {
       budget,
       die: () => void (isDead = true),
@@ -99,9 +96,9 @@ describe("the day's budget in a cluster", () => {
     const bench = createBench(100_000);
     const gateway = bench.join();
     (await gateway.reserve(100, 400)).settle(200);
-    await gateway.budget.close?.();
+    await gateway.budget.close();
     assert.deepEqual(await bench.stored(), { v: 1, tokens: 200, leased: 0 });
-    await gateway.budget.close?.();
+    await gateway.budget.close();
     assert.equal(bench.clock.pending(), 0);
   });
 
@@ -146,7 +143,7 @@ describe("the day's budget in a cluster", () => {
     assert.deepEqual(await bench.stored(), { v: 1, tokens: 57, leased: 50 }, "a slice of the record as it is now");
     before.settle(1);
     after.settle(4);
-    await gateway.budget.close?.();
+    await gateway.budget.close();
     assert.deepEqual(await bench.stored(), { v: 1, tokens: 11, leased: 0 });
   });
 
@@ -160,7 +157,7 @@ describe("the day's budget in a cluster", () => {
     const call = await gateway.reserve(10, 10);
     assert.equal((await bench.stored())?.tokens, 100, "nobody knows which history has the first slice");
     call.settle(20);
-    await gateway.budget.close?.();
+    await gateway.budget.close();
     assert.equal((await bench.stored())?.tokens, 70);
   });
 
@@ -170,8 +167,8 @@ describe("the day's budget in a cluster", () => {
     (await gateway.reserve(10, 10)).settle(20);
     const key = new Date(bench.clock.now()).toISOString().slice(0, 10);
     await bench.store.batch([{ op: "delete", collection: "budget_days", key }]);
-    await gateway.budget.close?.();
-    await gateway.budget.close?.();
+    await gateway.budget.close();
+    await gateway.budget.close();
     assert.ok((await bench.stored() ?? { tokens: 0 }).tokens >= 0);
   });
 
@@ -187,7 +184,7 @@ describe("the day's budget in a cluster", () => {
     assert.ok(isBudget(refusal));
     assert.match(
       String(refusal),
-      /of the day's budget of 1000 tokens 0 are left: it is spent; the call may need 2; raise tokens_per_day/,
+      /of the day's budget of 1000 tokens 0 are left, and the call may need 2; raise tokens_per_day/,
     );
   });
 
@@ -211,7 +208,7 @@ describe("the day's budget in a cluster", () => {
     const reads = bench.reads;
     assert.ok(isBudget(await bench.pass(0, b.reserve(20, 30))), "and asks no more for a while");
     assert.ok(bench.reads - reads <= 2);
-    await a.budget.close?.();
+    await a.budget.close();
     const last = await bench.pass(0, b.reserve(20, 30));
     assert.ok("output" in last);
     assert.equal(last.output, 25, "once they have come back, they are there");
@@ -241,7 +238,7 @@ describe("the day's budget in a cluster", () => {
     controller.abort(new CancelError("client_gone"));
     await assert.rejects(waiting, (error) => error instanceof CancelError && error.reason === "client_gone");
     held.settle(0);
-    await gateway.budget.close?.();
+    await gateway.budget.close();
     assert.deepEqual(await bench.stored(), { v: 1, tokens: 0, leased: 0 });
     assert.equal(bench.clock.pending(), 0);
   });
@@ -310,7 +307,7 @@ describe("the day's budget in a cluster", () => {
     await bench.clock.advance(0);
     bench.failing = undefined;
     (await gateway.reserve(10, 10)).settle(20);
-    await gateway.budget.close?.();
+    await gateway.budget.close();
     assert.deepEqual(await bench.stored(), { v: 1, tokens: 110, leased: 0 });
   });
 
@@ -328,7 +325,7 @@ describe("the day's budget in a cluster", () => {
       call.settle(used);
       await bench.clock.advance(0);
       (await gateway.reserve(10, 10)).settle(20);
-      await gateway.budget.close?.();
+      await gateway.budget.close();
       const { tokens = 0 } = await bench.stored() ?? {};
       assert.ok(isLost && tokens >= used + 20 && tokens <= used + 20 + 60, `${tokens} for ${used}`);
     }
@@ -369,7 +366,7 @@ describe("the day's budget in a cluster", () => {
     held.settle(1_000);
     given.settle(210);
     limit = 1_000;
-    await gateway.budget.close?.();
+    await gateway.budget.close();
     assert.equal((await bench.stored())?.tokens, 1_000);
   });
 
@@ -377,7 +374,7 @@ describe("the day's budget in a cluster", () => {
     const bench = createBench(1_000);
     const gateway = bench.join();
     const call = await gateway.reserve(10, 30);
-    await gateway.budget.close?.();
+    await gateway.budget.close();
     assert.deepEqual(await bench.stored(), { v: 1, tokens: 40, leased: 40 });
     call.settle(25);
     await bench.clock.advance(0);
@@ -460,7 +457,7 @@ describe("the day's budget in a cluster", () => {
             calls.splice(0, calls.length, ...calls.filter(({ at }) => at !== each.at));
             if (each.do === "drain") {
               for (const { reservation } of lost) reservation.forfeit();
-              await gateways[each.at]?.budget.close?.();
+              await gateways[each.at]?.budget.close();
             }
             gateways[each.at] = bench.join();
           }

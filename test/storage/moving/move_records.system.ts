@@ -196,7 +196,7 @@ describe("moving the records of SQLite into PostgreSQL", { skip: NO_POSTGRES }, 
       await assert.rejects(moveRecords(options), { code: "database_unusable", message: /holds records already/ });
     }));
 
-  test("a move that is cut off at any statement goes on, and nothing opens the schema until it is done", () =>
+  test("a move that is cut off at any statement is made again, and nothing opens the schema until it is done", () =>
     withPlace(async ({ path, url, schema, database, options, steps }) => {
       await fill(path);
       const source = await openSqliteStore({ path, clock: systemClock });
@@ -227,14 +227,14 @@ describe("moving the records of SQLite into PostgreSQL", { skip: NO_POSTGRES }, 
         if (readMovedMark(path) !== undefined && !await isOpen(database, schema)) break;
       }
       assert.ok(cuts > 10, `${cuts} cuts`);
-      assert.ok(steps.some(({ step }) => step === "resumed"));
+      assert.ok(steps.some(({ step }) => step === "begun_again"));
       await moveRecords(options);
       const store = await openTestStore(await openTestDatabase(url), schema);
       assert.deepEqual(await everythingOf(store), wanted);
       await store.close();
     }));
 
-  test("a copy whose source has changed meanwhile is made again", () =>
+  test("a copy that was cut off is made again from the source as it is now", () =>
     withPlace(async ({ path, url, schema, database, options, steps }) => {
       await fill(path);
       for (let at = 1; steps.every(({ step }) => step !== "verify"); at++) {
@@ -249,7 +249,7 @@ describe("moving the records of SQLite into PostgreSQL", { skip: NO_POSTGRES }, 
       const wanted = await everythingOf(source);
       await source.close();
       await moveRecords(options);
-      assert.ok(steps.some(({ step }) => step === "changed"));
+      assert.ok(steps.some(({ step }) => step === "begun_again"));
       const store = await openTestStore(await openTestDatabase(url), schema);
       assert.deepEqual(await everythingOf(store), wanted);
       await store.close();
@@ -317,7 +317,7 @@ describe("moving the records of SQLite into PostgreSQL", { skip: NO_POSTGRES }, 
       const moving = moveRecords({ ...options, database: atStatement(database, "record_texts", leave) });
       await assert.rejects(moving, { message: /differs from the source: it has records that the copy did not make/ });
       await moveRecords(options);
-      assert.ok(steps.some(({ step }) => step === "changed"));
+      assert.ok(steps.some(({ step }) => step === "begun_again"));
       assert.notEqual(readMovedMark(path), undefined);
       await store.close();
     }));

@@ -201,14 +201,14 @@ describe("a PostgreSQL database", { skip: NO_POSTGRES }, () => {
     }
   });
 
-  test("nothing is read from a server that only reads, as a standby that is not promoted yet", async () => {
+  test("nothing is read from a server that only reads, such as a standby that is not promoted yet", async () => {
     const server = await startPostgres();
     await server.stop();
     const standby = await startPostgres({ standbyOf: server });
     const onlyReads = (error: unknown) => {
       assert.ok(error instanceof DatabaseAwayError);
       assert.equal(error.wasSent, false);
-      assert.match(error.message, /only reads, as a standby does that is not promoted yet/);
+      assert.match(error.message, /only reads, such as a standby that is not promoted yet/);
       return true;
     };
     const database = await open(standby.url());

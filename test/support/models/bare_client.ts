@@ -4,8 +4,7 @@ import { dirname, join, relative } from "node:path";
 import { promisify } from "node:util";
 import OpenAI from "openai";
 import type { Workspace } from "../workspace.ts";
-import type { ModelTask, TaskTool } from "./model_tasks.ts";
-import type { Attempt, ModelDoor } from "./model_trial.ts";
+import type { Attempt, ModelDoor, ModelTask, TaskTool } from "./model_tasks.ts";
 
 const PROMPT = "You are a helpful assistant with tools for one folder of files. Paths are relative to it.";
 /** Replies of one task, as many as the agent of Postern has */

@@ -267,3 +267,22 @@ function inTurn(kinds: readonly (readonly ModelTask[])[]): readonly ModelTask[] 
 
 /** The tasks, one of each kind in turn. */
 export const MODEL_TASKS = inTurn([READ, FIND, EDIT, PATCH, SHELL, MEMORY, SCHEDULE]);
+
+/** Where a model is, in the chat-completions format. */
+export interface ModelDoor {
+  /** Address such as `http://127.0.0.1:43210/v1` */
+  readonly baseUrl: string;
+  readonly model: string;
+}
+
+/** Work of a client on a task. */
+export interface Attempt {
+  readonly reply: string;
+  readonly calls: readonly { readonly name: string; readonly output: string }[];
+  /** `done` or `stop`, else why the work ended early */
+  readonly end: string;
+  readonly memory: readonly string[];
+  readonly schedules: readonly string[];
+  /** Frames or messages, for a person who reads it */
+  readonly transcript: readonly unknown[];
+}

@@ -3,27 +3,8 @@ import { join } from "node:path";
 import { OUTSIDE, type Workspace } from "../workspace.ts";
 import type { World } from "../world.ts";
 import { attemptBare } from "./bare_client.ts";
-import { type ModelTask, TASK_KINDS, TASK_TOOLS } from "./model_tasks.ts";
+import { type Attempt, type ModelDoor, type ModelTask, TASK_KINDS, TASK_TOOLS } from "./model_tasks.ts";
 import { attemptByPostern, startTrialGateway } from "./postern_client.ts";
-
-/** Where a model is, in the chat-completions format. */
-export interface ModelDoor {
-  /** As `http://127.0.0.1:43210/v1` */
-  readonly baseUrl: string;
-  readonly model: string;
-}
-
-/** Work of a client on a task. */
-export interface Attempt {
-  readonly reply: string;
-  readonly calls: readonly { readonly name: string; readonly output: string }[];
-  /** `done` or `stop`, else why the work ended early */
-  readonly end: string;
-  readonly memory: readonly string[];
-  readonly schedules: readonly string[];
-  /** Frames or messages, for a person who reads it */
-  readonly transcript: readonly unknown[];
-}
 
 /** Clients that are tried, the bare one for comparison. */
 export const CLIENTS = ["postern", "bare loop"] as const;

@@ -2,8 +2,7 @@ import { applyPreset } from "../../../cli/presets.ts";
 import { parseToml } from "../../../lib/config/toml.ts";
 import type { ChatClient, ReceivedFrame, RunningGateway, World } from "../world.ts";
 import type { Workspace } from "../workspace.ts";
-import { type ModelTask, TASK_TOOLS } from "./model_tasks.ts";
-import type { Attempt, ModelDoor } from "./model_trial.ts";
+import { type Attempt, type ModelDoor, type ModelTask, TASK_TOOLS } from "./model_tasks.ts";
 
 const MAX_TURNS = 6;
 const ENDS = ["done", "error", "approval_needed"];

@@ -6,7 +6,7 @@ import { transportNotSpoken } from "../old_transport.ts";
 import { floatingWarning } from "./floating_command.ts";
 import { isServerName, suggestServerName } from "./package_spec.ts";
 
-/** Place of a value that looks like a secret, as `API_KEY` of `env`. */
+/** Place of a value that looks like a secret, such as `API_KEY` of `env`. */
 export interface ImportedSecret {
   readonly table: "env" | "headers";
   readonly key: string;

@@ -91,7 +91,7 @@ export async function readToolModule(given: string, scope: ModuleScope, files: F
   return { path, place: join(root, path), bytes, sha256, wanted };
 }
 
-/** Returns the size of a module; undefined for one that cannot be opened, as a hard link. */
+/** Returns the size of a module; undefined for one that cannot be opened, such as a hard link. */
 async function sizeOf(open: () => Promise<OpenFile>): Promise<number | undefined> {
   try {
     const file = await open();

@@ -123,7 +123,7 @@ export class WasmThread {
     Atomics.notify(this.#shared, PLACES.stop);
     this.#over.abort();
     const job = this.#job;
-    // Nothing but the engine's own work, as the compilation of a large module, takes longer
+    // Nothing but the engine's own work, such as the compilation of a large module, takes longer
     const timer = this.#clock.after(STOP_MS, () => void this.end());
     job?.promise.finally(() => timer.clear()).catch(() => {});
   }
