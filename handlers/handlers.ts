@@ -74,7 +74,7 @@ export const runBrowser: HandlerOf<"agent" | "storedRuns" | "browserOf"> = makeH
 /** `GET /v1/runs/:id/files`: Files that the tools of a run wrote or removed, as each call left them; not those of commands and other programs */
 export const runFiles: HandlerOf<"agent" | "storedRuns"> = makeHandler(ROUTE_TABLE.runFiles);
 /** `GET /v1/runs/:id/files/:file/content`: The bytes that a call of a run wrote, as an attachment; 409 where the file has others by now or may not be read */
-export const runFileContent: HandlerOf<"agent" | "storedRuns" | "readWritten"> = makeHandler(
+export const runFileContent: HandlerOf<"agent" | "storedRuns" | "readWritten" | "store"> = makeHandler(
   ROUTE_TABLE.runFileContent,
 );
 /** `GET /v1/runs/:id`: One run */

@@ -9,7 +9,6 @@ import type { Clock } from "./base/clock.ts";
 import type { Kit } from "./base/kit.ts";
 import type { Random } from "./base/random.ts";
 import type { KnownSecrets } from "./base/redact.ts";
-import type { WrittenFile } from "./base/records/agent_event.ts";
 import type { Actor } from "./base/records/caller.ts";
 import type { HealthReply, StatusReply } from "./base/records/gateway_status.ts";
 import type { Telemetry } from "./base/telemetry/create_telemetry.ts";
@@ -42,6 +41,7 @@ import type { Store } from "./storage/store.ts";
 import type { BrowserView } from "./system/browser/browser_views.ts";
 import type { SystemServices } from "./system/system_services.ts";
 import type { Tool } from "./tools/runtime/tool.ts";
+import type { createWrittenReader } from "./tools/create_tools.ts";
 import type { ProgramOffers } from "./tools/program_offers.ts";
 import type { ConfigWriter } from "./tools/turn_on_tool.ts";
 import type { ToolExecutor } from "./tools/runtime/tool_executor.ts";
@@ -91,7 +91,7 @@ export interface Services
   readonly store: Store;
   readonly tools: ToolExecutor;
   /** See readWritten in read_written.ts. */
-  readonly readWritten: (file: WrittenFile, signal: AbortSignal) => Promise<Uint8Array<ArrayBuffer>>;
+  readonly readWritten: ReturnType<typeof createWrittenReader>;
   /** Tool calls of clients; loaded at the first call. */
   readonly calls: () => Promise<ClientCalls>;
   /** Turns a tool on for good, as a person says. Undefined for an unknown one. @throws {HttpError} 409 `conflict` */

@@ -10,6 +10,7 @@ import {
   CONVERSATION_ID,
   CONVERSATIONS,
 } from "../../lib/runs/conversations/conversation_records.ts";
+import { RUN_INPUTS } from "../../lib/runs/journal/run_records.ts";
 import { defineRoute, type RouteInput } from "../define_route.ts";
 import type { Route, RouteParts } from "../route.ts";
 import { openRunEvents, runsToRead, upTo } from "../wire/agent_runs.ts";
@@ -185,7 +186,7 @@ export const runFileContentRoute = defineRoute({
   method: "GET",
   path: "/v1/runs/:id/files/:file/content",
   access: "runs",
-  needs: ["agent", "storedRuns", "readWritten"],
+  needs: ["agent", "storedRuns", "readWritten", "store"],
   params: { id: RUN_ID_SCHEMA, file: { type: "string", pattern: RUN_FILE_ID.source } },
   summary:
     "The bytes that a call of a run wrote, as an attachment; 409 where the file has others by now or may not be read",
@@ -196,7 +197,8 @@ export const runFileContentRoute = defineRoute({
     const { params: { id, file: fileId }, signal } = input;
     for await (const file of runFiles(parts, input, fileId)) {
       if (file.id !== fileId) break;
-      const bytes = await parts.readWritten(file, signal);
+      const workspace = (await RUN_INPUTS.read(parts.store, id))?.value.workspace;
+      const bytes = await parts.readWritten(file, { workspace, signal });
       return attachment(bytes, file.path, mediaTypeOf(Buffer.from(bytes.buffer)));
     }
     throw refuse("not_found", `Cannot find this file of the run: GET /v1/runs/${id}/files shows those that are known`);

@@ -11,6 +11,7 @@ import { type ErrorCode, ProviderError, refuse } from "../../lib/base/errors.ts"
 import { type AgentEvent, isTerminal } from "../../lib/base/records/agent_event.ts";
 import { type Caller, hasScope, mayReach } from "../../lib/base/records/caller.ts";
 import { isPlainModel, plainModelOf } from "../../lib/providers/models/model_names.ts";
+import type { SentFile } from "./sent_files.ts";
 import type { WireInput } from "./to_completion_input.ts";
 
 /** Errors of a route that starts a run or acts on one. */
@@ -140,7 +141,7 @@ export interface ChatInput {
   readonly conversationId: string;
   readonly model?: string | undefined;
   /** Go behind the message. Default: none */
-  readonly files?: readonly ContentPart[] | undefined;
+  readonly files?: readonly SentFile[] | undefined;
 }
 
 type Circumstances = Pick<RunRequest, "kind" | "by" | "durable" | "claim" | "reader">;
@@ -159,7 +160,8 @@ export function toChatRequest(input: ChatInput, circumstances: Circumstances): R
 function toMessage({ message, context = "", files = [] }: ChatInput): Message {
   if (context === "" && files.length === 0) return { role: "user", content: message };
   const texts = context === "" ? [message] : [context, message];
-  return { role: "user", content: [...texts.map((text): ContentPart => ({ type: "text", text })), ...files] };
+  const content = [...texts.map((text): ContentPart => ({ type: "text", text })), ...files.map(({ part }) => part)];
+  return { role: "user", content, ...(files.length === 0 ? {} : { files: files.map(({ name }) => name) }) };
 }
 
 /**

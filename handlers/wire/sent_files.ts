@@ -62,16 +62,23 @@ export async function withSentFiles<T extends object>(
   return await Promise.all(items.map((item, at) => namesFile(item) ? filled(item, at) : item));
 }
 
-/** Returns what files hold that a message names beside its text. @throws as `withSentFiles` */
+/** A file that a message names beside its text. */
+export interface SentFile {
+  readonly name: string;
+  readonly part: ContentPart;
+}
+
+/** Returns the files that a message names beside its text. @throws as `withSentFiles` */
 export async function readSentFiles(
   ids: readonly string[],
   reading: Omit<FileReading, "toPart">,
-): Promise<readonly ContentPart[]> {
+): Promise<readonly SentFile[]> {
   if (ids.length > MAX_SENT_FILES) throw tooMany("files");
   const room = { left: MAX_SENT_BYTES };
   return await Promise.all(ids.map(async (id, at) => {
     const param = `files[${at}]`;
-    return await readFile(await findFile(id, param, reading), param, room);
+    const found = await findFile(id, param, reading);
+    return { name: found.name, part: await readFile(found, param, room) };
   }));
 }
 
@@ -83,6 +90,7 @@ export function namesFile(item: object): boolean {
 
 /** A file that is named, which is read once. */
 interface FoundFile {
+  readonly name: string;
   readonly bytes: number;
   readonly read: () => Promise<ContentPart>;
 }
@@ -100,11 +108,15 @@ async function findFile(
     if (bytes === undefined) throw unknown(param);
     return await uploadPart(found, bytes, { workers: files.workers, log, signal, param });
   });
-  return { bytes: found.bytes, read };
+  return { name: found.filename, bytes: found.bytes, read };
 }
 
 /** Attack: a short request that names a large picture many times would be a long one for the model, and in the records. */
-async function readFile({ bytes, read }: FoundFile, param: string, room: { left: number }): Promise<ContentPart> {
+async function readFile(
+  { bytes, read }: Omit<FoundFile, "name">,
+  param: string,
+  room: { left: number },
+): Promise<ContentPart> {
   room.left -= bytes;
   if (room.left < 0) {
     throw refuse("invalid_request", `Cannot read more than ${MAX_SENT_BYTES} bytes of files in one request`, { param });

@@ -3,6 +3,7 @@ import { cancelError } from "../base/cancel.ts";
 import type { Clock } from "../base/clock.ts";
 import { ConfigError, ProviderError } from "../base/errors.ts";
 import { isRecord } from "../base/json.ts";
+import type { Message } from "../base/records/message.ts";
 import type { ModelEntry } from "../base/records/provider_event.ts";
 import type { Logger } from "../base/telemetry/log.ts";
 import { PLAIN_PROVIDER, PROVIDER_KINDS } from "../config/schema/provider.ts";
@@ -161,7 +162,11 @@ function openOwn(
     }
     const onLateError = (error: unknown) =>
       log.error("A provider of the program failed after its turn", { provider: name, error });
-    const open = (signal: AbortSignal) => stream(structuredClone(request), { signal, requestId: call.requestId });
+    const open = (signal: AbortSignal) =>
+      stream(structuredClone({ ...request, messages: request.messages.map(withoutSource) }), {
+        signal,
+        requestId: call.requestId,
+      });
     try {
       yield* streamTurn({ provider: name, open, signal: call.signal, clock, timeoutMs, onLateError });
     } catch (error) {
@@ -189,6 +194,17 @@ function openOwn(
     sees: () => sees === true,
     close: () => Promise.resolve(),
   };
+}
+
+/** Returns a message as `ProgramMessage` has it: who denied a call, and how files are called, is for people. */
+function withoutSource(message: Message): Message {
+  if (message.role === "user") {
+    const { files: _, ...said } = message;
+    return said;
+  }
+  if (message.role !== "tool" || message.denied_by === undefined) return message;
+  const { denied_by: _, ...told } = message;
+  return told;
 }
 
 function toEntry(name: string, model: ProgramModel): ModelEntry {

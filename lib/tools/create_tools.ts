@@ -10,6 +10,7 @@ import type { Documents } from "../storage/documents.ts";
 import type { SystemServices } from "../system/system_services.ts";
 import type { SubAgents } from "./agents/sub_agents.ts";
 import { BUILTIN_TOOLS } from "./builtin.ts";
+import type { ReadWrittenOptions } from "./files/read_written.ts";
 import type { McpReader } from "./mcp/mcp_reader.ts";
 import { createToolExecutor } from "./runtime/create_tool_executor.ts";
 import { createDrainableExecutor, type DrainableExecutor } from "./runtime/drainable_executor.ts";
@@ -72,16 +73,24 @@ export interface WrittenReaderNeeds extends Pick<ToolsNeeds, "config" | "telemet
   readonly folders: Pick<ToolsNeeds["folders"], "workspaceRoot">;
   readonly system: Pick<SystemServices, "files">;
   readonly tools: { readonly executor: Pick<ToolExecutor, "explain"> };
-  readonly cluster: { readonly id: string | undefined };
+  readonly cluster: {
+    readonly id: string | undefined;
+    readonly membership: () => { readonly id: string } | undefined;
+  };
 }
 
 /** Returns what reads the files that runs wrote; loaded at the first call. */
 export function createWrittenReader({ config, telemetry, folders, system, tools, cluster }: WrittenReaderNeeds) {
-  return async (file: WrittenFile, signal: AbortSignal): Promise<Uint8Array<ArrayBuffer>> => {
+  return async (
+    file: WrittenFile,
+    of: Pick<ReadWrittenOptions, "workspace" | "signal">,
+  ): Promise<Uint8Array<ArrayBuffer>> => {
     const { readWritten } = await import("./files/read_written.ts");
     const { workspaceRoot } = folders;
     const door = { tools: tools.executor, files: system.files, redactor: telemetry.redactor, config, workspaceRoot };
-    return await readWritten(file, { ...door, gateway: cluster.id, signal });
+    const { id } = cluster;
+    const gateway = id === undefined ? undefined : { id, workspace: cluster.membership()?.id };
+    return await readWritten(file, { ...door, ...of, gateway });
   };
 }
 

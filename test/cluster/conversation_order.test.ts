@@ -3,6 +3,7 @@ import { test } from "node:test";
 import type { AgentEvent } from "../../lib/base/records/agent_event.ts";
 import type { Script } from "../../fixtures/scripted_provider.ts";
 import { CONVERSATION_HOLDS, RUN_CLAIMS } from "../../lib/cluster/cluster_records.ts";
+import { CONVERSATIONS } from "../../lib/runs/conversations/conversation_records.ts";
 import { createStoredConversations } from "../../lib/runs/conversations/stored_conversations.ts";
 import type { RunHandle } from "../../lib/runs/run_request.ts";
 import {
@@ -291,4 +292,37 @@ test("a line is bounded by max_per_conversation, and an attached run in a free c
   await pass(database, 1_500);
   await Promise.all(reads);
   await a.close();
+});
+
+test("a run that goes on behind a response keeps its place however long it waits for a slot, at any gateway", async () => {
+  const database = createSharedDatabase();
+  const { begun, script, end } = scene();
+  const a = await joinGateway(database, script, { seed: 1, limits: { maxConcurrent: 1 } });
+  const b = await joinGateway(database, script, { seed: 2 });
+  await pass(database, 2 * LEASE_MS);
+  const first = await a.runs.start(ask("first", { conversationId: "new" }));
+  const reading = readAll(first);
+  await until(() => begun.includes("first"));
+  end("first");
+  await reading;
+  const after = { conversationId: first.conversationId ?? assert.fail(), runId: first.id };
+  const working = readAll(await a.runs.start(ask("other")));
+  await until(() => begun.includes("other"));
+  const waits = await a.runs.start(ask("waits", { after }));
+  const waiting = readAll(waits);
+  await pass(database, 100);
+  const { version, value } = await CONVERSATIONS.read(database.store, after.conversationId) ?? assert.fail();
+  const long = { run_id: waits.id, at: new Date(database.clock.now() - 601_000).toISOString() };
+  await database.store.batch([
+    CONVERSATIONS.putOver(after.conversationId, version, { ...value, continued_by: long }),
+  ]);
+  const next = await b.runs.start(ask("next", { after }));
+  const told = readAll(next);
+  assert.deepEqual([waits.conversationId, next.conversationId === waits.conversationId], [after.conversationId, false]);
+  for (const text of ["next", "other", "waits"]) {
+    await until(async () => (await pass(database, 50), begun.includes(text)));
+    end(text);
+  }
+  await Promise.all([working, waiting, told]);
+  await Promise.all([a.close(), b.close()]);
 });

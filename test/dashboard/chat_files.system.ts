@@ -122,7 +122,7 @@ test(
           const place = new URL(page.url()).hash.slice("#chat/".length);
           assert.deepEqual(sent.map((file: { conversation_id: string }) => file.conversation_id), [place, place]);
           await page.reload();
-          await page.locator(".question").getByText("With list.txt, Picture").waitFor();
+          await page.locator(".question").getByText("With list.txt, image.png").waitFor();
           assert.equal(await page.locator(".question").getByText("milk").count(), 0);
 
           await page.fill("#message", "Go on");

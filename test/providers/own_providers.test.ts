@@ -4,6 +4,7 @@ import type * as v from "valibot";
 import { CancelError } from "../../lib/base/cancel.ts";
 import { systemClock } from "../../lib/base/clock.ts";
 import { ConfigError, ProviderError } from "../../lib/base/errors.ts";
+import type { Message } from "../../lib/base/records/message.ts";
 import { createLogger, type LogRecord } from "../../lib/base/telemetry/log.ts";
 import { toOwnProviders } from "../../lib/providers/own_providers.ts";
 import type {
@@ -382,6 +383,23 @@ test("a request is a copy, and a blind provider gets no pictures", async (t) => 
   });
   await ask({ messages, pictures: new Map([["a", "b"]]) });
   assert.deepEqual([messages.length, pictures], [1, undefined]);
+});
+
+test("a program is not told who denied a call and how files are called, which are the gateway's own notes", async (t) => {
+  const seen: unknown[] = [];
+  const stream = async function* ({ messages }: ProgramProviderRequest) {
+    seen.push(...messages.slice(-2));
+    yield FINISH;
+  };
+  const { ask } = await open(t, stream);
+  const call = { id: "call_1", type: "function", function: { name: "look", arguments: "{}" } } as const;
+  const sent = { role: "user", content: "And this", files: ["image.png"] } satisfies Message;
+  const denied = { role: "tool", tool_call_id: "call_1", content: "No", is_error: true, denied_by: "person" } as const;
+  await ask({ messages: [{ role: "assistant", content: null, tool_calls: [call] }, denied, sent] });
+  assert.deepEqual(seen, [
+    { role: "tool", tool_call_id: "call_1", content: "No", is_error: true },
+    { role: "user", content: "And this" },
+  ]);
 });
 
 test("a list of models that is rubbish, throws or never comes leaves the provider usable", async (t) => {

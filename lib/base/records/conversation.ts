@@ -33,6 +33,8 @@ export const conversationMessageSchema = v.object({
   role: v.picklist(["system", "developer", "user", "assistant", "tool"]),
   content: v.nullable(contentSchema),
   name: v.optional(v.string()),
+  /** Names of the files that are its last parts, in their order. Absent: it has none, or nobody knows */
+  files: v.optional(v.array(v.string())),
   refusal: v.optional(v.nullable(v.string())),
   tool_calls: v.optional(v.array(toolCallSchema)),
   tool_call_id: v.optional(v.string()),

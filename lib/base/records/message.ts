@@ -71,7 +71,14 @@ export type Picture = v.InferOutput<typeof pictureSchema>;
 export const messageSchema = v.variant("role", [
   v.object({ role: v.literal("system"), content: contentSchema, name: v.optional(v.string()), extra }),
   v.object({ role: v.literal("developer"), content: contentSchema, name: v.optional(v.string()), extra }),
-  v.object({ role: v.literal("user"), content: contentSchema, name: v.optional(v.string()), extra }),
+  v.object({
+    role: v.literal("user"),
+    content: contentSchema,
+    name: v.optional(v.string()),
+    /** Names of the files that are its last parts, in their order; absent: it has none, or nobody knows. No client can set them */
+    files: v.optional(v.array(v.string())),
+    extra,
+  }),
   v.object({
     role: v.literal("assistant"),
     content: v.nullable(contentSchema),
@@ -157,7 +164,21 @@ export function saidParts(content: Content | null): readonly string[] {
 /** Returns what a person said, as one text; the names of the documents where nothing was said. */
 export function saidIn(content: Content | null): string {
   if (typeof content === "string" && documentName(content) === undefined) return content;
-  return saidParts(content).join("\n") || textsOf(content).flatMap((text) => documentName(text) ?? []).join(", ");
+  return saidParts(content).join("\n") || documentNames(content);
+}
+
+/**
+ * Returns what a person said, and the names of the documents with it. Attack: a text that only reads like a document, or one that was sent as a
+ * document, would say to the model what nobody who is asked sees a sign of.
+ */
+export function saidWithDocuments(content: Content | null): string {
+  const said = saidIn(content);
+  const names = documentNames(content);
+  return names === "" || names === said ? said : `${said}\nWith ${names}`;
+}
+
+function documentNames(content: Content | null): string {
+  return textsOf(content).flatMap((text) => documentName(text) ?? []).join(", ");
 }
 
 /** Returns the name of a document as it stands in its text; undefined for any other text. */

@@ -65,6 +65,11 @@ const DOCUMENT = /^File ("(?:[^"\\]|\\.)*"), mark ([0-9a-f]{24})[^]*\nEnd of the
 function askedBefore(message) {
   const { content } = message;
   const parts = Array.isArray(content) ? content : [{ type: "text", text: content ?? "" }];
+  const { files: names } = message;
+  if (names !== undefined) {
+    return question(textOf({ ...message, content: parts.slice(0, parts.length - names.length) }), names);
+  }
+  // An earlier version, or another door, did not say which parts are files
   /** @type {string[]} */
   const files = [];
   const words = parts.filter((part) => {

@@ -127,7 +127,7 @@ interface OpenAiRequestOptions {
 
 /**
  * Returns the JSON of a chat-completions request. A vendor's own parts of its replies and the fields that a client sent beside the known
- * ones stand where they came. Left out are another vendor's opaque parts, `is_error` and `denied_by`, which the format has no place for.
+ * ones stand where they came. Left out are another vendor's opaque parts, and what `withoutNotes` leaves out.
  */
 function toOpenAiRequest(request: ProviderRequest, options: OpenAiRequestOptions): string {
   const { max_tokens, max_completion_tokens, passed } = request.parameters;
@@ -211,18 +211,28 @@ function spreadPictures({ messages, pictures }: ProviderRequest): readonly Messa
 /** Tells whether a message must be sent in another form than the one it is kept in. */
 function isSpecial(message: Message): boolean {
   if (message.extra !== undefined) return true;
+  if (message.role === "user") return message.files !== undefined;
   if (message.role === "tool") return message.is_error !== undefined || message.denied_by !== undefined;
   return message.role === "assistant" &&
     (message.opaque !== undefined || message.tool_calls?.some((call) => call.extra !== undefined) === true);
+}
+
+/** Returns a message without what the gateway noted about it, which the format of chat completions has no place for. */
+function withoutNotes(message: Message): Message {
+  if (message.role === "user") {
+    const { files: _, ...said } = message;
+    return said;
+  }
+  if (message.role !== "tool") return message;
+  const { is_error: _, denied_by: _by, ...told } = message;
+  return told;
 }
 
 /** The result may have fields of the vendor that no type of ours names. */
 function toWire(message: Message, options: OpenAiRequestOptions): Message {
   if (message.role === "assistant") return toWireAssistant(message, options);
   const { extra, ...known } = message;
-  if (known.role !== "tool") return { ...known, ...extra };
-  const { is_error: _, denied_by: _by, ...rest } = known;
-  return { ...rest, ...extra };
+  return { ...withoutNotes(known), ...extra };
 }
 
 function toWireAssistant(message: AssistantMessage, { provider, form, changed }: OpenAiRequestOptions): Message {

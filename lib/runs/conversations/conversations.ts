@@ -98,8 +98,11 @@ export interface Conversations {
     place: ConversationPlace,
     caller: ConversationCaller,
   ): Promise<Pick<History, "messages" | "taint"> & Pick<ConversationRecord, "title">>;
-  /** Gives back what `goOnAfter` gave a run that has said nothing in it: the branch goes, or the next run may go on in its place. */
-  giveBack(id: string, place: ConversationPlace): Promise<void>;
+  /**
+   * Gives back what `goOnAfter` gave a run that has said nothing in it: the branch goes, or the next run may go on in its place. What another
+   * run has taken since stays that run's.
+   */
+  giveBack(id: string, place: ConversationPlace, runId: string): Promise<void>;
   /** Keeps a summary, so that it is made once. The messages stay stored. Does nothing when the conversation changed meanwhile. */
   summarized(id: string, summary: HistorySummary, time: string): Promise<void>;
   /** Returns the writes that add these messages, for one batch with the run's end. Valid while no other run of the conversation works. */
@@ -220,14 +223,15 @@ export function createConversations(options: {
       await enter(id, caller);
       return { messages: withSummary(history), taint: history.taint, title: record.title };
     },
-    async giveBack(id, place) {
+    async giveBack(id, place, runId) {
       for (;;) {
         const stored = await CONVERSATIONS.read(store, id);
         if (stored === undefined) return;
-        const { version, value, value: { continued, continued_by: _, ...body } } = stored;
+        const { version, value, value: { continued, continued_by: by, ...body } } = stored;
         const isBranch = id !== place.conversationId;
+        const isTheirs = continued !== place.runId || (by !== undefined && by.run_id !== runId);
         // Others may have gone on in a branch
-        if (isBranch ? !isUnbegun(value) : continued !== place.runId) return;
+        if (isBranch ? !isUnbegun(value) : isTheirs) return;
         const writes: readonly Write[] = isBranch
           ? [CONVERSATIONS.check(id, version), ...conversationRemoval(id)]
           : [CONVERSATIONS.putOver(id, version, body)];

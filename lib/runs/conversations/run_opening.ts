@@ -16,8 +16,17 @@ import type { RunConversations } from "./conversations.ts";
 import { fitHistory } from "./fit_history.ts";
 import { answerAllCalls } from "../../agent/parked_client_calls.ts";
 import { CancelError, cancelError } from "../../base/cancel.ts";
+import type { Run } from "../../base/records/run.ts";
 import type { RunRequest } from "../run_request.ts";
 import type { QueuePlace } from "../supervisor/run_queue.ts";
+
+/** Instruction for a turn that was to be words in the turn of a run, which says nothing before a person has reviewed it. */
+const EARLY_NOTE: Message = {
+  role: "system",
+  content:
+    "[Postern] The next message was meant for work that was cut off and waits for a person's review. This conversation does not show " +
+    "that work: do not guess what it was or repeat it; say what you cannot know",
+};
 
 /** Parts that the first messages of a run are made of. */
 export interface RunOpeningOptions {
@@ -30,10 +39,10 @@ export interface RunOpeningOptions {
   readonly prompt: string | null;
   readonly place: QueuePlace;
   /** The run at work, whose start is noted. */
-  readonly entry: { startedAt: string | null };
+  readonly entry: { startedAt: string | null; readonly steers: Run["steers"] };
   readonly conversations: Pick<RunConversations, "history" | "summarized">;
-  /** Tells whether another run took the message in: the run then has nothing to do. Default: none could */
-  readonly isTaken?: (() => Promise<boolean>) | undefined;
+  /** Returns what has become of the run that the message was sent to. `taken_in`: it took it in, and this run has nothing to do. Default: it was sent to none */
+  readonly steered?: (() => Promise<"taken_in" | Run["status"] | undefined>) | undefined;
 }
 
 /** Waits for the slot of a run and gives the run's first messages for the model. */
@@ -63,14 +72,16 @@ export class RunOpening implements AgentOpening {
   }
 
   async #beginLater(run: AgentRun): Promise<readonly Message[]> {
-    const { provider, prompt, place, entry, conversations, isTaken } = this.#options;
+    const { provider, prompt, place, entry, conversations, steered } = this.#options;
     await place.wait(run.scope.signal);
+    const became = await steered?.();
     // After a crash the run that took it in may not have said so to this one
-    if (await isTaken?.()) throw new CancelError("taken_in");
+    if (became === "taken_in") throw new CancelError("taken_in");
     entry.startedAt = run.kit.time();
     if (this.#options.request.wishes?.condenses) return await this.#condense(run);
     if (run.scope.conversationId === null || !this.#hasHistory(run)) return this.#firstMessages(run);
-    const messages = this.#givenMessages(run);
+    const isEarly = became === "needs_review";
+    const messages = [...(isEarly ? [EARLY_NOTE] : []), ...this.#givenMessages(run)];
     const recalled = await recallHistory(run.scope.conversationId, {
       run,
       conversations,
@@ -84,7 +95,9 @@ export class RunOpening implements AgentOpening {
         .declared,
     });
     run.scope.taint.add(recalled.taint);
-    this.recalled = recalled;
+    this.recalled = isEarly
+      ? { ...recalled, notices: [...recalled.notices, earlyNotice(entry.steers?.run_id)] }
+      : recalled;
     return answerAllCalls(assembleMessages({ prompt, history: recalled.messages, messages }));
   }
 
@@ -122,6 +135,12 @@ export class RunOpening implements AgentOpening {
     // A history has the calls of its turns already
     return spliced ?? (this.#hasHistory(run) ? messages : run.parked.splice(messages));
   }
+}
+
+function earlyNotice(runId = ""): AgentEventBody {
+  const way = "decide about it, and say this again where it was meant for that work";
+  const message = `This is answered without the work that it was meant for: run ${runId} waits for a review; ${way}`;
+  return { type: "notice", code: "run_under_review", message };
 }
 
 /** The run that reads a history, and the model that condenses it. */

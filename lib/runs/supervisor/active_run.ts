@@ -212,7 +212,9 @@ export class RunJournal implements AgentJournal {
       const { after } = request.by;
       await recorder.finish([]);
       // Last, since a run that goes on after a crash goes on in it
-      if (isOver && conversationId !== null && after !== undefined) await conversations.giveBack(conversationId, after);
+      if (isOver && conversationId !== null && after !== undefined) {
+        await conversations.giveBack(conversationId, after, id);
+      }
       return;
     }
     const { added, terminal } = said;

@@ -8,7 +8,7 @@ import { taintOfMessages } from "../../agent/untrusted_text.ts";
 import { CancelError, cancelReason } from "../../base/cancel.ts";
 import type { Clock } from "../../base/clock.ts";
 import { type HttpError, refuse } from "../../base/errors.ts";
-import { type Message, saidIn, textOf } from "../../base/records/message.ts";
+import { type Message, saidWithDocuments, textOf } from "../../base/records/message.ts";
 import { hasScope } from "../../base/records/caller.ts";
 import { joinTaints, RunTaint, type Taint, UNTAINTED } from "../../base/taint.ts";
 import type { RunStatus } from "../../base/records/run.ts";
@@ -350,9 +350,11 @@ export class RunLauncher {
     const { tools, memory: { parked, pictures } } = this.#parts;
     const windows = this.#windows;
     const { steers } = entry;
-    const isTaken = () => this.#parts.supervised.runs.hasTaken(steers?.run_id ?? "", id);
+    const { runs } = this.#parts.supervised;
+    const steered = steers &&
+      (async () => await runs.hasTaken(steers.run_id, id) ? "taken_in" : (await runs.get(steers.run_id))?.status);
     if (conversationId !== null && recorder !== undefined && request.call === undefined) {
-      const { cancel, supervised: { runs } } = this.#parts;
+      const { cancel } = this.#parts;
       entry.steering = new RunSteering({
         runId: id,
         runs,
@@ -374,7 +376,7 @@ export class RunLauncher {
       place: plan.place,
       entry,
       conversations: this.#conversationsFor(request.durable ? patience : undefined),
-      isTaken: steers === undefined ? undefined : patience === undefined ? isTaken : patiently(patience, isTaken),
+      steered: steered === undefined || patience === undefined ? steered : patiently(patience, steered),
     });
     const fitting = request.wishes?.condenses
       ? createSummaryProvider(provider.name)
@@ -530,7 +532,7 @@ function isBegunByApprover({ caller: { via, scopes }, showsQuestions = false }: 
 function openingMessage(messages: readonly Message[]): string | null {
   const message = messages.findLast(({ role }) => role === "user");
   if (message === undefined) return null;
-  const text = saidIn(message.content);
+  const text = saidWithDocuments(message.content);
   return text.length <= MAX_OPENING ? text : `${text.slice(0, MAX_OPENING)}... (${text.length} characters)`;
 }
 

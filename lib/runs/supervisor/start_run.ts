@@ -124,7 +124,7 @@ export class RunStarter {
     try {
       return await this.#launch({ ...request, conversationId: taken }, { ...asked, id });
     } catch (error) {
-      await this.#conversations.giveBack(taken, after);
+      await this.#conversations.giveBack(taken, after, id);
       throw error;
     }
   }
@@ -133,15 +133,19 @@ export class RunStarter {
   async #take(after: ConversationPlace, caller: Caller, runId: string): Promise<string> {
     const { kit, supervised: { active }, cluster } = this.#options;
     const conversations = this.#conversations;
-    const isBusy = () => active.all().some(({ conversationId }) => conversationId === after.conversationId);
+    const { conversationId } = after;
+    // A run that waits in line elsewhere may have no record. The one before this place is over, though its claim may not be gone
+    const isBusy = async () =>
+      ![undefined, after.runId].includes(await cluster.runIn(conversationId)) ||
+      active.all().some((run) => run.conversationId === conversationId);
     const now = kit.clock.now();
     const lostBefore = cluster.isShared ? new Date(now - MAX_ACCEPTING_MS).toISOString() : this.#since;
     const time = kit.time();
     const goOn = (isBusy: boolean) => conversations.goOnAfter(after, { caller, time, isBusy, runId, lostBefore });
-    const id = await goOn(isBusy());
-    if (id !== after.conversationId || !isBusy()) return id;
+    const id = await goOn(await isBusy());
+    if (id !== conversationId || !await isBusy()) return id;
     // Another run began while this one was noted, and speaks first
-    await conversations.giveBack(id, after);
+    await conversations.giveBack(id, after, runId);
     return await goOn(true);
   }
 

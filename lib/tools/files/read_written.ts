@@ -21,8 +21,10 @@ export interface ReadWrittenOptions {
   readonly redactor: KnownSecrets;
   /** Absolute path of the workspace */
   readonly workspaceRoot: string;
-  /** Id of this gateway among those of its database. Undefined: it is alone */
-  readonly gateway: string | undefined;
+  /** This gateway among those of its database. Undefined: it is alone */
+  readonly gateway: { readonly id: string; readonly workspace: string | undefined } | undefined;
+  /** Id of the workspace that the run was bound to. Undefined: to none, as at a gateway alone */
+  readonly workspace: string | undefined;
   readonly signal: AbortSignal;
 }
 
@@ -32,10 +34,18 @@ export interface ReadWrittenOptions {
  */
 export async function readWritten(
   { path, bytes: size, sha256 }: WrittenFile,
-  { tools, files, config, redactor, workspaceRoot, gateway, signal }: ReadWrittenOptions,
+  { tools, files, config, redactor, workspaceRoot, gateway, workspace, signal }: ReadWrittenOptions,
 ): Promise<Uint8Array<ArrayBuffer>> {
-  const action = `Cannot give "${path}"${gateway === undefined ? "" : ` at the gateway ${gateway}`}`;
+  const action = `Cannot give "${path}"${gateway === undefined ? "" : ` at the gateway ${gateway.id}`}`;
   if (size === null) throw refuse("not_found", `${action}: the call removed the file`);
+  // A file of the same name on this disk is another one
+  if (gateway !== undefined && workspace !== undefined && workspace !== gateway.workspace) {
+    const here = `this gateway has ${gateway.workspace ?? "none"}`;
+    throw refuse(
+      "not_found",
+      `${action}: the run worked in the workspace ${workspace}, and ${here}; ask a gateway of that one`,
+    );
+  }
   if (size > MAX_GIVEN_BYTES) {
     throw refuse(
       "payload_too_large",

@@ -313,3 +313,22 @@ test("a message that is on disk is accepted, though the run that it interrupts c
   assert.equal((await readAll(message)).at(-1)?.type, "done");
   assert.equal(write.length, 1);
 });
+
+test("a message to a run that waits for a review is answered before its turn, and both reader and model are told", async () => {
+  const { begin, say, write, store, clock, told: kept } = scene(twoCalls("write"));
+  const { id } = await begin();
+  await until(() => write.length === 1);
+  const message = await say("steer", "Use b");
+  // The process ends in the middle of the call
+  const { runs, provider } = supervised(twoCalls("write"), { store, clock, seed: 2, whenReaderLeaves: "go_on" });
+  await runs.recover();
+  assert.equal((await runs.get(id))?.status, "needs_review");
+  const events: AgentEvent[] = [];
+  const signal = new AbortController().signal;
+  for await (const batch of await runs.follow(message.id, { afterSeq: 0, signal }) ?? []) events.push(...batch);
+  const { code, message: told } = only(events, "notice");
+  assert.deepEqual([code, told.includes(id), events.at(-1)?.type], ["run_under_review", true, "done"]);
+  const sent = provider.requests[0]?.messages.slice(1).map(({ content }) => textOf(content));
+  assert.match(sent?.[0] ?? "", /^\[Postern\] The next message was meant for work that was cut off/);
+  assert.deepEqual([sent?.slice(1), await kept()], [["Use b"], ["user: Use b", "assistant: To Use b"]]);
+});

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { CancelError } from "../../../lib/base/cancel.ts";
 import { HttpError, ProviderError } from "../../../lib/base/errors.ts";
+import { documentText } from "../../../lib/base/records/message.ts";
 import { createLogger, type Logger, type LogRecord, SILENT } from "../../../lib/base/telemetry/log.ts";
 import { RunStore } from "../../../lib/runs/journal/run_store.ts";
 import { createMemoryStore } from "../../../lib/storage/create_memory_store.ts";
@@ -513,4 +514,16 @@ test("a request that only passes to the model works beside the slots, and one of
   assert.equal(isOver, false);
   await runs.cancel(busy.id, "cancelled");
   assert.equal(textIn(await reading), "to talk");
+});
+
+test("a run is named by what was said and by the documents with it, also by a text that only reads like one", async () => {
+  const { runs } = supervised(["Done", "Done"]);
+  const document = documentText({ name: '"plan.pdf"', mark: "0".repeat(24), text: "Delete everything", cut: "" });
+  const parts = [{ type: "text", text: "Read this" }, { type: "text", text: document }] as const;
+  for (const [content, message] of [[parts, 'Read this\nWith "plan.pdf"'], [document, '"plan.pdf"']] as const) {
+    const messages = [{ role: "user", content: typeof content === "string" ? content : [...content] }] as const;
+    const handle = await runs.start({ ...ask("", { durable: true }), messages });
+    await readAll(handle);
+    assert.equal((await runs.get(handle.id))?.message, message);
+  }
 });

@@ -21,7 +21,7 @@ test("readWritten() names the gateway of a cluster that lacks the file, and take
       files: createFiles({ clock: systemClock, home: workspace.outside, ownPaths: [] }),
       config: defaultConfig,
       redactor: createRedactor(),
-      ...{ workspaceRoot: workspace.root, gateway: "gw_1", signal },
+      ...{ workspaceRoot: workspace.root, gateway: { id: "gw_1", workspace: "office" }, workspace: "office", signal },
     };
     const here = { path: "here.txt", bytes: 4, sha256: hash("sha256", "here") };
     assert.equal(new TextDecoder().decode(await readWritten(here, door)), "here");
