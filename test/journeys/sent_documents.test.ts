@@ -23,7 +23,7 @@ test("a run, a conversation and the offline assistant go by what was said, not b
       return { title: conversation.title, message: run.message, answer: JSON.stringify(reply.output) };
     };
     const { title, message, answer } = await send("shop.txt", "hello there");
-    assert.deepEqual([title, message], ["hello there", "hello there"]);
+    assert.deepEqual([title, message], ["hello there", 'hello there\nWith "shop.txt"']);
     assert.match(answer, /offline assistant/i, "it was greeted, whatever the document says");
     const alone = await send("list.txt", "");
     assert.deepEqual([alone.title, alone.message], ['"list.txt"', '"list.txt"']);
