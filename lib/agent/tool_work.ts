@@ -11,7 +11,7 @@ export interface ToolWorkOptions {
   /** Calls that may still run under `max_tool_calls` */
   readonly left: number;
   readonly allowed: readonly string[];
-  /** Skills that the run has read which take tools from it: those of this turn are added */
+  /** Skills that the run has read, which may take tools from it: those of this turn are added */
   readonly skills: ReadSkill[];
   readonly known: ReadonlyMap<string, RecordedResult> | undefined;
   /** Takes each result as it comes: those that are there when the run is stopped belong to its history */
