@@ -102,7 +102,7 @@ export interface Conversations {
    * Gives back what `goOnAfter` gave a run that has said nothing in it: the branch goes, or the next run may go on in its place. What another
    * run has taken since stays that run's.
    */
-  giveBack(id: string, place: ConversationPlace, runId: string): Promise<void>;
+  giveBack(id: string, by: { readonly place: ConversationPlace; readonly runId: string }): Promise<void>;
   /** Keeps a summary, so that it is made once. The messages stay stored. Does nothing when the conversation changed meanwhile. */
   summarized(id: string, summary: HistorySummary, time: string): Promise<void>;
   /** Returns the writes that add these messages, for one batch with the run's end. Valid while no other run of the conversation works. */
@@ -223,7 +223,7 @@ export function createConversations(options: {
       await enter(id, caller);
       return { messages: withSummary(history), taint: history.taint, title: record.title };
     },
-    async giveBack(id, place, runId) {
+    async giveBack(id, { place, runId }) {
       for (;;) {
         const stored = await CONVERSATIONS.read(store, id);
         if (stored === undefined) return;

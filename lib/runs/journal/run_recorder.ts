@@ -54,8 +54,8 @@ export class RunRecorder {
   #ending: readonly AgentEvent[] = [];
   /** Newest recorded events without a gap, at most twice `RECENT`. */
   #recent: AgentEvent[] = [];
-  /** True once the run is written, by `activate`. */
-  isActive = false;
+  /** True by `activate`. */
+  #isActive = false;
   /** True once the store has the run. */
   #known: boolean;
   /** Seq of the last step. */
@@ -90,7 +90,7 @@ export class RunRecorder {
     this.#remember(events);
     this.#options.onChange();
     // A failure is kept in #tail, and whoever awaits the next write gets it
-    if (this.isActive && (this.#due || isStep(last.type) || this.#packer.count() >= MAX_UNWRITTEN)) void this.commit();
+    if (this.#isActive && (this.#due || isStep(last.type) || this.#packer.count() >= MAX_UNWRITTEN)) void this.commit();
     this.#due = last.type === "turn_end";
   };
 
@@ -104,7 +104,12 @@ export class RunRecorder {
 
   /** Begins to write, from the first event on. A run that ends without it, such as a completion without an effect, leaves no record. */
   activate(): void {
-    this.isActive = true;
+    this.#isActive = true;
+  }
+
+  /** True once the run is written. */
+  get isActive(): boolean {
+    return this.#isActive;
   }
 
   /**

@@ -190,7 +190,7 @@ async function endRun(
   const place = placeIn(input);
   // A run that waits for a person may go on there
   const isOver = end.code !== "needs_review";
-  if (isOver && place !== undefined && conversationId !== null) await giveBack?.(conversationId, place, id);
+  if (isOver && place !== undefined && conversationId !== null) await giveBack?.(conversationId, { place, runId: id });
   onEnd(id, endStatus(body));
 }
 

@@ -59,8 +59,8 @@ async function close(
   const message = `${nameOf(review)} closed it after a call was cut off: ${toolsOf(recalled)}${withNote(review)}`;
   await write({ run, recalled, review }, [{ type: "error", code: "closed", message }], options);
   const place = placeIn(input);
-  const { id, conversation_id: conversationId } = run;
-  if (place !== undefined && conversationId !== null) await options.giveBack?.(conversationId, place, id);
+  const { id: runId, conversation_id: conversationId } = run;
+  if (place !== undefined && conversationId !== null) await options.giveBack?.(conversationId, { place, runId });
 }
 
 async function goOn(

@@ -213,7 +213,7 @@ export class RunJournal implements AgentJournal {
       await recorder.finish([]);
       // Last, since a run that goes on after a crash goes on in it
       if (isOver && conversationId !== null && after !== undefined) {
-        await conversations.giveBack(conversationId, after, id);
+        await conversations.giveBack(conversationId, { place: after, runId: id });
       }
       return;
     }

@@ -124,7 +124,7 @@ export class RunStarter {
     try {
       return await this.#launch({ ...request, conversationId: taken }, { ...asked, id });
     } catch (error) {
-      await this.#conversations.giveBack(taken, after, id);
+      await this.#conversations.giveBack(taken, { place: after, runId: id });
       throw error;
     }
   }
@@ -145,7 +145,7 @@ export class RunStarter {
     const id = await goOn(await isBusy());
     if (id !== conversationId || !await isBusy()) return id;
     // Another run began while this one was noted, and speaks first
-    await conversations.giveBack(id, after, runId);
+    await conversations.giveBack(id, { place: after, runId });
     return await goOn(true);
   }
 

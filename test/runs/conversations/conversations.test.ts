@@ -121,14 +121,14 @@ describe("conversations", () => {
     // Given back, it goes to the next one; a branch goes, unless somebody else has said something in it
     const place = { conversationId: "talk", runId: "run_3" };
     // Another run has taken it since
-    await conversations.giveBack("talk", place, "run_lost");
+    await conversations.giveBack("talk", { place, runId: "run_lost" });
     assert.notEqual(await behind("run_3"), "talk");
-    await conversations.giveBack("talk", place, next.runId);
+    await conversations.giveBack("talk", { place, runId: next.runId });
     assert.notEqual(await behind("run_3", true), "talk");
     assert.equal(await behind("run_3"), "talk");
     const [branch, used] = [await behind("run_3"), await behind("run_3")];
     await say("run_4", "4", used);
-    for (const id of [branch, used]) await conversations.giveBack(id, place, next.runId);
+    for (const id of [branch, used]) await conversations.giveBack(id, { place, runId: next.runId });
     assert.deepEqual([(await textsOf(branch)).length, (await textsOf(used)).length], [0, 6]);
     // A message that is said frees the place behind it
     await say("run_5", "5");
