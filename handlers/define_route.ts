@@ -6,8 +6,7 @@ import type { Identity } from "../lib/access/identity.ts";
 import type { Caller } from "../lib/base/records/caller.ts";
 import { callerOf, confirmCaller, type Door } from "./door.ts";
 import type { QueryField, RequestContext, Route, RouteParts, RouteReply, RunClaim } from "./route.ts";
-import { checkBody } from "./wire/check_body.ts";
-import { readJson, readRaw, takeJson, toJsonValue } from "./wire/read_json.ts";
+import { readJson, readRaw, takeJson, toJsonBody, toJsonValue } from "./wire/read_json.ts";
 import { type Reply, sendReply } from "./wire/reply.ts";
 
 type QueryFields = Readonly<Record<string, QueryField<unknown>>>;
@@ -297,14 +296,13 @@ function bodyReading(
   if (rawBody !== undefined) {
     return { take: (request, context) => readRaw(request, context, rawBody), toBody: (bytes) => bytes };
   }
-  if (read === undefined && body === undefined) return undefined;
   const options = { optional };
-  return {
-    take: (request, context) => takeJson(request, context, options),
-    toBody(bytes, context, input) {
-      const json = toJsonValue(bytes, options);
-      if (read !== undefined) return read(json, input, context.ignored, context.parts);
-      return json === undefined || body === undefined ? undefined : checkBody(body, json, context.ignored);
-    },
-  };
+  const take: BodyReading["take"] = (request, context) => takeJson(request, context, options);
+  if (read !== undefined) {
+    return {
+      take,
+      toBody: (bytes, context, input) => read(toJsonValue(bytes, options), input, context.ignored, context.parts),
+    };
+  }
+  return body && { take, toBody: (bytes, { ignored }) => toJsonBody(body, bytes, { optional, ignored }) };
 }

@@ -33,8 +33,7 @@ export async function readJson<S extends GenericSchema>(
   schema: S,
   options: JsonOptions = {},
 ): Promise<InferOutput<S> | undefined> {
-  const value = toJsonValue(await takeJson(request, context, options), options);
-  return value === undefined ? undefined : checkBody(schema, value, context.ignored);
+  return toJsonBody(schema, await takeJson(request, context, options), { ...options, ignored: context.ignored });
 }
 
 /** Options of a body that is JSON. */
@@ -58,6 +57,16 @@ export function takeJson(
 /** Returns the JSON value of a body without a schema; undefined for an empty one when `optional`. @throws as parseJsonBytes */
 export function toJsonValue(bytes: Uint8Array, { optional = false }: JsonOptions = {}): unknown {
   return bytes.length === 0 && optional ? undefined : parseJsonBytes(bytes);
+}
+
+/** Returns the value of a body that a schema checks; undefined for an empty one when `optional`. @throws as readJson */
+export function toJsonBody<S extends GenericSchema>(
+  schema: S,
+  bytes: Uint8Array,
+  { ignored, ...options }: JsonOptions & { readonly ignored: string[] },
+): InferOutput<S> | undefined {
+  const value = toJsonValue(bytes, options);
+  return value === undefined ? undefined : checkBody(schema, value, ignored);
 }
 
 /** Reads a body that is no JSON. @throws {HttpError} 415 unsupported_media_type, and as readJson */
