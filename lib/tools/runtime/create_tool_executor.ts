@@ -420,9 +420,10 @@ async function runPermitted(
   const given = ended.result;
   const { redactor } = options.services;
   const bounded = boundResult(given, redactor);
-  const { result, pictures } = given.pictures === undefined
+  const { pictures: shown = [] } = given;
+  const { result, pictures } = shown.length === 0
     ? { result: bounded, pictures: [] }
-    : await withPictures(bounded, given.pictures, redactor);
+    : await withPictures(bounded, shown, redactor);
   if (ended.outcome === "denied") {
     const { approvalId } = permitted;
     await audit.decided({ prepared, kind: "deny", rule: ended.rule ?? "owner", reason: result.output, approvalId });

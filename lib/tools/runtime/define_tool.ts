@@ -179,7 +179,7 @@ export function defineTool<const S extends InputSchema, const N extends ServiceN
       effects: effects?.(input) ?? {},
       repeatable: typeof repeatable === "function" ? repeatable(input) : repeatable ?? false,
       carriesTaint: typeof carriesTaint === "function" ? carriesTaint(input) : carriesTaint ?? false,
-      // What a tool does not have is not asked
+      // A step that the tool does not have is left out
       ...(effectsUnder && { effectsUnder: (config) => effectsUnder(input, config) }),
       ...(admit && { admit: (config) => admit(input, config) }),
       ...(screen && { screen: async (context) => await screen(input, context) }),
