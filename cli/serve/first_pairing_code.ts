@@ -1,3 +1,4 @@
+import { neverAborted } from "../../lib/base/cancel.ts";
 import type { GatewayServices } from "../../lib/services.ts";
 import { createPatience, isStorageAway } from "../../lib/storage/read_records.ts";
 import { type FirstPairing, PAIRED } from "./banner.ts";
@@ -24,9 +25,10 @@ const PAUSE_MS = 500;
  */
 export async function firstPairingCode(services: PairingServices): Promise<FirstPairing> {
   const { clock, log } = services;
-  const { signal } = new AbortController();
   try {
-    return await createPatience({ clock, signal, pauseMs: PAUSE_MS, giveUpMs: WAIT_MS })(() => makeCode(services));
+    return await createPatience({ clock, signal: neverAborted(), pauseMs: PAUSE_MS, giveUpMs: WAIT_MS })(() =>
+      makeCode(services)
+    );
   } catch (error) {
     if (!isStorageAway(error)) throw error;
     log.warn('No pairing code is shown, since the database does not answer; "postern pair" makes one', { error });
