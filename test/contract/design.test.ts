@@ -58,7 +58,7 @@ test("no cell of a chapter's table is a paragraph", () => {
   const long = (text: string) =>
     text.split("\n").filter((line) => line.startsWith("|")).flatMap((line) => line.split("|"))
       .filter((cell) => cell.split(/\s+/).length > MAX_CELL_WORDS);
-  // Its cells are measurements of one package each
+  // The cells of that chapter are measurements of one package each
   const chapters = [...CHAPTERS].filter(([name]) => name !== "dependencies.md");
   assert.deepEqual(chapters.flatMap(([name, text]) => long(text).map((cell) => `${name}: ${cell}`)), []);
   assert.equal(long(`| a | ${"word ".repeat(MAX_CELL_WORDS + 1)}|`).length, 1);

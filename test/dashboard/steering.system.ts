@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
-import type { Browser } from "playwright-core";
+import type { Browser, Page } from "playwright-core";
 import { launchPageBrowser, NO_PAGE_TEST, PATIENCE_MS } from "../support/chromium.ts";
-import { startFakeGateway } from "./fake_gateway.ts";
+import { type FakeGateway, startFakeGateway } from "./fake_gateway.ts";
 
 describe("steering in Chromium", { skip: NO_PAGE_TEST }, () => {
   let browser: Browser;
@@ -77,12 +77,7 @@ describe("steering in Chromium", { skip: NO_PAGE_TEST }, () => {
       await known.promise;
       await route.fulfill({ response });
     });
-    await page.goto(gateway.url);
-    await page.fill("#pair-code", gateway.code);
-    await page.keyboard.press("Enter");
-    await page.fill("#message", "slow beans");
-    await page.keyboard.press("Enter");
-    await page.getByText("The README says:").waitFor();
+    await beginSlowReply(page, gateway);
     await page.fill("#message", "Only this week");
     await page.keyboard.press("Control+Enter");
     await page.locator("#turns .notice").filter({ hasText: "You: Only this week" }).waitFor();
@@ -104,12 +99,7 @@ describe("steering in Chromium", { skip: NO_PAGE_TEST }, () => {
       await release.promise;
       await route.continue();
     });
-    await page.goto(gateway.url);
-    await page.fill("#pair-code", gateway.code);
-    await page.keyboard.press("Enter");
-    await page.fill("#message", "slow beans");
-    await page.keyboard.press("Enter");
-    await page.getByText("The README says:").waitFor();
+    await beginSlowReply(page, gateway);
     await page.fill("#message", "Then the peas");
     await page.keyboard.press("Enter");
     await page.locator(".waits").waitFor();
@@ -125,3 +115,13 @@ describe("steering in Chromium", { skip: NO_PAGE_TEST }, () => {
     await gateway.close();
   });
 });
+
+/** Pairs a page, and asks for a reply that waits for its release. */
+async function beginSlowReply(page: Page, { url, code }: FakeGateway): Promise<void> {
+  await page.goto(url);
+  await page.fill("#pair-code", code);
+  await page.keyboard.press("Enter");
+  await page.fill("#message", "slow beans");
+  await page.keyboard.press("Enter");
+  await page.getByText("The README says:").waitFor();
+}

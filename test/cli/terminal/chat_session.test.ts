@@ -15,7 +15,7 @@ function gatewayWith(frames: readonly object[]): Reached {
     },
   };
   const fake = { call: async () => ({ ticket: "t" }), running: { client: { openSocket: async () => socket } } };
-  // What a session reaches of a gateway
+  // A session reaches no other part of a gateway
   return fake as unknown as Reached;
 }
 
